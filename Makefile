@@ -1,0 +1,41 @@
+# Every target sets up what it needs: a fresh machine has Python 3.11+ with pip, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench lock clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Run the main job on the embedded recorded cluster
+	@$(BIN)/stowplan demo
+
+test: $(READY) ## Run the tests
+	@$(BIN)/pytest -q
+
+check: $(READY) ## Run the static checks: format, lint, types, import direction
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare the ratios
+	@$(BIN)/python -m tests.bench
+
+lock: $(READY) ## Renew requirements.lock from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--group dev --upgrade --custom-compile-command "make lock" \
+		--output-file requirements.lock pyproject.toml
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(READY): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@

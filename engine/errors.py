@@ -1,0 +1,67 @@
+"""The error tree of the engine: every failure a caller may want to tell apart.
+
+Messages are lower case, without a full stop, with the user's own text in backticks. A mistake in
+something a person wrote is a `Problem` with a place and, where one is known, a hint; mistakes are
+collected and reported together, never one at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class StowplanError(Exception):
+    """The root of every error raised by this project on purpose."""
+
+
+class QuantityError(StowplanError, ValueError):
+    """A text that is not a Kubernetes quantity, or one outside the accepted range.
+
+    `kind` names the part at fault as Kubernetes does: the whole text (format), its number
+    (numeric), or its suffix.
+    """
+
+    def __init__(self, message: str, *, kind: Literal["format", "numeric", "suffix"]) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class QuotaLedgerFullError(StowplanError):
+    """No further reservation can be held, so no further pod can be admitted safely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One mistake in a file: where it is, what is wrong, and what to do about it.
+
+    `line` and `column` count from 1; 0 means "the file as a whole".
+    """
+
+    file: str
+    message: str
+    line: int = 0
+    column: int = 0
+    source: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return the mistake as `file:line:column: message`, its source line, a caret, a hint."""
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        lines = [f"{place}: {self.message}"]
+        if self.source:
+            lines += [f" | {self.source}", f" | {'.' * (self.column - 1)}^"]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class InvalidFileError(StowplanError):
+    """One or more files cannot be used; carries every mistake found in all of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)

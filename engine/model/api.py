@@ -1,0 +1,298 @@
+"""The parts of Kubernetes objects that the engine reads, as msgspec structs.
+
+These mirror the API field for field (camelCase on the wire) and hold no meaning of their own: what
+a field means is decided where it is used. Unknown fields are skipped while decoding, so a newer
+API server costs nothing, and `null` is accepted wherever Go writes one for an empty value.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+# A resource list as it stands in JSON: name to quantity. A quantity may be a bare number.
+ResourceList = dict[str, str | int | float | None]
+
+
+class _Api(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """The common settings of every struct here."""
+
+
+class OwnerReference(_Api, frozen=True):
+    """Who owns an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ObjectMeta(_Api, frozen=True):
+    """Standard object metadata."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+
+
+class ResourceRequirements(_Api, frozen=True):
+    """Requests and limits of a container or of a pod as a whole."""
+
+    requests: ResourceList | None = None
+    limits: ResourceList | None = None
+
+
+class Container(_Api, frozen=True):
+    """A container or init container; `restart_policy` "Always" makes an init one a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    restart_policy: str | None = None
+
+
+class Toleration(_Api, frozen=True):
+    """A toleration; an empty key with operator Exists tolerates every taint."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SelectorRequirement(_Api, frozen=True):
+    """One requirement of a node selector term or of a label selector."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(_Api, frozen=True):
+    """A selector of namespaces or objects by their labels; an empty one selects everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[SelectorRequirement] | None = None
+
+
+class NodeSelectorTerm(_Api, frozen=True):
+    """Requirements that must all hold; an empty term matches nothing."""
+
+    match_expressions: list[SelectorRequirement] | None = None
+    match_fields: list[SelectorRequirement] | None = None
+
+
+class NodeSelector(_Api, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class PreferredSchedulingTerm(_Api, frozen=True):
+    """A term with the weight (1..100) it adds to each node that matches it."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(_Api, frozen=True):
+    """Required and preferred node affinity."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = (
+        None
+    )
+
+
+class Affinity(_Api, frozen=True):
+    """The affinity of a pod; only its node part concerns us."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(_Api, frozen=True):
+    """What a pod asks for."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: ResourceList | None = None
+    resources: ResourceRequirements | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+
+
+class ContainerStatus(_Api, frozen=True):
+    """What the kubelet has actuated for a container (in-place resize)."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList | None = None
+
+
+class NodeAllocatableResourceClaimStatus(_Api, frozen=True):
+    """What a resource claim of a pod takes of the node's ordinary resources (alpha)."""
+
+    resources: ResourceList | None = None
+
+
+class PodCondition(_Api, frozen=True):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    last_transition_time: datetime | None = None
+
+
+class PodStatus(_Api, frozen=True):
+    """What became of a pod."""
+
+    phase: str = ""
+    qos_class: str = ""
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] | None = None
+
+
+class Pod(_Api, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(_Api, frozen=True):
+    """A taint of a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(_Api, frozen=True):
+    """What an administrator says of a node."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeCondition(_Api, frozen=True):
+    """A condition of a node."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(_Api, frozen=True):
+    """What the kubelet says of a node."""
+
+    allocatable: ResourceList | None = None
+    conditions: list[NodeCondition] | None = None
+
+
+class Node(_Api, frozen=True):
+    """A node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ResourceMap(_Api, frozen=True):
+    """Koordinator's wrapper around a resource list."""
+
+    resources: ResourceList | None = None
+
+
+class AggregatedUsage(_Api, frozen=True):
+    """Usage percentiles over one duration; keys are avg, p50, p90, p95, p99."""
+
+    duration: str = ""
+    usage: dict[str, ResourceMap] | None = None
+
+
+class NodeMetricInfo(_Api, frozen=True):
+    """Measured usage of a node."""
+
+    node_usage: ResourceMap = ResourceMap()
+    system_usage: ResourceMap = ResourceMap()
+    aggregated_node_usages: list[AggregatedUsage] | None = None
+
+
+class PodMetricInfo(_Api, frozen=True):
+    """Measured usage of one pod on a node."""
+
+    namespace: str = ""
+    name: str = ""
+    priority: str = ""
+    pod_usage: ResourceMap = ResourceMap()
+
+
+class NodeMetricCollectPolicy(_Api, frozen=True):
+    """How often the agent reports."""
+
+    report_interval_seconds: int | None = None
+
+
+class NodeMetricSpec(_Api, frozen=True):
+    """What the agent was asked to do."""
+
+    metric_collect_policy: NodeMetricCollectPolicy | None = None
+
+
+class NodeMetricStatus(_Api, frozen=True):
+    """What the agent last measured."""
+
+    update_time: datetime | None = None
+    node_metric: NodeMetricInfo | None = None
+    pods_metric: list[PodMetricInfo | None] | None = None
+
+
+class NodeMetric(_Api, frozen=True):
+    """Koordinator's `slo.koordinator.sh/v1alpha1` NodeMetric; its name is the node's."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeMetricSpec = NodeMetricSpec()
+    status: NodeMetricStatus = NodeMetricStatus()
+
+
+class ElasticQuotaSpec(_Api, frozen=True):
+    """The guaranteed and the greatest amounts of a namespace."""
+
+    min: ResourceList | None = None
+    max: ResourceList | None = None
+
+
+class ElasticQuotaStatus(_Api, frozen=True):
+    """What the quota's controller last counted."""
+
+    used: ResourceList | None = None
+
+
+class ElasticQuota(_Api, frozen=True):
+    """An ElasticQuota of either API group."""
+
+    api_version: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+    status: ElasticQuotaStatus = ElasticQuotaStatus()
+
+
+class Namespace(_Api, frozen=True):
+    """A namespace, for its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()

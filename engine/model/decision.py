@@ -1,0 +1,149 @@
+"""What was decided for one pod, with every reason: explaining it is only printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.pod import Pod
+from engine.model.resources import Amounts
+from engine.model.time import Micros
+
+SCHEDULER = ""
+"""The policy name of the filters that the scheduler applies by itself."""
+
+
+class Verdict(StrEnum):
+    """What becomes of the pod."""
+
+    PLACE = "Place"  # there is a ranking to write on the pod
+    ABSTAIN = "Abstain"  # nothing to say: no policy, no candidate, or not ours to place
+    DENY = "Deny"  # no node passes and a policy asks for denial
+
+
+class DynamicFilters(StrEnum):
+    """How filters over changing state are written on the pod."""
+
+    PREFERRED = "Preferred"  # rejected nodes are left out of the preferred ones
+    REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
+
+
+class WhenNoneFits(StrEnum):
+    """What happens to a pod that the policies' filters leave no node for."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+DEFAULT_GROUP_LABELS = (
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "karpenter.sh/capacity-type",
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementOptions:
+    """How a ranking is written on the pod (`spec.placement` of a policy).
+
+    Attributes:
+        max_nodes: the most node names written in preferred terms, and in `NotIn`.
+        group_labels: labels that may stand for a set of nodes where they describe it exactly.
+    """
+
+    dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
+    when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
+    max_nodes: int = 64
+    group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterOutcome:
+    """One filter over all nodes.
+
+    Attributes:
+        policy: the policy it belongs to, SCHEDULER for the scheduler's own.
+        rule: its name.
+        codes: (n,), 0 where a node passes.
+        rejects: (n,), where this filter turns a node away (`onError` taken into account).
+        reasons: text per code that occurs, `Insufficient cpu limit` for one.
+        dynamic: whether it speaks of changing state rather than of node labels alone.
+        faults: how many rows could not be evaluated.
+    """
+
+    policy: str
+    rule: str
+    codes: NDArray[np.int64]
+    rejects: NDArray[np.bool_]
+    reasons: Mapping[int, str]
+    dynamic: bool = True
+    faults: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOutcome:
+    """One scorer over the candidates, element i belonging to `Decision.candidates[i]`.
+
+    Attributes:
+        raw: as the plugin or expression gave it.
+        normalized: on 0..100 over the candidates alone.
+        weight: what it is multiplied by.
+        reason: why it abstained (all zero), "" when it did not.
+        faults: how many candidates could not be evaluated and scored 0.
+    """
+
+    policy: str
+    rule: str
+    weight: int
+    raw: NDArray[np.int64]
+    normalized: NDArray[np.int64]
+    reason: str = ""
+    faults: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The outcome for one pod.
+
+    Attributes:
+        verdict: what to do.
+        message: one line for a person; the denial's text when denied.
+        policies: names of the policies that matched and were applied, by precedence.
+        placement: how to write it, from the first of them.
+        names: node name per row of the view it was decided on.
+        valid: (n,), the rows that are nodes.
+        filters: the scheduler's own, then the policies', in order.
+        scores: in policy order.
+        candidates: rows that may take the pod, best first.
+        totals: weighted sums, aligned with `candidates`.
+        estimate: expected usage of the pod, base units; empty when no rule estimates.
+        errors: rules that could not be evaluated, with the reason, in policy order.
+        decided_at: the `now` it was decided with.
+        view_version: the version of the view it was decided on.
+        audit: what the policies in Audit mode would have decided, None when none matched.
+    """
+
+    pod: Pod
+    verdict: Verdict
+    message: str
+    policies: tuple[str, ...] = ()
+    placement: PlacementOptions = PlacementOptions()
+    names: Sequence[str] = ()
+    valid: NDArray[np.bool_]
+    filters: tuple[FilterOutcome, ...] = ()
+    scores: tuple[ScoreOutcome, ...] = ()
+    candidates: NDArray[np.intp]
+    totals: NDArray[np.int64]
+    estimate: Amounts
+    errors: tuple[str, ...] = ()
+    decided_at: Micros
+    view_version: int
+    audit: Decision | None = None

@@ -1,0 +1,47 @@
+"""An ElasticQuota as the engine sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.model import api, resources
+
+if TYPE_CHECKING:
+    from engine.model.resources import Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticQuota:
+    """The guaranteed and greatest amounts of a namespace, base units.
+
+    Attributes:
+        group: the API group it came from.
+        min: guaranteed amounts, None when the object has no `min`.
+        max: greatest amounts, None when the object has no `max`.
+        used: what its controller last wrote.
+    """
+
+    namespace: str
+    name: str
+    group: str
+    min: Amounts | None
+    max: Amounts | None
+    used: Amounts
+
+
+def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
+    """Return the engine's quota for its wire form.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    spec = wire.spec
+    return ElasticQuota(
+        namespace=wire.metadata.namespace,
+        name=wire.metadata.name,
+        group=wire.api_version.partition("/")[0],
+        min=None if spec.min is None else resources.amounts(spec.min),
+        max=None if spec.max is None else resources.amounts(spec.max),
+        used=resources.amounts(wire.status.used),
+    )

@@ -1,0 +1,353 @@
+"""A pod as the engine sees it: who it is, what it asks for, where it may go.
+
+`Pod` is built once from the wire form (`pod_of`). Everything that node sums depend on sits in its
+`PodShape`; pods made from one template share one shape object, so a cluster of 150,000 pods holds
+some ten thousand of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
+
+from engine.model import api, resources
+from engine.model.time import Micros, micros
+
+if TYPE_CHECKING:
+    from engine.model.resources import Amounts
+
+PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
+QOS_CLASS_LABEL = "koordinator.sh/qosClass"
+RESERVE_POD_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
+SCALING_FACTORS_ANNOTATION = "scheduling.koordinator.sh/load-estimated-scaling-factors"
+AFTER_SCHEDULED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
+AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+_SHAPES_REMEMBERED = 32_768
+_MOST_DIGITS = 18  # below 2**63
+
+
+class PriorityClass(StrEnum):
+    """Koordinator's priority class of a pod, after the fall-back to its QoS class."""
+
+    PROD = "koord-prod"
+    MID = "koord-mid"
+    BATCH = "koord-batch"
+    FREE = "koord-free"
+
+
+_BANDS = (
+    (9000, 9999, PriorityClass.PROD),
+    (7000, 7999, PriorityClass.MID),
+    (5000, 5999, PriorityClass.BATCH),
+    (3000, 3999, PriorityClass.FREE),
+)
+"""Inclusive bands of `spec.priority` (Koordinator, apis/extension/priority.go)."""
+
+_KOORDINATOR_QOS = frozenset({"LSE", "LSR", "LS", "BE", "SYSTEM"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodShape:
+    """What of a pod its node's sums depend on; compared by identity, shared between pods.
+
+    All amounts are sparse and in base units (millicores for cpu, whole units for the rest).
+
+    Attributes:
+        requests: Kubernetes' PodRequests.
+        limits: Kubernetes' PodLimits.
+        non_zero_requests: cpu and memory with the scoring defaults of 100m and 200Mi.
+        effective_limits: LimitAware's view: the greater of limit and request per container.
+        effective_limits_non_zero: the same with 100m and 200Mi for containers that say nothing.
+        container_limits: limits of the app containers alone (KEP-217's existing pods).
+        qos_class: Guaranteed, Burstable or BestEffort.
+        priority_class: Koordinator's priority class.
+        scaling_factors: the pod's own estimation factors in percent, None when it has none.
+        seconds_after_scheduled: the pod's own estimation window after PodScheduled, if valid.
+        seconds_after_initialized: the pod's own estimation window after Initialized, if valid.
+        reserve_pod: whether it only reserves room (Koordinator), and so carries no load.
+    """
+
+    requests: Amounts
+    limits: Amounts
+    non_zero_requests: Amounts
+    effective_limits: Amounts
+    effective_limits_non_zero: Amounts
+    container_limits: Amounts
+    qos_class: str
+    priority_class: PriorityClass
+    scaling_factors: tuple[tuple[str, int], ...] | None
+    seconds_after_scheduled: int | None
+    seconds_after_initialized: int | None
+    reserve_pod: bool
+
+    @property
+    def is_prod(self) -> bool:
+        """Whether Koordinator counts the pod as production."""
+        return self.priority_class is PriorityClass.PROD
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod: identity, shape and constraints.
+
+    Attributes:
+        name: empty while only `generate_name` is known.
+        owner_kinds: the kinds of its owners, as `DaemonSet`.
+        affinity: its node affinity, None when it has none.
+        scheduled_at: since when condition PodScheduled is True, if it is and says so.
+        initialized_at: since when condition Initialized is True, if it is and says so.
+    """
+
+    namespace: str
+    name: str = ""
+    generate_name: str = ""
+    uid: str = ""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    owner_kinds: tuple[str, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int = 0
+    priority_class_name: str = ""
+    node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
+    affinity: api.NodeAffinity | None = None
+    tolerations: tuple[api.Toleration, ...] = ()
+    phase: str = ""
+    deleting: bool = False
+    scheduled_at: Micros | None = None
+    initialized_at: Micros | None = None
+    shape: PodShape
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, unique among stored pods."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def display_name(self) -> str:
+        """The name, or the generated name's prefix with a star for what is to come."""
+        return self.name or (f"{self.generate_name}*" if self.generate_name else "(unnamed)")
+
+    @property
+    def is_daemon_set(self) -> bool:
+        """Whether any owner is a DaemonSet (Koordinator ignores controller flag and group)."""
+        return "DaemonSet" in self.owner_kinds
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether it mirrors a static pod of a kubelet."""
+        return MIRROR_ANNOTATION in self.annotations
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it has finished and so holds nothing any more."""
+        return self.phase in TERMINAL_PHASES
+
+
+def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
+    """Return the engine's pod for its wire form.
+
+    Args:
+        wire: the decoded object.
+        namespace: the request's namespace, used where the object has none yet.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    meta, spec, status = wire.metadata, wire.spec, wire.status
+    labels = meta.labels or {}
+    annotations = meta.annotations or {}
+    scheduled_at, initialized_at = _condition_times(status.conditions or ())
+    return Pod(
+        namespace=meta.namespace or namespace,
+        name=meta.name,
+        generate_name=meta.generate_name,
+        uid=meta.uid,
+        labels=labels,
+        annotations=annotations,
+        owner_kinds=tuple(owner.kind for owner in meta.owner_references or ()),
+        node_name=spec.node_name,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority or 0,
+        priority_class_name=spec.priority_class_name,
+        node_selector=spec.node_selector or {},
+        affinity=spec.affinity.node_affinity if spec.affinity else None,
+        tolerations=tuple(spec.tolerations or ()),
+        phase=status.phase,
+        deleting=meta.deletion_timestamp is not None,
+        scheduled_at=scheduled_at,
+        initialized_at=initialized_at,
+        shape=shape_of(wire),
+    )
+
+
+def _condition_times(
+    conditions: tuple[api.PodCondition, ...] | list[api.PodCondition],
+) -> tuple[Micros | None, Micros | None]:
+    """Return since when PodScheduled and Initialized are True."""
+    scheduled = initialized = None
+    for condition in conditions:
+        if condition.status == "True" and condition.last_transition_time is not None:
+            if condition.type == "PodScheduled":
+                scheduled = micros(condition.last_transition_time)
+            elif condition.type == "Initialized":
+                initialized = micros(condition.last_transition_time)
+    return scheduled, initialized
+
+
+_Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...]
+_ContainerKey: TypeAlias = tuple[_Items, _Items, str | None]
+
+
+class _ShapeKey(NamedTuple):
+    """Everything a shape is computed from, hashable."""
+
+    containers: tuple[_ContainerKey, ...]
+    init_containers: tuple[_ContainerKey, ...]
+    overhead: _Items
+    pod_level: tuple[_Items, _Items] | None
+    priority: int | None
+    qos_class: str
+    priority_class_label: str | None
+    qos_class_label: str | None
+    scaling_factors: str | None
+    after_scheduled: str | None
+    after_initialized: str | None
+    reserve_pod: bool
+
+
+def shape_of(wire: api.Pod) -> PodShape:
+    """Return the shape of a pod; equal inputs give the same object while it is remembered.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    spec = wire.spec
+    labels = wire.metadata.labels or {}
+    annotations = wire.metadata.annotations or {}
+    return _shape(
+        _ShapeKey(
+            containers=_container_keys(spec.containers),
+            init_containers=_container_keys(spec.init_containers),
+            overhead=_items(spec.overhead),
+            pod_level=(
+                (_items(spec.resources.requests), _items(spec.resources.limits))
+                if spec.resources
+                else None
+            ),
+            priority=spec.priority,
+            qos_class=wire.status.qos_class,
+            priority_class_label=labels.get(PRIORITY_CLASS_LABEL),
+            qos_class_label=labels.get(QOS_CLASS_LABEL),
+            scaling_factors=annotations.get(SCALING_FACTORS_ANNOTATION),
+            after_scheduled=annotations.get(AFTER_SCHEDULED_ANNOTATION),
+            after_initialized=annotations.get(AFTER_INITIALIZED_ANNOTATION),
+            reserve_pod=annotations.get(RESERVE_POD_ANNOTATION) == "true",
+        )
+    )
+
+
+def _items(resource_list: api.ResourceList | None) -> _Items:
+    return tuple(resource_list.items()) if resource_list else ()
+
+
+def _container_keys(containers: list[api.Container] | None) -> tuple[_ContainerKey, ...]:
+    return tuple(
+        (_items(c.resources.requests), _items(c.resources.limits), c.restart_policy)
+        if c.resources
+        else ((), (), c.restart_policy)
+        for c in containers or ()
+    )
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _shape(key: _ShapeKey) -> PodShape:
+    wire = api.Pod(
+        spec=api.PodSpec(
+            containers=_containers(key.containers),
+            init_containers=_containers(key.init_containers),
+            overhead=dict(key.overhead),
+            resources=_requirements(*key.pod_level) if key.pod_level else None,
+        )
+    )
+    qos_class = resources.qos_class(wire)
+    return PodShape(
+        requests=resources.pod_requests(wire),
+        limits=resources.pod_limits(wire),
+        non_zero_requests=resources.non_zero_requests(wire),
+        effective_limits=resources.effective_limits(wire, non_zero=False),
+        effective_limits_non_zero=resources.effective_limits(wire, non_zero=True),
+        container_limits=resources.container_limits(wire),
+        qos_class=qos_class,
+        priority_class=_priority_class(key, qos_class),
+        scaling_factors=_scaling_factors(key.scaling_factors),
+        seconds_after_scheduled=_seconds(key.after_scheduled),
+        seconds_after_initialized=_seconds(key.after_initialized),
+        reserve_pod=key.reserve_pod,
+    )
+
+
+def _requirements(requests: _Items, limits: _Items) -> api.ResourceRequirements:
+    return api.ResourceRequirements(requests=dict(requests), limits=dict(limits))
+
+
+def _containers(keys: tuple[_ContainerKey, ...]) -> list[api.Container]:
+    return [
+        api.Container(resources=_requirements(requests, limits), restart_policy=restart_policy)
+        for requests, limits, restart_policy in keys
+    ]
+
+
+def _priority_class(key: _ShapeKey, computed_qos: str) -> PriorityClass:
+    """Return Koordinator's priority class (apis/extension/priority_utils.go).
+
+    The label wins outright, even with a value that names no class; then the bands of
+    `spec.priority`; what is left follows the QoS class: best effort is batch, the rest prod.
+    """
+    named = _named_priority_class(key)
+    if named is not None:
+        return named
+    if key.qos_class_label in _KOORDINATOR_QOS:
+        best_effort = key.qos_class_label == "BE"
+    else:
+        best_effort = (key.qos_class or computed_qos) == "BestEffort"
+    return PriorityClass.BATCH if best_effort else PriorityClass.PROD
+
+
+def _named_priority_class(key: _ShapeKey) -> PriorityClass | None:
+    if key.priority_class_label is not None:
+        try:
+            return PriorityClass(key.priority_class_label)
+        except ValueError:
+            return None
+    if key.priority is not None:
+        for low, high, named in _BANDS:
+            if low <= key.priority <= high:
+                return named
+    return None
+
+
+def _scaling_factors(text: str | None) -> tuple[tuple[str, int], ...] | None:
+    """Return a pod's estimation factors; malformed or empty means it has none."""
+    if not text:
+        return None
+    try:
+        factors = msgspec.json.decode(text, type=dict[str, int | None])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return tuple((name, factor or 0) for name, factor in factors.items()) or None
+
+
+def _seconds(text: str | None) -> int | None:
+    """Return a base-10 integer of at least 0 and at most 18 digits, else None."""
+    digits = text.removeprefix("+") if text else ""
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        return None
+    return int(digits)

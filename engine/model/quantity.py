@@ -1,0 +1,302 @@
+"""Kubernetes quantities: `500m`, `1.5Gi`, `2e3`, exact.
+
+The rules are those of apimachinery's `resource.Quantity` (v1.36): parseQuantityString and
+ParseQuantity for reading, CanonicalizeBytes for writing. A quantity holds at most nine fractional
+digits, so an integer count of nano-units represents every one of them exactly.
+
+Two things differ on purpose. Upstream bounds neither the length of the text nor the exponent, and
+`1e1000000000` costs it a gigabyte; here both are bounded. Upstream lets values beyond int64 wrap
+when they are read as integers; here they saturate.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from engine.errors import QuantityError
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages
+
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+
+NANO: Final = -9
+MILLI: Final = -3
+
+MAX_TEXT: Final = 128
+"""The longest text that is read; together with the next bound, any value fits a float64."""
+
+MAX_EXPONENT: Final = 100
+"""The greatest magnitude of a decimal exponent."""
+
+_NANOS: Final = 10**9
+_KIBI: Final = 1024
+_BINARY_CAP: Final = INT64_MAX * _NANOS
+_DIRECT_DIGITS: Final = 18
+_DIRECT_BINARY_DIGITS: Final = 14
+_REMEMBERED: Final = 16_384
+"""Texts kept parsed: a cluster writes a few thousand distinct ones over and over."""
+
+
+class Format(StrEnum):
+    """How a quantity was written, and so how its canonical text looks."""
+
+    DECIMAL_SI = "DecimalSI"  # 12M
+    BINARY_SI = "BinarySI"  # 12Mi
+    DECIMAL_EXPONENT = "DecimalExponent"  # 12e6
+
+
+_DECIMAL_SUFFIXES: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+"""Suffix to power of ten."""
+
+_BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+"""Suffix to power of two."""
+
+_DECIMAL_BY_POWER: Final = {power: suffix for suffix, power in _DECIMAL_SUFFIXES.items()}
+_BINARY_BY_POWER: Final = {power: suffix for suffix, power in _BINARY_SUFFIXES.items()}
+
+# Sign, whole digits without leading zeros, fraction, suffix. Possessive throughout: like the
+# scanner upstream it never goes back, so it is linear in the length of the text.
+_PARTS: Final = re.compile(r"([+-]?+)0*+([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
+_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An exact amount. Two of them compare, sort and hash by value alone: `1Gi == 1024Mi`.
+
+    Attributes:
+        nanos: the value in units of 1e-9.
+        format: the style of the canonical text.
+        source: the text it was read from, where upstream writes that text back unchanged.
+    """
+
+    nanos: int
+    format: Format = field(default=Format.DECIMAL_SI, compare=False)
+    source: str | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        """Return what upstream's `String` and JSON encoding give: source or canonical text."""
+        return self.source if self.source is not None else self.canonical()
+
+    def __add__(self, other: Quantity) -> Quantity:
+        """Return the exact sum; a zero on the left takes the format on the right."""
+        return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        """Return the exact difference; a zero on the left takes the format on the right."""
+        return Quantity(self.nanos - other.nanos, self.format if self.nanos else other.format)
+
+    @property
+    def sign(self) -> int:
+        """-1, 0 or 1."""
+        return (self.nanos > 0) - (self.nanos < 0)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the value is whole and fits int64, so that `value()` is exact."""
+        whole, rest = divmod(self.nanos, _NANOS)
+        return rest == 0 and INT64_MIN <= whole <= INT64_MAX
+
+    def compare(self, other: Quantity) -> int:
+        """Return -1, 0 or 1 as this is less than, equal to or greater than `other`."""
+        return (self.nanos > other.nanos) - (self.nanos < other.nanos)
+
+    def value(self) -> int:
+        """Return the value in whole units, as `scaled_value` rounds and saturates."""
+        return self.scaled_value(0)
+
+    def milli_value(self) -> int:
+        """Return the value in thousandths, as `scaled_value` rounds and saturates."""
+        return self.scaled_value(MILLI)
+
+    def scaled_value(self, scale: int) -> int:
+        """Return the value in units of 10**scale, rounded away from zero, within int64."""
+        return to_int64(_shifted(self.nanos, NANO - scale))
+
+    def round_up(self, scale: int) -> tuple[Quantity, bool]:
+        """Return the value rounded away from zero to units of 10**scale, and if that is exact."""
+        if scale <= NANO:
+            return self, True
+        rounded = _shifted(self.nanos, NANO - scale) * 10 ** (scale - NANO)
+        if rounded == self.nanos:
+            return self, True
+        return Quantity(rounded, self.format), False
+
+    def canonical(self) -> str:
+        """Return the one text that every quantity of this value and format shares.
+
+        The mantissa is an integer and the suffix the greatest one that leaves it so. Binary
+        values that are not whole, or below 1024, are written as decimal ones.
+        """
+        if self.nanos == 0:
+            return "0"
+        whole, fraction = divmod(self.nanos, _NANOS)
+        if self.format is Format.BINARY_SI and fraction == 0 and abs(whole) >= _KIBI:
+            return _binary_text(whole)
+        digits = str(self.nanos)
+        mantissa = digits.rstrip("0")
+        exponent = NANO + len(digits) - len(mantissa)
+        if self.format is Format.DECIMAL_EXPONENT:
+            power = exponent - exponent % 3
+            suffix = f"e{power}" if power else ""
+        else:
+            # Upstream has no suffix past exa and drops the power there; the value must survive.
+            power = min(exponent - exponent % 3, 18)
+            suffix = _DECIMAL_BY_POWER[power]
+        return mantissa + "0" * (exponent - power) + suffix
+
+
+def parse_quantity(text: str) -> Quantity:
+    """Return the quantity written as `text`, as upstream's `ParseQuantity` reads it.
+
+    Digits past the ninth after the point round away from zero, so that no amount becomes
+    nothing; binary values are capped at 2**63-1 in magnitude.
+
+    Raises:
+        QuantityError: the text does not follow the grammar, or is outside the accepted range.
+    """
+    parts = _PARTS.fullmatch(text) if 0 < len(text) <= MAX_TEXT else None
+    if parts is None:
+        raise QuantityError(f"{_quoted(text)} is not a quantity", kind="format")
+    sign, whole, fraction, suffix = parts.groups(default="")
+    format_, power = _meaning_of(suffix, text)
+    digits = (whole or "0") + fraction
+    mantissa = int(digits)
+    places = -len(fraction)
+
+    # `direct`: upstream reads such a text without big numbers. It shows in what follows.
+    if format_ is Format.BINARY_SI:
+        direct = not fraction and len(digits) + power * 3 // 10 <= _DIRECT_BINARY_DIGITS
+        looks_canonical = mantissa % 8 != 0
+        nanos = min(_shifted(mantissa << power, places - NANO), _BINARY_CAP)
+        if 0 < nanos < _NANOS:
+            format_ = Format.DECIMAL_SI
+    else:
+        places += power
+        direct = len(digits) <= _DIRECT_DIGITS and places >= NANO
+        looks_canonical = places % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
+        nanos = _shifted(mantissa, places - NANO)
+
+    if not direct and not text[: parts.start(4)].strip("+-."):
+        raise QuantityError(f"{_quoted(text)} has no number before its suffix", kind="numeric")
+    source = text if direct and looks_canonical else None
+    return Quantity(-nanos if sign == "-" else nanos, format_, source)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def quantity_of(value: str | float | None) -> Quantity:
+    """Return the quantity that JSON `value` stands for: a string, a bare number or null (zero).
+
+    White space around a string is dropped, as upstream's decoder does.
+
+    Raises:
+        QuantityError: as for `parse_quantity`.
+    """
+    if value is None:
+        return Quantity(0)
+    if isinstance(value, str):
+        # Too long a text is refused as it is: a cache must not keep megabytes of white space.
+        return parse_quantity(value.strip() if len(value) <= MAX_TEXT else value)
+    if isinstance(value, int) and abs(value) >= 10**MAX_TEXT:
+        raise QuantityError("the number is too long to be a quantity", kind="format")
+    # The shortest text of a float reads back as the same value as the literal it came from.
+    return parse_quantity(str(value))
+
+
+def base_units(name: str, value: str | float | None) -> int:
+    """Return an amount of resource `name` as the scheduler counts it, within int64.
+
+    That is millicores for cpu and whole units for everything else; fractions round away from zero
+    (pkg/scheduler/framework/types.go, Resource.Add).
+
+    Raises:
+        QuantityError: as for `parse_quantity`.
+    """
+    return _scaled(value, _base_scale(name))
+
+
+def in_base_units(name: str, nanos: int) -> int:
+    """Return an exact amount of resource `name` in the units of `base_units`."""
+    return to_int64(_shifted(nanos, NANO - _base_scale(name)))
+
+
+def to_int64(value: int) -> int:
+    """Return the nearest int64."""
+    return min(max(value, INT64_MIN), INT64_MAX)
+
+
+# The name stays out of the key: it comes from users, and nothing bounds its length.
+@lru_cache(maxsize=_REMEMBERED)
+def _scaled(value: str | float | None, scale: int) -> int:
+    return quantity_of(value).scaled_value(scale)
+
+
+def _base_scale(name: str) -> int:
+    """Return the power of ten of a resource's base unit."""
+    return MILLI if name == CPU else 0
+
+
+def amount_text(name: str, amount: int) -> str:
+    """Return an amount in base units (see `in_base_units`) as the canonical quantity text.
+
+    Bytes are written in binary units where those are exact: `2Gi`, but `1500`.
+    """
+    if name == CPU:
+        return Quantity(amount * 10**6).canonical()
+    binary = name in (MEMORY, EPHEMERAL_STORAGE) or is_huge_pages(name)
+    return Quantity(amount * _NANOS, Format.BINARY_SI if binary else Format.DECIMAL_SI).canonical()
+
+
+def _meaning_of(suffix: str, text: str) -> tuple[Format, int]:
+    """Return the format and the power (of two for binary, of ten otherwise) of a suffix."""
+    power = _DECIMAL_SUFFIXES.get(suffix)
+    if power is not None:
+        return Format.DECIMAL_SI, power
+    power = _BINARY_SUFFIXES.get(suffix)
+    if power is not None:
+        return Format.BINARY_SI, power
+    exponent = _EXPONENT.fullmatch(suffix)
+    if exponent is None:
+        raise QuantityError(f"{_quoted(text)} has an unknown suffix", kind="suffix")
+    power = int(exponent.group(1))
+    if abs(power) > MAX_EXPONENT:
+        message = f"{_quoted(text)} has an exponent beyond {MAX_EXPONENT}"
+        raise QuantityError(message, kind="suffix")
+    return Format.DECIMAL_EXPONENT, power
+
+
+def _binary_text(whole: int) -> str:
+    """Return a whole number, at least 1024 in magnitude, with the greatest suffix dividing it."""
+    power = 0
+    while whole % _KIBI == 0 and power < max(_BINARY_BY_POWER):
+        whole //= _KIBI
+        power += 10
+    return f"{whole}{_BINARY_BY_POWER[power] if power else ''}"
+
+
+def _shifted(value: int, places: int) -> int:
+    """Return `value * 10**places`, rounded away from zero."""
+    factor: int = 10 ** abs(places)
+    if places >= 0:
+        return value * factor
+    return -(-value // factor) if value > 0 else value // factor
+
+
+def _quoted(text: str) -> str:
+    """Return the text for a message, cut short if it is longer than any quantity."""
+    return f"`{text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + '...'}`"

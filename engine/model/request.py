@@ -1,0 +1,35 @@
+"""One request to place a pod: the pod, and what the API server says around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from engine.model.pod import Pod
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementRequest:
+    """A pod about to be created, with its context.
+
+    Attributes:
+        pod: the engine's summary of it.
+        raw: the object as JSON, decoded only if an expression or the patch needs it.
+        namespace_labels: labels of its namespace, as far as the view knows them.
+        request: the fields of the admission request that expressions may read (`operation`,
+            `userInfo`, `dryRun`, ...), as plain JSON values.
+    """
+
+    pod: Pod
+    raw: bytes
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def object(self) -> dict[str, Any]:
+        """The pod as plain JSON values."""
+        return msgspec.json.decode(self.raw, type=dict[str, Any])

@@ -1,0 +1,58 @@
+"""Names of resources, and which family a name belongs to.
+
+The scheduler keeps cpu, memory, ephemeral-storage and pods by themselves, counts the *scalar*
+families by name, and drops every other name without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_NAME: Final = re.compile(
+    rf"(?=[^/]{{1,244}}/){_LABEL}(?:\.{_LABEL})*/"
+    r"(?=.{1,63}$)[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
+"""`domain/name`; 244 is a DNS subdomain's 253 less `requests.`, which a quota puts before it."""
+
+
+def is_scalar(name: str) -> bool:
+    """Return whether the scheduler counts `name` besides cpu, memory, ephemeral-storage and pods.
+
+    An unprefixed name that is none of these, such as `gpu`, is counted nowhere
+    (pkg/scheduler/util/utils.go, IsScalarResourceName).
+    """
+    return (
+        is_extended(name)
+        or is_huge_pages(name)
+        or is_prefixed_native(name)
+        or name.startswith("attachable-volumes-")
+    )
+
+
+def is_extended(name: str) -> bool:
+    """Return whether `name` is a vendor's: a qualified name outside Kubernetes' own domains.
+
+    Source: pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
+    """
+    return (
+        not is_prefixed_native(name)
+        and not name.startswith("requests.")
+        and _QUALIFIED_NAME.fullmatch(name) is not None
+    )
+
+
+def is_huge_pages(name: str) -> bool:
+    """Return whether `name` is an amount of huge pages of one size."""
+    return name.startswith("hugepages-")
+
+
+def is_prefixed_native(name: str) -> bool:
+    """Return whether `name` lies in `kubernetes.io/` or a domain that ends so."""
+    return "kubernetes.io/" in name

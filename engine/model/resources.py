@@ -1,0 +1,307 @@
+"""What a pod asks for, in the several ways Kubernetes and its scheduler plugins count it.
+
+Every result is a sparse `dict` from resource name to an int64 in base units: millicores for cpu,
+whole units (bytes, devices) for everything else. A name that is absent was never mentioned, which
+is not the same as zero: upstream tells the two apart, and so do we.
+
+Sums run over exact values and are rounded once at the end, as upstream does with quantities: two
+containers of 0.3Gi take 644,245,095 bytes, not twice 322,122,548. LimitAware alone rounds each
+container, because upstream it adds integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from engine.model.quantity import base_units, in_base_units, quantity_of, to_int64
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages, is_scalar
+
+if TYPE_CHECKING:
+    from engine.model import api
+
+__all__ = [
+    "CPU",
+    "DEFAULT_MEMORY",
+    "DEFAULT_MILLICORES",
+    "EPHEMERAL_STORAGE",
+    "MEMORY",
+    "Amounts",
+    "QosClass",
+    "ResourceOptions",
+    "amounts",
+    "container_limits",
+    "effective_limits",
+    "is_scalar",
+    "non_zero_requests",
+    "pod_limits",
+    "pod_requests",
+    "qos_class",
+]
+
+Amounts: TypeAlias = Mapping[str, int]
+"""Resource name to amount in base units; absent means never mentioned."""
+
+QosClass: TypeAlias = Literal["Guaranteed", "Burstable", "BestEffort"]
+
+DEFAULT_MILLICORES = 100
+DEFAULT_MEMORY = 200 * 1024 * 1024
+"""What scoring assumes of a container that names none (pkg/scheduler/util/pod_resources.go)."""
+
+_Exact: TypeAlias = dict[str, int]
+"""Resource name to amount in nano-units, the finest a quantity can hold."""
+
+_Side: TypeAlias = Literal["requests", "limits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceOptions:
+    """How `pod_requests` and `pod_limits` count (component-helpers, PodResourcesOptions).
+
+    Attributes:
+        exclude_overhead: leave `spec.overhead` out.
+        skip_pod_level_resources: ignore `spec.resources`.
+        skip_container_level_resources: start the requests from nothing instead of the containers.
+        use_status_resources: count what the kubelet has actuated and allocated (in-place resize).
+        use_dra_node_allocatable_resource_claim_status: add what resource claims take of the node.
+        non_missing_container_requests: requests assumed of containers that do not name them.
+    """
+
+    exclude_overhead: bool = False
+    skip_pod_level_resources: bool = False
+    skip_container_level_resources: bool = False
+    use_status_resources: bool = False
+    use_dra_node_allocatable_resource_claim_status: bool = False
+    non_missing_container_requests: api.ResourceList | None = None
+
+
+_DEFAULT_OPTIONS = ResourceOptions()
+_SCORING_OPTIONS = ResourceOptions(
+    non_missing_container_requests={CPU: f"{DEFAULT_MILLICORES}m", MEMORY: DEFAULT_MEMORY}
+)
+
+
+def amounts(resource_list: Mapping[str, str | float | None] | None) -> dict[str, int]:
+    """Return a resource list in base units."""
+    return {name: base_units(name, text) for name, text in (resource_list or {}).items()}
+
+
+def pod_requests(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dict[str, int]:
+    """Return what the pod requests (component-helpers/resource/helpers.go, PodRequests)."""
+    spec = pod.spec
+    total: _Exact = {}
+    if not options.skip_container_level_resources:
+        total = _container_aggregate(pod, "requests", options)
+        if options.use_dra_node_allocatable_resource_claim_status:
+            for claim in pod.status.node_allocatable_resource_claim_statuses or ():
+                _add(total, _exact(claim.resources))
+    if spec.resources is not None and not options.skip_pod_level_resources:
+        total |= _pod_level(spec.resources.requests)
+    if spec.overhead and not options.exclude_overhead:
+        _add(total, _exact(spec.overhead))
+    return _rounded(total)
+
+
+def pod_limits(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dict[str, int]:
+    """Return how much the pod may use (component-helpers/resource/helpers.go, PodLimits).
+
+    Overhead raises only limits that exist and are not zero: no limit plus overhead is no limit.
+    """
+    spec = pod.spec
+    total = _container_aggregate(pod, "limits", options)
+    if spec.resources is not None and not options.skip_pod_level_resources:
+        total |= _pod_level(spec.resources.limits)
+    if spec.overhead and not options.exclude_overhead:
+        overhead = _exact(spec.overhead)
+        _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
+    return _rounded(total)
+
+
+def non_zero_requests(pod: api.Pod) -> dict[str, int]:
+    """Return the requests as scoring sees them: containers that name none take 100m and 200Mi.
+
+    An explicit 0 stays 0, and a pod without containers gets nothing.
+    """
+    return pod_requests(pod, _SCORING_OPTIONS)
+
+
+def container_limits(pod: api.Pod) -> dict[str, int]:
+    """Return the sum of the app containers' limits alone (KEP-217's view of existing pods)."""
+    total: _Exact = {}
+    for container in pod.spec.containers or ():
+        _add(total, _exact(_list_of(container.resources, "limits")))
+    return _rounded(total)
+
+
+def effective_limits(pod: api.Pod, *, non_zero: bool = False) -> dict[str, int]:
+    """Return LimitAware's limit of a pod (koordinator PR 1486, util.go, getPodResourceLimit).
+
+    Each container counts the greater of limit and request. Containers add up, any one init
+    container (sidecars too) sets a floor, overhead comes on top. Pod-level resources are ignored,
+    and so is every name that is neither cpu, memory, ephemeral-storage nor scalar.
+
+    Args:
+        pod: the pod.
+        non_zero: the form used for scoring, where a container that names neither a limit nor a
+            request counts 100m of cpu and 200Mi of memory.
+    """
+    total: dict[str, int] = {}
+    for container in pod.spec.containers or ():
+        _add(total, _effective_limit(container, non_zero=non_zero))
+    for container in pod.spec.init_containers or ():
+        _raise_to(total, _effective_limit(container, non_zero=non_zero))
+    _add(total, _counted(pod.spec.overhead))
+    return {name: to_int64(amount) for name, amount in total.items()}
+
+
+def qos_class(pod: api.Pod) -> QosClass:
+    """Return the class the pod's own words give it (pkg/apis/core/v1/helper/qos, ComputePodQOS).
+
+    Only positive amounts of cpu and memory count, in init containers as well; pod-level
+    resources, where set, stand for all containers. `status.qosClass` is not looked at.
+    """
+    spec = pod.spec
+    if spec.resources is not None:
+        holders = [spec.resources]
+    else:
+        containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+        holders = [container.resources for container in containers]
+    requests: _Exact = {}
+    limits: _Exact = {}
+    every_one_limited = True
+    for resources in holders:
+        own_limits = _compute(_list_of(resources, "limits"))
+        _add(limits, own_limits)
+        _add(requests, _compute(_list_of(resources, "requests")))
+        every_one_limited &= own_limits.keys() == {CPU, MEMORY}
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if every_one_limited and requests == limits else "Burstable"
+
+
+def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
+    """Return the most the containers need at once, at any time in the pod's life.
+
+    Sidecars run beside every container that starts after them: an init container needs itself
+    plus the sidecars declared before it, and the app containers need all of them.
+    """
+    actual = _actual_by_container(pod, side) if options.use_status_resources else {}
+    spec_counts = not _resize_is_infeasible(pod)
+    assumed = _exact(options.non_missing_container_requests) if side == "requests" else {}
+
+    def need(container: api.Container, *, resizable: bool) -> _Exact:
+        own = _exact(_list_of(container.resources, side))
+        running = actual.get(container.name) if resizable else None
+        if running is not None:
+            own = own if spec_counts else {}
+            _raise_to(own, running)
+        return assumed | own
+
+    total: _Exact = {}
+    for container in pod.spec.containers or ():
+        _add(total, need(container, resizable=True))
+    sidecars: _Exact = {}
+    peak: _Exact = {}
+    for container in pod.spec.init_containers or ():
+        is_sidecar = container.restart_policy == "Always"
+        own = need(container, resizable=is_sidecar)
+        if is_sidecar:
+            _add(total, own)
+            _add(sidecars, own)
+            _raise_to(peak, sidecars)
+        else:
+            _add(own, sidecars)
+            _raise_to(peak, own)
+    _raise_to(total, peak)
+    return total
+
+
+def _actual_by_container(pod: api.Pod, side: _Side) -> dict[str, _Exact]:
+    """Return what each container has been given, for those whose status says so.
+
+    Source: helpers.go, determineEffectiveRequests and determineEffectiveLimits.
+    """
+    actual: dict[str, _Exact] = {}
+    status = pod.status
+    for one in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+        if one.resources is not None:
+            given = _exact(_list_of(one.resources, side))
+            if side == "requests":
+                _raise_to(given, _exact(one.allocated_resources))
+            actual[one.name] = given
+    return actual
+
+
+def _resize_is_infeasible(pod: api.Pod) -> bool:
+    """Return whether the node can never give what the spec now asks for."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _pod_level(resource_list: api.ResourceList | None) -> _Exact:
+    """Return those of the pod's own amounts that replace the sum over its containers."""
+    return {
+        name: amount
+        for name, amount in _exact(resource_list).items()
+        if name in (CPU, MEMORY) or is_huge_pages(name)
+    }
+
+
+def _effective_limit(container: api.Container, *, non_zero: bool) -> dict[str, int]:
+    """Return the greater of limit and request of one container, by LimitAware's rules."""
+    limit = _counted(_list_of(container.resources, "limits"))
+    _raise_to(limit, _counted(_list_of(container.resources, "requests")))
+    if non_zero:
+        limit.setdefault(CPU, DEFAULT_MILLICORES)
+        limit.setdefault(MEMORY, DEFAULT_MEMORY)
+    return limit
+
+
+def _counted(resource_list: api.ResourceList | None) -> dict[str, int]:
+    """Return the amounts that the scheduler keeps on a node, but for the number of pods."""
+    return {
+        name: amount
+        for name, amount in amounts(resource_list).items()
+        if name in (CPU, MEMORY, EPHEMERAL_STORAGE) or is_scalar(name)
+    }
+
+
+def _compute(resource_list: api.ResourceList | None) -> _Exact:
+    """Return the amounts that decide the QoS class: positive cpu and memory."""
+    return {
+        name: amount
+        for name, amount in _exact(resource_list).items()
+        if name in (CPU, MEMORY) and amount > 0
+    }
+
+
+def _list_of(resources: api.ResourceRequirements | None, side: _Side) -> api.ResourceList | None:
+    """Return one side of a container's resources."""
+    if resources is None:
+        return None
+    return resources.requests if side == "requests" else resources.limits
+
+
+def _exact(resource_list: Mapping[str, str | float | None] | None) -> _Exact:
+    """Return a resource list in nano-units, as a new dict."""
+    return {name: quantity_of(text).nanos for name, text in (resource_list or {}).items()}
+
+
+def _rounded(exact: _Exact) -> dict[str, int]:
+    """Return exact amounts in base units."""
+    return {name: in_base_units(name, nanos) for name, nanos in exact.items()}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add `more` to `total` name by name."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
+    """Raise each amount in `total` to at least that in `floor`; a missing name takes it as is."""
+    for name, amount in floor.items():
+        total[name] = max(total.get(name, amount), amount)

@@ -1,0 +1,103 @@
+"""What a node and its pods were measured to use, whatever measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.model import api, resources
+from engine.model.duration import parse_duration
+from engine.model.time import Micros, micros
+
+if TYPE_CHECKING:
+    from engine.model.resources import Amounts
+
+DEFAULT_REPORT_INTERVAL_SECONDS = 60
+"""Koordinator's default of spec.metricCollectPolicy.reportIntervalSeconds."""
+
+_KOORD_PROD = "koord-prod"
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """Measured usage of one pod.
+
+    Attributes:
+        amounts: base units; never empty (an empty list means "not reported" and is left out).
+        is_prod: whether the agent counted it as production.
+    """
+
+    amounts: Amounts
+    is_prod: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedUsage:
+    """Usage of a node over one window of nanoseconds, per type (avg, p50, p90, p95, p99)."""
+
+    duration_ns: int
+    by_type: Mapping[str, Amounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUsage:
+    """One report about one node.
+
+    Attributes:
+        update_time: when it was measured; None when the report does not say.
+        report_interval_seconds: how often reports come.
+        usage: of the whole node, None when the report holds no node metric.
+        system_usage: of what runs outside pods.
+        aggregated: windows with a non-empty reading.
+        pods: by `namespace/name`.
+    """
+
+    node_name: str
+    update_time: Micros | None = None
+    report_interval_seconds: int = DEFAULT_REPORT_INTERVAL_SECONDS
+    usage: Amounts | None = None
+    system_usage: Amounts = field(default_factory=dict)
+    aggregated: tuple[AggregatedUsage, ...] = ()
+    pods: Mapping[str, PodUsage] = field(default_factory=dict)
+
+
+def usage_of_node_metric(wire: api.NodeMetric) -> NodeUsage:
+    """Return the report in a Koordinator NodeMetric.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+        ValueError: a duration is malformed.
+    """
+    status, policy = wire.status, wire.spec.metric_collect_policy
+    interval = policy.report_interval_seconds if policy else None
+    metric = status.node_metric
+    return NodeUsage(
+        node_name=wire.metadata.name,
+        update_time=micros(status.update_time) if status.update_time else None,
+        report_interval_seconds=(DEFAULT_REPORT_INTERVAL_SECONDS if interval is None else interval),
+        usage=resources.amounts(metric.node_usage.resources) if metric else None,
+        system_usage=resources.amounts(metric.system_usage.resources) if metric else {},
+        aggregated=_aggregated(metric) if metric else (),
+        pods={
+            f"{pod.namespace}/{pod.name}": PodUsage(
+                resources.amounts(pod.pod_usage.resources), pod.priority == _KOORD_PROD
+            )
+            for pod in status.pods_metric or ()
+            if pod is not None and pod.pod_usage.resources
+        },
+    )
+
+
+def _aggregated(metric: api.NodeMetricInfo) -> tuple[AggregatedUsage, ...]:
+    return tuple(
+        AggregatedUsage(
+            parse_duration(window.duration),
+            {
+                kind: resources.amounts(reading.resources)
+                for kind, reading in (window.usage or {}).items()
+                if reading.resources
+            },
+        )
+        for window in metric.aggregated_node_usages or ()
+    )

@@ -1,0 +1,216 @@
+"""What rules read: one moment of the cluster, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
+
+if TYPE_CHECKING:
+    from engine.model.elastic_quota import ElasticQuota
+    from engine.model.node import Node
+    from engine.model.pod import Pod, PodShape
+    from engine.model.resources import Amounts
+    from engine.model.usage import NodeUsage
+    from engine.view.column_cache import ColumnCache
+    from engine.view.load import LoadProfile, LoadSums
+
+_T = TypeVar("_T", bound=np.generic)
+
+
+class Sum(IntEnum):
+    """The sums kept per node over its pods; see `PodShape` for what each one counts."""
+
+    REQUESTS = 0
+    NON_ZERO_REQUESTS = 1
+    LIMITS = 2
+    EFFECTIVE_LIMITS = 3
+    EFFECTIVE_LIMITS_NON_ZERO = 4
+    CONTAINER_LIMITS = 5
+
+
+class Domain(IntEnum):
+    """What a column is made from, and so which events make its rows out of date."""
+
+    NODES = 0
+    PODS = 1
+    METRICS = 2
+
+
+ALL_DOMAINS = (Domain.NODES, Domain.PODS, Domain.METRICS)
+
+
+class Lease:
+    """Held by every view of one version; while any is alive the state copies before it writes."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One moment of the cluster: row i is the same node in every column; nothing here changes.
+
+    Rows without a node (freed, or known only from a pod or a metric) have `valid` False and take
+    no part in any decision; rules may compute anything for them.
+
+    Attributes:
+        version: grows with every event.
+        axis: the resource axis, n_resources long.
+        names: node name per row, "" for a free row.
+        nodes: node per row, None where `valid` is False.
+        usages: latest usage report per row, None where there is none.
+        valid: (n,).
+        unschedulable: (n,), cordoned.
+        allocatable: (n_resources, n), base units.
+        sums: (len(Sum), n_resources, n), sums over the pods of each node, base units.
+        metric_time: (n,), microseconds since the epoch; 0 where there is no report or no time.
+        changed: (len(Domain), n), the version at which a row last changed, by domain.
+        load: per tracked profile, LoadAware's sums.
+        namespace_labels: labels of each known namespace.
+        namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
+        quotas: ElasticQuotas by namespace, in name order.
+    """
+
+    version: int
+    axis: ResourceAxis
+    names: tuple[str, ...]
+    nodes: Sequence[Node | None]
+    usages: Sequence[NodeUsage | None]
+    valid: BoolColumn
+    unschedulable: BoolColumn
+    allocatable: IntColumn
+    sums: IntColumn
+    metric_time: IntColumn
+    changed: IntColumn
+    load: Mapping[LoadProfile, LoadSums]
+    rows: Mapping[str, int]
+    namespace_labels: Mapping[str, Mapping[str, str]]
+    namespace_requests: Mapping[str, Amounts]
+    quotas: Mapping[str, tuple[ElasticQuota, ...]]
+    lease: Lease
+    caches: tuple[ColumnCache, ColumnCache] | None = None
+    parent: tuple[ClusterView, NDArray[np.intp]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def amount(self, matrix: IntColumn, resource: str) -> IntColumn:
+        """Return the column of `resource` in an (n_resources, n) matrix; zeros if never seen."""
+        at = self.axis.find(resource)
+        return np.zeros(len(self), np.int64) if at is None else matrix[at]
+
+    def changed_since(self, version: int, domains: Sequence[Domain]) -> NDArray[np.intp]:
+        """Return the rows that changed after `version` in any of `domains`."""
+        changed = self.changed[domains[0]] > version
+        for domain in domains[1:]:
+            changed = changed | (self.changed[domain] > version)
+        return np.flatnonzero(changed)
+
+    def node_column(
+        self,
+        key: Hashable,
+        domains: Sequence[Domain],
+        compute: Callable[[ClusterView], NDArray[_T]],
+    ) -> NDArray[_T]:
+        """Return a column that depends on nothing but each row's own node, remembered.
+
+        Only rows that changed in `domains` since the last call are computed again.
+
+        Args:
+            key: names the column; must tell apart all that `compute` closes over.
+            domains: what the column is made from.
+            compute: row-wise; gets a view of some rows, returns an array with those on its
+                last axis.
+        """
+        if self.parent is not None:
+            whole, rows = self.parent
+            return whole.node_column(key, domains, compute)[..., rows]
+        if self.caches is None:
+            return compute(self)
+        return self.caches[0].get(key, self, domains, compute)
+
+    def pod_column(
+        self,
+        key: Hashable,
+        domains: Sequence[Domain],
+        compute: Callable[[ClusterView], NDArray[_T]],
+    ) -> NDArray[_T]:
+        """Return a column that also depends on a pod, remembered in a bounded memory.
+
+        As `node_column`; `key` must tell apart everything of the pod that `compute` reads, and
+        nothing more, so that pods of one template share it.
+        """
+        if self.parent is not None or self.caches is None:
+            return compute(self)
+        return self.caches[1].get(key, self, domains, compute)
+
+    def take(self, rows: NDArray[np.intp]) -> ClusterView:
+        """Return the view of some rows alone, in the order given."""
+        return replace(
+            self,
+            names=tuple(self.names[row] for row in rows),
+            nodes=[self.nodes[row] for row in rows],
+            usages=[self.usages[row] for row in rows],
+            valid=self.valid[rows],
+            unschedulable=self.unschedulable[rows],
+            allocatable=self.allocatable[:, rows],
+            sums=self.sums[:, :, rows],
+            metric_time=self.metric_time[rows],
+            changed=self.changed[:, rows],
+            load={profile: sums.take(rows) for profile, sums in self.load.items()},
+            rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
+            parent=(self, rows),
+        )
+
+    def after(self, pod: Pod, node_name: str) -> ClusterView:
+        """Return the view as it would be with `pod` also on a node; this view is untouched.
+
+        Usage and LoadAware's sums stay as they are: they change only when a report comes.
+
+        Raises:
+            KeyError: there is no such node.
+        """
+        row = self.rows[node_name]
+        axis = self.axis.including(pod.shape.requests).including(pod.shape.effective_limits)
+        grown = np.zeros((len(Sum), len(axis), len(self)), np.int64)
+        grown[:, : len(self.axis)] = self.sums
+        grown[:, :, row] += shape_vector(pod.shape, axis)
+        allocatable = np.zeros((len(axis), len(self)), np.int64)
+        allocatable[: len(self.axis)] = self.allocatable
+        requests = dict(self.namespace_requests.get(pod.namespace, {}))
+        for name, amount in counted_requests(pod.shape).items():
+            requests[name] = requests.get(name, 0) + amount
+        return replace(
+            self,
+            axis=axis,
+            sums=grown,
+            allocatable=allocatable,
+            namespace_requests={**self.namespace_requests, pod.namespace: requests},
+            caches=None,
+            parent=None,
+        )
+
+
+def counted_requests(shape: PodShape) -> Amounts:
+    """Return what a pod adds to its node's and namespace's requests: its own, and one pod."""
+    return {**shape.requests, "pods": 1}
+
+
+def shape_vector(shape: PodShape, axis: ResourceAxis) -> IntColumn:
+    """Return what a pod adds to the sums of its node, shape (len(Sum), n_resources)."""
+    return np.stack(
+        [
+            axis.vector(counted_requests(shape)),
+            axis.vector(shape.non_zero_requests),
+            axis.vector(shape.limits),
+            axis.vector(shape.effective_limits),
+            axis.vector(shape.effective_limits_non_zero),
+            axis.vector(shape.container_limits),
+        ]
+    )

@@ -1,0 +1,172 @@
+"""The pods behind the sums, as a table of small integers.
+
+A pod is a slot: the row of its node, the number of its shape and two moments. Full pod objects are
+never kept; at 150,000 pods they would cost gigabytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from engine.model.pod import PodShape
+    from engine.view.axis import IntColumn
+
+NO_ROW = -1
+"""The row of a pod that no node has yet."""
+
+_Int = TypeVar("_Int", bound=np.integer[Any])
+_NONE: array[int] = array("i")
+_NOTHING = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class PodsOfRows:
+    """The pods on some rows, flat; element j of each array is the same pod.
+
+    Attributes:
+        position: index into the rows asked for.
+        shape: shape number.
+        assigned_at: microseconds since the epoch.
+        initialized_at: microseconds since the epoch, 0 where it is not initialized.
+        keys: `namespace/name`.
+    """
+
+    position: NDArray[np.intp]
+    shape: NDArray[np.int32]
+    assigned_at: IntColumn
+    initialized_at: IntColumn
+    keys: list[str]
+
+
+class PodEntry(NamedTuple):
+    """What is stored of a pod; its fields are those of `PodsOfRows`, `row` may be NO_ROW."""
+
+    row: int
+    shape: PodShape
+    assigned_at: int
+    initialized_at: int
+
+
+class PodTable:
+    """Slots of pods, found by `namespace/name`, and for each row the slots on it.
+
+    Shapes are numbered on first use and their numbers reused when the last pod of a shape is gone,
+    so memory follows what is alive.
+    """
+
+    def __init__(self) -> None:
+        self.shapes: list[PodShape | None] = []
+        self._slot_of: dict[str, int] = {}
+        self._keys: list[str] = []
+        self._row: array[int] = array("i")
+        self._shape: array[int] = array("i")
+        self._assigned_at: array[int] = array("q")
+        self._initialized_at: array[int] = array("q")
+        self._on_row: list[array[int]] = []
+        self._shape_number: dict[PodShape, int] = {}
+        self._shape_pods: list[int] = []
+        self._free_slots: list[int] = []
+        self._free_shapes: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._slot_of)
+
+    def get(self, key: str) -> PodEntry | None:
+        """Return what is stored of a pod, None when it is unknown."""
+        slot = self._slot_of.get(key)
+        if slot is None:
+            return None
+        shape = self.shapes[self._shape[slot]]
+        assert shape is not None  # noqa: S101 - INVARIANT: a slot in use has a shape
+        return PodEntry(self._row[slot], shape, self._assigned_at[slot], self._initialized_at[slot])
+
+    def put(self, key: str, entry: PodEntry) -> None:
+        """Store a pod, in place of what was stored under the same key."""
+        row, shape, assigned_at, initialized_at = entry
+        slot = self._slot_of.get(key)
+        if slot is None:
+            slot = self._slot_of[key] = self._free_slots.pop() if self._free_slots else self._grow()
+            self._keys[slot] = key
+        else:
+            self._leave(slot)
+        self._row[slot] = row
+        self._shape[slot] = self._number(shape)
+        self._assigned_at[slot] = assigned_at
+        self._initialized_at[slot] = initialized_at
+        if row != NO_ROW:
+            while len(self._on_row) <= row:
+                self._on_row.append(array("i"))
+            self._on_row[row].append(slot)
+
+    def delete(self, key: str) -> None:
+        """Forget a pod that is known."""
+        slot = self._slot_of.pop(key)
+        self._leave(slot)
+        self._keys[slot] = ""
+        self._free_slots.append(slot)
+
+    def count_on(self, row: int) -> int:
+        """Return how many pods are on a row."""
+        return len(self._on_row[row]) if row < len(self._on_row) else 0
+
+    def on_rows(self, rows: NDArray[np.intp]) -> PodsOfRows:
+        """Return the pods on some rows."""
+        lists = [self._on_row[row] if row < len(self._on_row) else _NONE for row in rows.tolist()]
+        slots = np.concatenate([_NOTHING, *(np.frombuffer(on, np.int32) for on in lists if on)])
+        return PodsOfRows(
+            position=np.repeat(np.arange(len(lists)), [len(on) for on in lists]),
+            shape=_as_column(self._shape, np.int32)[slots],
+            assigned_at=_as_column(self._assigned_at, np.int64)[slots],
+            initialized_at=_as_column(self._initialized_at, np.int64)[slots],
+            keys=[self._keys[slot] for slot in slots.tolist()],
+        )
+
+    def _leave(self, slot: int) -> None:
+        """Take a slot off its row and release its shape."""
+        row = self._row[slot]
+        if row != NO_ROW:
+            self._on_row[row].remove(slot)
+        number = self._shape[slot]
+        self._shape_pods[number] -= 1
+        if self._shape_pods[number] == 0:
+            shape = self.shapes[number]
+            assert shape is not None  # noqa: S101 - INVARIANT: a counted shape is stored
+            del self._shape_number[shape]
+            self.shapes[number] = None
+            self._free_shapes.append(number)
+
+    def _number(self, shape: PodShape) -> int:
+        """Return the number of a shape, one pod more on it."""
+        number = self._shape_number.get(shape)
+        if number is None:
+            if self._free_shapes:
+                number = self._free_shapes.pop()
+                self.shapes[number] = shape
+                self._shape_pods[number] = 0
+            else:
+                number = len(self.shapes)
+                self.shapes.append(shape)
+                self._shape_pods.append(0)
+            self._shape_number[shape] = number
+        self._shape_pods[number] += 1
+        return number
+
+    def _grow(self) -> int:
+        """Return a new slot at the end."""
+        self._keys.append("")
+        self._row.append(NO_ROW)
+        self._shape.append(0)
+        self._assigned_at.append(0)
+        self._initialized_at.append(0)
+        return len(self._keys) - 1
+
+
+def _as_column(values: array[int], kind: type[_Int]) -> NDArray[_Int]:
+    """Return an array's memory as a numpy column; must not outlive the next append."""
+    return np.frombuffer(values, kind) if values else np.zeros(0, kind)

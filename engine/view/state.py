@@ -1,0 +1,360 @@
+"""The cluster as it changes: events go in, views come out."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.view.axis import IntColumn, ResourceAxis
+from engine.view.cluster_view import (
+    ClusterView,
+    Domain,
+    Lease,
+    Sum,
+    counted_requests,
+    shape_vector,
+)
+from engine.view.column_cache import ColumnCache
+from engine.view.load import LoadProfile, LoadTracker
+from engine.view.pod_table import NO_ROW, PodEntry, PodTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.model.elastic_quota import ElasticQuota
+    from engine.model.node import Node
+    from engine.model.pod import Pod, PodShape
+    from engine.model.resources import Amounts
+    from engine.model.time import Micros
+    from engine.model.usage import NodeUsage
+
+_FIRST_ROWS = 64
+_VECTORS_REMEMBERED = 65_536
+_NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
+_COLUMNS = ("_valid", "_unschedulable", "_allocatable", "_sums", "_metric_time", "_changed")
+_COLLECTIONS = (
+    "_rows",
+    "_nodes",
+    "_usages",
+    "_namespace_labels",
+    "_namespace_requests",
+    "_quotas",
+)
+_POD_COLUMNS = 512  # one per rule and pod template; 40 KiB each at 5,000 nodes
+
+
+class ClusterState:
+    """Mutable columns of a cluster, kept by events; rules only ever see `view()`.
+
+    Any order of events that ends in the same objects gives the same view, up to the order of
+    rows. Writing is in place; while a view of the current version is still held by someone, the
+    columns are copied once before the first write, so a view never changes.
+    """
+
+    def __init__(self) -> None:
+        self._axis = ResourceAxis()
+        self._version = 0
+        self._rows: dict[str, int] = {}
+        self._free: list[int] = []
+        self._pods = PodTable()
+        self._vectors: dict[PodShape, IntColumn] = {}
+        self._trackers: dict[LoadProfile, LoadTracker] = {}
+        self._names: list[str] = []
+        self._names_now: tuple[str, ...] | None = None
+        self._nodes: list[Node | None] = []
+        self._usages: list[NodeUsage | None] = []
+        self._namespace_labels: dict[str, Mapping[str, str]] = {}
+        self._namespace_requests: dict[str, Amounts] = {}
+        self._quotas: dict[str, tuple[ElasticQuota, ...]] = {}
+        self._valid = np.zeros(_FIRST_ROWS, np.bool_)
+        self._unschedulable = np.zeros(_FIRST_ROWS, np.bool_)
+        self._allocatable = np.zeros((len(self._axis), _FIRST_ROWS), np.int64)
+        self._sums = np.zeros((len(Sum), len(self._axis), _FIRST_ROWS), np.int64)
+        self._metric_time = np.zeros(_FIRST_ROWS, np.int64)
+        self._changed = np.zeros((len(Domain), _FIRST_ROWS), np.int64)
+        self._caches = (ColumnCache(_NODE_COLUMNS), ColumnCache(_POD_COLUMNS))
+        self._view: ClusterView | None = None
+        self._lease: weakref.ref[Lease] = weakref.ref(Lease())  # dead at once: nothing is lent
+
+    @property
+    def pod_count(self) -> int:
+        """How many non-terminal pods are known."""
+        return len(self._pods)
+
+    # Events. Each takes the object as it now is; "set" adds or replaces.
+
+    def set_node(self, node: Node) -> None:
+        """Add or replace a node."""
+        self._before_write()
+        self._grow_axis(node.allocatable)
+        row = self._row(node.name)
+        self._nodes[row] = node
+        self._valid[row] = True
+        self._unschedulable[row] = node.unschedulable
+        self._allocatable[:, row] = self._axis.vector(node.allocatable)
+        self._touch(row, Domain.NODES)
+
+    def delete_node(self, name: str) -> None:
+        """Forget a node; its pods and usage stay known until they are deleted too."""
+        row = self._rows.get(name)
+        if row is None or self._nodes[row] is None:
+            return
+        self._before_write()
+        self._nodes[row] = None
+        self._valid[row] = self._unschedulable[row] = False
+        self._allocatable[:, row] = 0
+        self._touch(row, Domain.NODES)
+        self._release(row)
+
+    def set_pod(self, pod: Pod, *, seen_at: Micros) -> None:
+        """Add or replace a pod; one that has finished is forgotten.
+
+        Args:
+            pod: as it now is.
+            seen_at: now. A bound pod without a PodScheduled time counts as assigned at the moment
+                it was first seen on its node.
+        """
+        if pod.is_terminal:
+            self.delete_pod(pod.key)
+            return
+        key = pod.key
+        old = self._pods.get(key)
+        self._before_write()
+        row = self._row(pod.node_name) if pod.node_name else NO_ROW
+        if pod.scheduled_at is not None:
+            assigned_at: int = pod.scheduled_at
+        elif old is not None and old.row == row:
+            assigned_at = old.assigned_at
+        else:
+            assigned_at = seen_at
+        new = PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0)
+        if old == new:
+            return
+        if old is not None and old.row == row and old.shape is pod.shape:
+            self._pods.put(key, new)
+            if row != NO_ROW:
+                self._touch(row, Domain.PODS)
+            return
+        if old is not None:
+            self._uncount(pod.namespace, old)
+        self._pods.put(key, new)
+        self._count(pod.namespace, pod.shape, row)
+        if old is not None and old.row not in (NO_ROW, row):
+            self._release(old.row)
+
+    def delete_pod(self, key: str) -> None:
+        """Forget a pod, by `namespace/name`; what it added is taken off exactly."""
+        old = self._pods.get(key)
+        if old is None:
+            return
+        self._before_write()
+        self._uncount(key.partition("/")[0], old)
+        self._pods.delete(key)
+        if old.row != NO_ROW:
+            self._release(old.row)
+
+    def set_usage(self, usage: NodeUsage) -> None:
+        """Add or replace the usage report of a node."""
+        self._before_write()
+        row = self._row(usage.node_name)
+        self._usages[row] = usage
+        self._metric_time[row] = usage.update_time or 0
+        self._touch(row, Domain.METRICS)
+
+    def delete_usage(self, node_name: str) -> None:
+        """Forget the usage report of a node."""
+        row = self._rows.get(node_name)
+        if row is None or self._usages[row] is None:
+            return
+        self._before_write()
+        self._usages[row] = None
+        self._metric_time[row] = 0
+        self._touch(row, Domain.METRICS)
+        self._release(row)
+
+    def set_quota(self, quota: ElasticQuota) -> None:
+        """Add or replace an ElasticQuota."""
+        self._replace_quotas(quota.namespace, quota.name, quota.group, [quota])
+
+    def delete_quota(self, namespace: str, name: str, group: str) -> None:
+        """Forget an ElasticQuota."""
+        self._replace_quotas(namespace, name, group, [])
+
+    def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Add or replace a namespace's labels."""
+        self._before_write()
+        self._namespace_labels[name] = labels
+
+    def delete_namespace(self, name: str) -> None:
+        """Forget a namespace's labels."""
+        self._before_write()
+        self._namespace_labels.pop(name, None)
+
+    def track(self, profiles: Iterable[LoadProfile]) -> None:
+        """Keep LoadAware's sums for exactly these profiles from now on."""
+        self._before_write()
+        self._trackers = {
+            profile: self._trackers.get(profile) or LoadTracker(profile) for profile in profiles
+        }
+
+    # Views.
+
+    def view(self) -> ClusterView:
+        """Return the cluster as it is now; free while nothing has changed."""
+        if self._view is not None:
+            return self._view
+        n = len(self._names)
+        for tracker in self._trackers.values():
+            tracker.refresh(self._pods, self._usages, self._changed[:, :n], self._version)
+        if self._names_now is None:
+            self._names_now = tuple(self._names)
+        lease = Lease()
+        self._lease = weakref.ref(lease)
+        self._view = ClusterView(
+            version=self._version,
+            axis=self._axis,
+            names=self._names_now,
+            nodes=self._nodes,
+            usages=self._usages,
+            valid=_frozen(self._valid[:n]),
+            unschedulable=_frozen(self._unschedulable[:n]),
+            allocatable=_frozen(self._allocatable[:, :n]),
+            sums=_frozen(self._sums[:, :, :n]),
+            metric_time=_frozen(self._metric_time[:n]),
+            changed=_frozen(self._changed[:, :n]),
+            load={profile: tracker.sums for profile, tracker in self._trackers.items()},
+            rows=self._rows,
+            namespace_labels=self._namespace_labels,
+            namespace_requests=self._namespace_requests,
+            quotas=self._quotas,
+            lease=lease,
+            caches=self._caches,
+        )
+        return self._view
+
+    def _before_write(self) -> None:
+        """Start a new version; copy the columns if a view of this one is still held."""
+        self._version += 1
+        if self._view is None:
+            return
+        self._view = None
+        if self._lease() is None:
+            return
+        for name in (*_COLLECTIONS, *_COLUMNS):
+            setattr(self, name, getattr(self, name).copy())
+
+    # Rows.
+
+    def _row(self, name: str) -> int:
+        """Return the row of a node name, a fresh one if it has none."""
+        row = self._rows.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self._names)
+            self._names.append("")
+            self._nodes.append(None)
+            self._usages.append(None)
+            if row == len(self._valid):
+                self._grow_rows(2 * row)
+        self._rows[name] = row
+        self._names[row] = name
+        self._names_now = None
+        self._changed[:, row] = self._version
+        return row
+
+    def _release(self, row: int) -> None:
+        """Free a row that no node, pod or usage report speaks of any more."""
+        if self._nodes[row] is None and self._usages[row] is None and not self._pods.count_on(row):
+            del self._rows[self._names[row]]
+            self._names[row] = ""
+            self._names_now = None
+            self._changed[:, row] = self._version
+            self._free.append(row)
+
+    def _touch(self, row: int, domain: Domain) -> None:
+        self._changed[domain, row] = self._version
+
+    def _grow_rows(self, rows: int) -> None:
+        for name in _COLUMNS:
+            old = getattr(self, name)
+            new = np.zeros((*old.shape[:-1], rows), old.dtype)
+            new[..., : old.shape[-1]] = old
+            setattr(self, name, new)
+
+    def _grow_axis(self, amounts: Iterable[str]) -> None:
+        axis = self._axis.including(amounts)
+        if axis is self._axis:
+            return
+        more = len(axis) - len(self._axis)
+        self._allocatable = np.pad(self._allocatable, ((0, more), (0, 0)))
+        self._sums = np.pad(self._sums, ((0, 0), (0, more), (0, 0)))
+        self._axis = axis
+
+    # Pods and quotas.
+
+    def _count(self, namespace: str, shape: PodShape, row: int) -> None:
+        """Add a pod to the sums of its namespace and, unless `row` is NO_ROW, of its node."""
+        self._add_to_namespace(namespace, shape, 1)
+        if row != NO_ROW:
+            vector = self._vector(shape)
+            self._sums[:, : vector.shape[1], row] += vector
+            self._touch(row, Domain.PODS)
+
+    def _uncount(self, namespace: str, entry: PodEntry) -> None:
+        """Take a pod off the sums it was added to, exactly."""
+        self._add_to_namespace(namespace, entry.shape, -1)
+        if entry.row != NO_ROW:
+            vector = self._vector(entry.shape)
+            self._sums[:, : vector.shape[1], entry.row] -= vector
+            self._touch(entry.row, Domain.PODS)
+
+    def _add_to_namespace(self, namespace: str, shape: PodShape, sign: int) -> None:
+        total = dict(self._namespace_requests.get(namespace, {}))
+        for name, amount in counted_requests(shape).items():
+            total[name] = total.get(name, 0) + sign * amount
+        if total["pods"]:
+            self._namespace_requests[namespace] = total
+        else:
+            del self._namespace_requests[namespace]
+
+    def _vector(self, shape: PodShape) -> IntColumn:
+        """Return what a shape adds to its node's sums; remembered, it depends on nothing else."""
+        vector = self._vectors.get(shape)
+        if vector is None:
+            if len(self._vectors) > _VECTORS_REMEMBERED:
+                self._vectors.clear()
+            self._grow_axis(shape.requests)
+            self._grow_axis(shape.limits)
+            self._grow_axis(shape.effective_limits_non_zero)
+            vector = self._vectors[shape] = shape_vector(shape, self._axis)
+        return vector
+
+    def _replace_quotas(
+        self, namespace: str, name: str, group: str, new: list[ElasticQuota]
+    ) -> None:
+        """Put `new` where the quota of that identity stands."""
+        self._before_write()
+        others = [
+            quota
+            for quota in self._quotas.pop(namespace, ())
+            if (quota.name, quota.group) != (name, group)
+        ]
+        left = sorted(others + new, key=lambda quota: (quota.name, quota.group))
+        if left:
+            self._quotas[namespace] = tuple(left)
+
+
+_GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])
+
+
+def _frozen(column: _GenericArray) -> _GenericArray:
+    """Return a read-only look at a column."""
+    look = column.view()
+    look.flags.writeable = False
+    return look

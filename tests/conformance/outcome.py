@@ -1,0 +1,17 @@
+"""The words that stages and their runner share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+"""A decoded JSON object."""
+
+Stage: TypeAlias = Callable[[Json, Json], str | None]
+"""Runs one case, given with its group, and returns what is wrong with the outcome, if anything."""
+
+
+def mismatch(expected: object, got: object) -> str | None:
+    """Return how `got` differs from `expected`, or None when they are equal."""
+    return None if got == expected else f"expected {expected!r}, got {got!r}"

@@ -1,0 +1,24 @@
+"""One module per plugin, each with its `STAGES`: stage name to the function that runs a case.
+
+A new plugin is one file here and one line in the table below. What decides, explains or reads files
+does not belong here: a stage turns the JSON of a case into a call of the engine and compares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.conformance.stages import podrequests, quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.conformance.outcome import Stage
+
+PLUGINS: Mapping[str, Mapping[str, Stage]] = {
+    "PodRequests/PodLimits": podrequests.STAGES,
+    "resource.Quantity": quantity.STAGES,
+}
+"""The plugin that a case or its group names, to its stages."""
+
+__all__ = ["PLUGINS"]

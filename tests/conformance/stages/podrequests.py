@@ -1,0 +1,40 @@
+"""What a pod requests and may use: the cases of component-helpers' own tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.model import api
+from engine.model.resources import ResourceOptions, amounts, pod_limits, pod_requests
+from tests.conformance.outcome import Json, mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.conformance.outcome import Stage
+
+_OPTIONS = {
+    "excludeOverhead": "exclude_overhead",
+    "nonMissingContainerRequests": "non_missing_container_requests",
+    "skipContainerLevelResources": "skip_container_level_resources",
+    "skipPodLevelResources": "skip_pod_level_resources",
+    "useDRANodeAllocatableResourceClaimStatus": "use_dra_node_allocatable_resource_claim_status",
+    "useStatusResources": "use_status_resources",
+}
+_SIDES = {"requests": pod_requests, "limits": pod_limits}
+
+
+def _requests_and_limits(case: Json, _: Json) -> str | None:
+    pod = msgspec.convert(case["pod"], api.Pod)
+    options = ResourceOptions(**{_OPTIONS[name]: value for name, value in case["args"].items()})
+    expected = {side: amounts(case["expect"][side]) for side in case["expect"]}
+    return mismatch(expected, {side: _SIDES[side](pod, options) for side in expected})
+
+
+STAGES: Mapping[str, Stage] = {
+    "limits": _requests_and_limits,
+    "requests": _requests_and_limits,
+    "requests+limits": _requests_and_limits,
+}

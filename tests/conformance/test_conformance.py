@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.expected_failures import EXPECTED_FAILURES
+from tests.conformance.runner import Case, mismatch_of, read_cases
+
+CASES = Path(__file__).parent / "cases"
+
+SUPPORTED = (
+    "podrequests",
+    "quantity",
+)
+"""The files whose every case passes, but for the expected failures. Add yours."""
+
+
+def _parameters() -> list[object]:
+    return [
+        pytest.param(
+            case,
+            id=f"{case.file}/{case.stage}/{case.label}",
+            marks=[pytest.mark.xfail(reason=reason, strict=True)] if reason else [],
+        )
+        for file in SUPPORTED
+        for case in read_cases(CASES / f"{file}.json")
+        for reason in [EXPECTED_FAILURES.get(case.key)]
+    ]
+
+
+@pytest.mark.parametrize("case", _parameters())
+def test_the_engine_agrees_with_the_case(case: Case) -> None:
+    assert mismatch_of(case) is None

@@ -1,0 +1,9 @@
+"""Settings that every test shares."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# A slow or busy machine must not turn a true property into a failure.
+settings.register_profile("stowplan", deadline=None)
+settings.load_profile("stowplan")

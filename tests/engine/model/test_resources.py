@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import QuantityError
+from engine.model import api
+from engine.model.quantity import INT64_MAX
+from engine.model.resources import (
+    ResourceOptions,
+    amounts,
+    container_limits,
+    effective_limits,
+    non_zero_requests,
+    pod_limits,
+    pod_requests,
+    qos_class,
+)
+
+MI = 1024 * 1024
+GI = 1024 * MI
+
+Lists = dict[str, Any]
+
+
+def _pod(status: Lists | None = None, **spec: Any) -> api.Pod:  # noqa: ANN401 (JSON)
+    return msgspec.convert({"spec": spec, "status": status or {}}, api.Pod)
+
+
+def _asks(name: str = "c", **requests: str) -> Lists:
+    return {"name": name, "resources": {"requests": requests}}
+
+
+def _limited(name: str = "c", **limits: str) -> Lists:
+    return {"name": name, "resources": {"limits": limits}}
+
+
+def _sidecar(container: Lists) -> Lists:
+    return container | {"restartPolicy": "Always"}
+
+
+def test_containers_add_up_and_an_absent_name_stays_absent() -> None:
+    pod = _pod(containers=[_asks(cpu="250m", memory="1Gi"), _asks(cpu="1"), {"name": "idle"}])
+    assert pod_requests(pod) == {"cpu": 1250, "memory": GI}
+    assert pod_limits(pod) == {}
+
+
+def test_an_explicit_zero_is_not_absent() -> None:
+    assert pod_requests(_pod(containers=[_asks(cpu="0")])) == {"cpu": 0}
+
+
+def test_fractions_are_rounded_once_after_the_sum() -> None:
+    # 2 * 322,122,547.2 = 644,245,094.4; rounding each container would give one byte more
+    pod = _pod(containers=[_asks(memory="0.3Gi"), _asks(memory="0.3Gi")])
+    assert pod_requests(pod) == {"memory": 644_245_095}
+
+
+def test_the_greatest_init_container_sets_a_floor_for_each_resource() -> None:
+    # cpu: max(1 + 2, 5) = 5; memory: max(4Gi, 1Gi) = 4Gi
+    pod = _pod(
+        containers=[_asks(cpu="1"), _asks(cpu="2", memory="4Gi")],
+        initContainers=[_asks(cpu="5"), _asks(memory="1Gi")],
+    )
+    assert pod_requests(pod) == {"cpu": 5000, "memory": 4 * GI}
+
+
+@pytest.mark.parametrize(
+    ("init", "cores"),
+    [
+        # the sidecar runs beside the init container: 2 + 9 = 11 over 1 + 2 = 3
+        ([_sidecar(_asks(cpu="2")), _asks(cpu="9")], 11),
+        # the init container has finished before the sidecar starts: 9 over 3
+        ([_asks(cpu="9"), _sidecar(_asks(cpu="2"))], 9),
+        # only the first sidecar is there for the init container: 2 + 9 = 11 over 1 + 2 + 4 = 7
+        ([_sidecar(_asks(cpu="2")), _asks(cpu="9"), _sidecar(_asks(cpu="4"))], 11),
+        # nothing peaks: 1 + 2 + 4
+        ([_sidecar(_asks(cpu="2")), _sidecar(_asks(cpu="4"))], 7),
+    ],
+)
+def test_a_sidecar_counts_with_what_starts_after_it(init: list[Lists], cores: int) -> None:
+    pod = _pod(containers=[_asks(cpu="1")], initContainers=init)
+    assert pod_requests(pod) == {"cpu": cores * 1000}
+
+
+def test_pod_level_amounts_replace_the_sum_even_when_smaller() -> None:
+    pod = _pod(
+        containers=[
+            {"resources": {"requests": {"cpu": "4", "memory": "1Gi"}, "limits": {"cpu": "8"}}}
+        ],
+        resources={
+            "requests": {"cpu": "3", "hugepages-2Mi": "4Mi", "ephemeral-storage": "1Gi"},
+            "limits": {"memory": "2Gi"},
+        },
+    )
+    assert pod_requests(pod) == {"cpu": 3000, "memory": GI, "hugepages-2Mi": 4 * MI}
+    assert pod_limits(pod) == {"cpu": 8000, "memory": 2 * GI}
+    containers_only = ResourceOptions(skip_pod_level_resources=True)
+    assert pod_requests(pod, containers_only) == {"cpu": 4000, "memory": GI}
+    pod_only = ResourceOptions(skip_container_level_resources=True)
+    assert pod_requests(pod, pod_only) == {"cpu": 3000, "hugepages-2Mi": 4 * MI}
+
+
+def test_overhead_adds_to_every_request_but_only_to_limits_that_bind() -> None:
+    pod = _pod(
+        containers=[
+            {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "0"}}}
+        ],
+        overhead={"cpu": "250m", "memory": "64Mi"},
+    )
+    assert pod_requests(pod) == {"cpu": 1250, "memory": 64 * MI}
+    assert pod_limits(pod) == {"cpu": 2250, "memory": 0}
+    without = ResourceOptions(exclude_overhead=True)
+    assert pod_requests(pod, without) == {"cpu": 1000}
+    assert pod_limits(pod, without) == {"cpu": 2000, "memory": 0}
+
+
+RESIZING = {
+    "containerStatuses": [
+        {
+            "name": "c",
+            "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
+            "allocatedResources": {"cpu": "4"},
+        }
+    ]
+}
+INFEASIBLE = {
+    "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+}
+FROM_STATUS = ResourceOptions(use_status_resources=True)
+
+
+def test_a_resize_under_way_counts_the_greatest_of_wanted_given_and_promised() -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "9"}}}
+    pod = _pod(RESIZING, containers=[container])
+    assert pod_requests(pod, FROM_STATUS) == {"cpu": 4000}  # max(1, 2, 4)
+    assert pod_limits(pod, FROM_STATUS) == {"cpu": 9000}  # max(9, 3)
+    assert pod_requests(pod) == {"cpu": 1000}
+
+
+def test_an_infeasible_resize_does_not_count_what_is_wanted() -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": "6"}, "limits": {"cpu": "9"}}}
+    pod = _pod(RESIZING | INFEASIBLE, containers=[container])
+    assert pod_requests(pod, FROM_STATUS) == {"cpu": 4000}
+    assert pod_limits(pod, FROM_STATUS) == {"cpu": 3000}
+
+
+def test_an_ordinary_init_container_cannot_be_resized() -> None:
+    status = {"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}
+    ordinary = _pod(status, initContainers=[_asks(cpu="1")])
+    assert pod_requests(ordinary, FROM_STATUS) == {"cpu": 1000}
+    sidecar = _pod(status, initContainers=[_sidecar(_asks(cpu="1"))])
+    assert pod_requests(sidecar, FROM_STATUS) == {"cpu": 9000}
+
+
+def test_resource_claims_add_to_the_containers_when_asked_for() -> None:
+    pod = _pod(
+        {"nodeAllocatableResourceClaimStatuses": [{"resources": {"cpu": "2"}}]},
+        containers=[_asks(cpu="1")],
+    )
+    claims = ResourceOptions(use_dra_node_allocatable_resource_claim_status=True)
+    assert pod_requests(pod, claims) == {"cpu": 3000}
+    assert pod_requests(pod) == {"cpu": 1000}
+
+
+def test_scoring_assumes_100m_and_200mi_of_each_container_that_names_none() -> None:
+    # cpu: 0 + 100m, memory: 200Mi + 1Gi; the init container's 100m and 200Mi do not peak
+    pod = _pod(
+        containers=[_asks(cpu="0"), _asks(memory="1Gi")],
+        initContainers=[{"name": "i"}],
+    )
+    assert non_zero_requests(pod) == {"cpu": 100, "memory": 200 * MI + GI}
+    assert non_zero_requests(_pod()) == {}
+
+
+def test_the_effective_limit_is_the_greater_of_limit_and_request_per_container() -> None:
+    # cpu: max(1, 2) + 500m; memory: max(2Gi, 1Gi)
+    asks_more = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
+    pod = _pod(containers=[{"resources": asks_more}, _asks(cpu="500m")])
+    assert effective_limits(pod) == {"cpu": 2500, "memory": 2 * GI}
+
+
+def test_effective_limits_take_sidecars_as_a_floor_and_overhead_on_top() -> None:
+    # cpu: max(1, 3, 2) + 250m; memory has only the overhead
+    pod = _pod(
+        containers=[_limited(cpu="1")],
+        initContainers=[_sidecar(_limited(cpu="3")), _limited(cpu="2")],
+        overhead={"cpu": "250m", "memory": "64Mi"},
+        resources={"limits": {"cpu": "7"}},
+    )
+    assert effective_limits(pod) == {"cpu": 3250, "memory": 64 * MI}
+
+
+def test_effective_limits_keep_only_what_the_scheduler_counts() -> None:
+    counted = {"nvidia.com/gpu": "1", "kubernetes.io/batch-cpu": "500", "hugepages-2Mi": "2Mi"}
+    counted |= {"attachable-volumes-csi": "1", "ephemeral-storage": "1Gi"}
+    dropped = {"gpu": "1", "storage": "1Gi", "pods": "1"}
+    pod = _pod(containers=[{"resources": {"limits": counted | dropped}}])
+    assert effective_limits(pod) == amounts(counted)
+
+
+def test_effective_limits_for_scoring_fill_in_what_a_container_leaves_unsaid() -> None:
+    # two containers: cpu 0 (said) + 100m, memory 200Mi + 200Mi; the init floor of 100m is no more
+    pod = _pod(containers=[_limited(cpu="0"), {"name": "b"}], initContainers=[{"name": "i"}])
+    assert effective_limits(pod, non_zero=True) == {"cpu": 100, "memory": 400 * MI}
+    assert effective_limits(pod) == {"cpu": 0}
+
+
+def test_container_limits_know_neither_init_containers_nor_overhead() -> None:
+    pod = _pod(
+        containers=[_limited(cpu="1"), _limited(cpu="2", memory="1Gi"), _asks(cpu="4")],
+        initContainers=[_limited(cpu="8")],
+        overhead={"cpu": "1"},
+    )
+    assert container_limits(pod) == {"cpu": 3000, "memory": GI}
+
+
+def test_sums_saturate_at_int64() -> None:
+    pod = _pod(containers=[_limited(memory="8Ei"), _limited(memory="8Ei")])
+    assert pod_limits(pod) == effective_limits(pod) == {"memory": INT64_MAX}
+
+
+def test_an_amount_that_is_no_quantity_is_reported() -> None:
+    with pytest.raises(QuantityError, match="`1GB` is not a quantity"):
+        pod_requests(_pod(containers=[_asks(memory="1GB")]))
+
+
+BOTH = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ([], "BestEffort"),
+        ([{"name": "a"}], "BestEffort"),
+        ([{"resources": {"limits": {"nvidia.com/gpu": "1"}}}], "BestEffort"),
+        ([_asks(cpu="0")], "BestEffort"),
+        ([_asks(cpu="1m")], "Burstable"),
+        ([{"resources": {"requests": BOTH, "limits": BOTH}}], "Guaranteed"),
+        ([{"resources": {"requests": BOTH, "limits": BOTH}}, {"name": "b"}], "Burstable"),
+        # only the API server fills requests in from limits
+        ([{"resources": {"limits": BOTH}}], "Burstable"),
+        ([{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}], "Burstable"),
+    ],
+)
+def test_the_qos_class_follows_cpu_and_memory_of_all_containers(
+    containers: list[Lists], expected: str
+) -> None:
+    assert qos_class(_pod(containers=containers)) == expected
+    assert qos_class(_pod(initContainers=containers)) == expected
+
+
+def test_pod_level_resources_decide_the_qos_class_alone() -> None:
+    resources = {"requests": BOTH, "limits": BOTH}
+    assert qos_class(_pod(containers=[_asks(cpu="1")], resources=resources)) == "Guaranteed"
+    assert qos_class(_pod(containers=[_asks(cpu="1")], resources={})) == "BestEffort"
+
+
+lists = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]),
+    st.sampled_from(["0", "1", "250m", "0.3Gi"]),
+)
+containers = st.lists(lists.map(lambda requests: _asks(**requests)), max_size=3)
+
+
+@given(containers, st.lists(st.tuples(containers.filter(bool), st.booleans()), max_size=3))
+def test_the_order_of_containers_does_not_matter_but_each_one_counts(
+    apps: list[Lists], inits: list[tuple[list[Lists], bool]]
+) -> None:
+    init = [_sidecar(group[0]) if always else group[0] for group, always in inits]
+    pod = _pod(containers=apps, initContainers=init)
+    assert pod_requests(pod) == pod_requests(_pod(containers=apps[::-1], initContainers=init))
+    alone = pod_requests(_pod(containers=apps))
+    assert all(pod_requests(pod)[name] >= amount for name, amount in alone.items())
