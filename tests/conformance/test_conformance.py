@@ -10,8 +10,16 @@ from tests.conformance.runner import Case, mismatch_of, read_cases
 CASES = Path(__file__).parent / "cases"
 
 SUPPORTED = (
+    "koordinator_estimator",
+    "koordinator_limitaware",
+    "koordinator_loadaware",
+    "nodeaffinity",
+    "noderesources_leastallocated",
+    "noderesources_mostallocated",
+    "noderesources_requestedtocapacityratio",
     "podrequests",
     "quantity",
+    "resourcelimitaware",
 )
 """The files whose every case passes, but for the expected failures. Add yours."""
 

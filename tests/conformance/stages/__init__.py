@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.conformance.stages import podrequests, quantity
+from tests.conformance.stages import (
+    cel,
+    limitaware,
+    loadaware,
+    nodeaffinity,
+    noderesources,
+    podrequests,
+    quantity,
+    resourcelimitaware,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +25,16 @@ if TYPE_CHECKING:
     from tests.conformance.outcome import Stage
 
 PLUGINS: Mapping[str, Mapping[str, Stage]] = {
+    "CEL": cel.STAGES,
+    "LimitAware": limitaware.STAGES,
+    "LoadAware": loadaware.STAGES,
+    "NodeAffinity": nodeaffinity.STAGES,
+    "NodeResourcesFit/LeastAllocated": noderesources.STAGES,
+    "NodeResourcesFit/MostAllocated": noderesources.STAGES,
+    "NodeResourcesFit/RequestedToCapacityRatio": noderesources.STAGES,
     "PodRequests/PodLimits": podrequests.STAGES,
     "resource.Quantity": quantity.STAGES,
+    "ResourceLimitAware": resourcelimitaware.STAGES,
 }
 """The plugin that a case or its group names, to its stages."""
 

@@ -1,0 +1,273 @@
+"""The syntax tree: small, immutable, hashable, with macros kept as nodes of their own.
+
+Two trees that mean the same are equal wherever they stand in the source: offsets do not take part
+in comparison. So a planner can recognise a sub-expression it has seen before.
+
+The parser builds `Name` and unresolved `Call` nodes. The checker replaces every `Name` by what it
+stands for (`Variable`, `Local` or a `Literal` type), gives each `Call` its full function name, and
+renames macro variables so that no two live at the same time under one name. Only a resolved tree
+is compiled; any node of it may be compiled on its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.cel.values import CelType
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The base of all nodes. `offset` counts characters of the source from 0."""
+
+    offset: int = field(compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal(Node):
+    """A constant; `value` is a CEL value (also a type, or the result of `duration('1s')`)."""
+
+    value: object
+    type: CelType
+
+    def __eq__(self, other: object) -> bool:
+        """Tell `1` from `1.0`, `1u` and `true`, and `0.0` from `-0.0`, as Python does not."""
+        return (
+            type(other) is Literal
+            and self.type == other.type
+            and repr(self.value) == repr(other.value)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, repr(self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """An identifier as written; `absolute` if it has a leading dot. Not in a resolved tree."""
+
+    name: str
+    absolute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Node):
+    """A declared variable, by its full name (`a.b` when the environment declares that)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Local(Node):
+    """A variable of an enclosing macro; `name@depth` is unique among those alive together."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Node):
+    """`operand.field`; with `optional`, `operand.?field`."""
+
+    operand: Node
+    field: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Has(Node):
+    """`has(operand.field)`."""
+
+    operand: Node
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Node):
+    """`operand[index]`; with `optional`, `operand[?index]`."""
+
+    operand: Node
+    index: Node
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiteral(Node):
+    """`[a, ?b]`; `optionals` holds the positions of the elements with a question mark."""
+
+    elements: tuple[Node, ...]
+    optionals: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Node):
+    """One `key: value` of a map literal; with `optional`, `?key: value`."""
+
+    key: Node
+    value: Node
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MapLiteral(Node):
+    """`{key: value, ...}`."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    """`!operand`."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Negate(Node):
+    """`-operand`; a negative number literal is a `Literal`."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Node):
+    """`left operator right`; operators are `+ - * / % == != < <= > >= in`."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And(Node):
+    """`a && b && ...`, a whole chain in one node: at least two operands."""
+
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Node):
+    """`a || b || ...`, like `And`."""
+
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional(Node):
+    """`test ? then : otherwise`."""
+
+    test: Node
+    then: Node
+    otherwise: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function call; `args` begins with the receiver if `member`."""
+
+    function: str
+    args: tuple[Node, ...]
+    member: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative(Node):
+    """`operand.or(other)`, or `operand.orValue(other)` if `unwraps`: `other` only if needed."""
+
+    operand: Node
+    other: Node
+    unwraps: bool
+
+
+class HowMany(enum.Enum):
+    """How many elements must satisfy the predicate of a `Quantifier`."""
+
+    ALL = "all"
+    SOME = "exists"
+    ONE = "exists_one"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantifier(Node):
+    """`range.all(x, predicate)` and its kin.
+
+    One variable is a list's element or a map's key; two are index and element, or key and value.
+    """
+
+    how_many: HowMany
+    range: Node
+    variables: tuple[str, ...]
+    predicate: Node
+
+
+class Shape(enum.Enum):
+    """What a `Transform` builds."""
+
+    LIST = "list"
+    MAP = "map"  # under the keys of its range
+    ENTRIES = "entries"  # each result is a map whose entries are merged
+
+
+@dataclass(frozen=True, slots=True)
+class Transform(Node):
+    """`map`, `filter`, `transformList`, `transformMap` and `transformMapEntry`.
+
+    Elements for which `condition` is false are left out; `filter` has its variable as the result.
+    """
+
+    shape: Shape
+    range: Node
+    variables: tuple[str, ...]
+    condition: Node | None
+    result: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SortBy(Node):
+    """`range.sortBy(x, key)`: the elements in the order of their keys."""
+
+    range: Node
+    variable: str
+    key: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Bind(Node):
+    """`cel.bind(variable, value, body)`."""
+
+    variable: str
+    value: Node
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalMap(Node):
+    """`operand.optMap(x, body)`; `flat` for `optFlatMap`, whose body gives an optional."""
+
+    operand: Node
+    variable: str
+    body: Node
+    flat: bool
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Yield the nodes directly below `node`, in source order."""
+    for attribute in node.__slots__:
+        value = getattr(node, attribute)
+        if isinstance(value, Node):
+            yield value
+        elif type(value) is tuple:
+            yield from (item for item in value if isinstance(item, Node))
+
+
+def walk(root: Node) -> Iterator[tuple[Node, int]]:
+    """Yield `root` and every node below it with its depth, counted from 1; uses no recursion."""
+    pending = [(root, 1)]
+    while pending:
+        node, depth = pending.pop()
+        yield node, depth
+        pending.extend((child, depth + 1) for child in children(node))

@@ -1,0 +1,339 @@
+"""What a tree means: every name resolved, every mistake found, light types inferred, in one pass.
+
+The result is a new tree in which names are variables, locals or types, calls carry the full name
+of their function, and constructor calls on literals are literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.cel import ast, static_types
+from engine.cel.advice import did_you_mean, mismatch, unknown_function
+from engine.cel.environment import ObjectType
+from engine.cel.errors import CelError, CelProblem
+from engine.cel.scope import Scope, Typed
+from engine.cel.static_types import can_be, join, list_of, map_of, optional_of, parameter
+from engine.cel.values import (
+    BOOL,
+    DOUBLE,
+    DYN,
+    INT,
+    LIST,
+    MAP,
+    OPTIONAL,
+    STRING,
+    UINT,
+    CelType,
+    type_of,
+)
+
+if TYPE_CHECKING:
+    from engine.cel.environment import Environment
+    from engine.cel.functions import Overload
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A resolved tree, the type of its value, and the mistakes found, in source order."""
+
+    root: ast.Node
+    type: CelType
+    problems: tuple[CelProblem, ...]
+
+
+def check(root: ast.Node, environment: Environment) -> Checked:
+    """Resolve and check a parsed tree; never raises.
+
+    A part with a mistake stays in the tree and fails when it is evaluated.
+    """
+    checker = _Checker(environment)
+    resolved, of_type = checker.visit(root)
+    return Checked(resolved, of_type, tuple(sorted(checker.problems)))
+
+
+class _Checker:
+    def __init__(self, environment: Environment) -> None:
+        self.problems: list[CelProblem] = []
+        self._environment = environment
+        self._scope = Scope(environment)
+
+    def visit(self, node: ast.Node) -> Typed:
+        return _VISITS[type(node)](self, node)
+
+    def _report(self, offset: int, message: str, hint: str = "") -> None:
+        self.problems.append(CelProblem(offset, message, hint))
+
+    def literal(self, node: ast.Literal) -> Typed:
+        return node, node.type
+
+    def name(self, node: ast.Name) -> Typed:
+        found = self._scope.name(node)
+        if found is not None:
+            return found
+        hint = did_you_mean(node.name, self._scope.known())
+        self._report(node.offset, f"unknown name `{node.name}`", hint)
+        return node, DYN
+
+    # Fields and elements.
+
+    def select(self, node: ast.Select) -> Typed:
+        found = self._scope.path(node)
+        if found is not None:
+            return found
+        operand, of_type = self.visit(node.operand)
+        field_type = self._field(_unwrapped(of_type), node.field, node.offset)
+        return replace(node, operand=operand), _wrapped(field_type, of_type, node.optional)
+
+    def has(self, node: ast.Has) -> Typed:
+        operand, of_type = self.visit(node.operand)
+        self._field(_unwrapped(of_type), node.field, node.offset)
+        return replace(node, operand=operand), BOOL
+
+    def _field(self, of_type: CelType, field: str, offset: int) -> CelType:
+        if isinstance(of_type, ObjectType):
+            if field in of_type.fields:
+                return of_type.fields[field]
+            hint = did_you_mean(field, of_type.fields)
+            self._report(offset, f"`{of_type}` has no field `{field}`", hint)
+        elif of_type.name == MAP.name:
+            return parameter(of_type, 1)
+        elif of_type != DYN:
+            self._report(offset, f"a value of type `{of_type}` has no fields")
+        return DYN
+
+    def index(self, node: ast.Index) -> Typed:
+        operand, of_type = self.visit(node.operand)
+        index, index_type = self.visit(node.index)
+        inner = _unwrapped(of_type)
+        element = DYN
+        if isinstance(inner, ObjectType):
+            if isinstance(index, ast.Literal) and index.type == STRING:
+                element = self._field(inner, str(index.value), index.offset)
+        elif inner.name == MAP.name:
+            element = parameter(inner, 1)
+        elif inner.name == LIST.name:
+            element = parameter(inner)
+            if not can_be(index_type, *static_types.NUMERIC):
+                self._report(index.offset, f"a list has no index of type `{index_type}`")
+        elif inner != DYN:
+            self._report(node.offset, f"a value of type `{inner}` has no elements")
+        resolved = replace(node, operand=operand, index=index)
+        return resolved, _wrapped(element, of_type, node.optional)
+
+    def list_literal(self, node: ast.ListLiteral) -> Typed:
+        typed = [
+            self._optional(element) if position in node.optionals else self.visit(element)
+            for position, element in enumerate(node.elements)
+        ]
+        types = [of_type for _, of_type in typed]
+        resolved = replace(node, elements=tuple(element for element, _ in typed))
+        return resolved, list_of(join(types)) if types else LIST
+
+    def _optional(self, node: ast.Node) -> Typed:
+        """Visit a node that has to give an optional; return the type of what it holds."""
+        resolved, of_type = self.visit(node)
+        if not can_be(of_type, OPTIONAL):
+            self._report(node.offset, f"expected an optional, not `{of_type}`")
+        return resolved, parameter(of_type)
+
+    def map_literal(self, node: ast.MapLiteral) -> Typed:
+        entries: list[ast.Entry] = []
+        keys: list[CelType] = []
+        values: list[CelType] = []
+        for entry in node.entries:
+            key, key_type = self.visit(entry.key)
+            visit = self._optional if entry.optional else self.visit
+            value, value_type = visit(entry.value)
+            entries.append(replace(entry, key=key, value=value))
+            keys.append(key_type)
+            values.append(value_type)
+        resolved = replace(node, entries=tuple(entries))
+        return resolved, map_of(join(keys), join(values)) if keys else MAP
+
+    # Operators.
+
+    def not_(self, node: ast.Not) -> Typed:
+        return replace(node, operand=self._bool(node.operand)), BOOL
+
+    def _bool(self, node: ast.Node) -> ast.Node:
+        resolved, of_type = self.visit(node)
+        if not can_be(of_type, BOOL):
+            self._report(node.offset, f"expected `bool`, not `{of_type}`")
+        return resolved
+
+    def negate(self, node: ast.Negate) -> Typed:
+        operand, of_type = self.visit(node.operand)
+        if not can_be(of_type, INT, DOUBLE):
+            self._report(node.offset, f"`-` does not apply to `{of_type}`")
+        return replace(node, operand=operand), of_type
+
+    def binary(self, node: ast.Binary) -> Typed:
+        left, left_type = self.visit(node.left)
+        right, right_type = self.visit(node.right)
+        result = static_types.binary(node.operator, left_type, right_type)
+        if result is None:
+            message = f"`{node.operator}` does not apply to `{left_type}` and `{right_type}`"
+            self._report(node.offset, message, _CONVERSIONS.get((left_type, right_type), ""))
+        return replace(node, left=left, right=right), result or DYN
+
+    def logic(self, node: ast.And | ast.Or) -> Typed:
+        return replace(node, operands=tuple(map(self._bool, node.operands))), BOOL
+
+    def conditional(self, node: ast.Conditional) -> Typed:
+        test = self._bool(node.test)
+        then, then_type = self.visit(node.then)
+        otherwise, other_type = self.visit(node.otherwise)
+        resolved = replace(node, test=test, then=then, otherwise=otherwise)
+        return resolved, join((then_type, other_type))
+
+    # Calls.
+
+    def call(self, node: ast.Call) -> Typed:
+        function, node = self._scope.function(node)
+        if function is None and (node.function, len(node.args)) in _ALTERNATIVES and node.member:
+            return self._alternative(node)
+        typed = [self.visit(arg) for arg in node.args]
+        types = tuple(of_type for _, of_type in typed)
+        node = replace(node, args=tuple(arg for arg, _ in typed))
+        if function is None:
+            self._report(node.offset, *unknown_function(node, self._environment))
+            return node, DYN
+        fitting = [
+            overload
+            for overload in function.overloads
+            if static_types.fits(overload, types, self._environment.opaque_classes)
+        ]
+        if not fitting:
+            self._report(node.offset, mismatch(function, types))
+            return node, DYN
+        return self._folded(node, fitting), join(overload.result for overload in fitting)
+
+    def _alternative(self, node: ast.Call) -> Typed:
+        unwraps = node.function == "orValue"
+        operand, of_type = self._optional(node.args[0])
+        other, other_type = (self.visit if unwraps else self._optional)(node.args[1])
+        result = join((of_type, other_type))
+        result = result if unwraps else optional_of(result)
+        return ast.Alternative(operand, other, unwraps, offset=node.offset), result
+
+    def _folded(self, node: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
+        """Do now what literal arguments allow: a failure is a mistake in the expression."""
+        literals = {
+            position: arg.value
+            for position, arg in enumerate(node.args)
+            if isinstance(arg, ast.Literal)
+        }
+        try:
+            for overload in fitting:
+                preparation = overload.preparation
+                if preparation is not None and preparation.position in literals:
+                    preparation.prepare(literals[preparation.position])
+                if overload.folds and len(literals) == len(node.args):
+                    value = overload.impl(*literals.values())
+                    return ast.Literal(value, type_of(value), offset=node.offset)
+        except CelError as error:
+            self._report(node.offset, str(error))
+        return node
+
+    # Macros.
+
+    def _range(self, node: ast.Node, variables: int) -> tuple[ast.Node, CelType, list[CelType]]:
+        """Return a resolved range, its type, and the types of one or two loop variables over it."""
+        resolved, of_type = self.visit(node)
+        if not can_be(of_type, LIST, MAP):
+            self._report(node.offset, f"a value of type `{of_type}` cannot be looped over")
+        if self._scope.loops >= self._environment.limits.nesting:
+            limit = self._environment.limits.nesting
+            self._report(node.offset, f"loops are nested deeper than {limit} levels")
+        if of_type.name == LIST.name:
+            return resolved, of_type, [INT, parameter(of_type)][-variables:]
+        if of_type.name == MAP.name:
+            return resolved, of_type, [parameter(of_type), parameter(of_type, 1)][:variables]
+        if isinstance(of_type, ObjectType):
+            return resolved, of_type, [STRING, DYN][:variables]
+        return resolved, of_type, [DYN] * variables
+
+    def quantifier(self, node: ast.Quantifier) -> Typed:
+        range_, _, types = self._range(node.range, len(node.variables))
+        with self._scope.variables(node.variables, types, loop=True) as names:
+            predicate = self._bool(node.predicate)
+        return replace(node, range=range_, variables=names, predicate=predicate), BOOL
+
+    def transform(self, node: ast.Transform) -> Typed:
+        range_, _, types = self._range(node.range, len(node.variables))
+        with self._scope.variables(node.variables, types, loop=True) as names:
+            condition = None if node.condition is None else self._bool(node.condition)
+            result, result_type = self.visit(node.result)
+        resolved = replace(node, range=range_, variables=names, condition=condition, result=result)
+        if node.shape is ast.Shape.LIST:
+            return resolved, list_of(result_type)
+        if node.shape is ast.Shape.MAP:
+            return resolved, map_of(types[0], result_type)
+        if not can_be(result_type, MAP):
+            self._report(node.result.offset, f"expected a map, not `{result_type}`")
+        return resolved, MAP
+
+    def sort_by(self, node: ast.SortBy) -> Typed:
+        range_, of_type, types = self._range(node.range, 1)
+        if not can_be(of_type, LIST):
+            self._report(node.offset, f"a value of type `{of_type}` cannot be sorted")
+        with self._scope.variables((node.variable,), types, loop=True) as (name,):
+            key, _ = self.visit(node.key)
+        return replace(node, range=range_, variable=name, key=key), of_type
+
+    def bind(self, node: ast.Bind) -> Typed:
+        value, of_type = self.visit(node.value)
+        with self._scope.variables((node.variable,), (of_type,)) as (name,):
+            body, body_type = self.visit(node.body)
+        return replace(node, variable=name, value=value, body=body), body_type
+
+    def optional_map(self, node: ast.OptionalMap) -> Typed:
+        operand, of_type = self._optional(node.operand)
+        with self._scope.variables((node.variable,), (of_type,)) as (name,):
+            body, body_type = self.visit(node.body)
+        resolved = replace(node, operand=operand, variable=name, body=body)
+        return resolved, body_type if node.flat else optional_of(body_type)
+
+
+_ALTERNATIVES: Final = frozenset({("or", 2), ("orValue", 2)})
+
+_CONVERSIONS: Final = {
+    pair: "write the number with a decimal point, or convert it with `double(..)`"
+    for other in (INT, UINT)
+    for pair in ((DOUBLE, other), (other, DOUBLE))
+}
+
+
+def _unwrapped(of_type: CelType) -> CelType:
+    return parameter(of_type) if of_type.name == OPTIONAL.name else of_type
+
+
+def _wrapped(found: CelType, operand: CelType, optional: bool) -> CelType:  # noqa: FBT001 (internal)
+    """Return the type of a selection: optional if asked for, or if the operand is one."""
+    return optional_of(found) if optional or operand.name == OPTIONAL.name else found
+
+
+_VISITS: Final[Mapping[type[ast.Node], Callable[[_Checker, Any], Typed]]] = {
+    ast.And: _Checker.logic,
+    ast.Binary: _Checker.binary,
+    ast.Bind: _Checker.bind,
+    ast.Call: _Checker.call,
+    ast.Conditional: _Checker.conditional,
+    ast.Has: _Checker.has,
+    ast.Index: _Checker.index,
+    ast.ListLiteral: _Checker.list_literal,
+    ast.Literal: _Checker.literal,
+    ast.MapLiteral: _Checker.map_literal,
+    ast.Name: _Checker.name,
+    ast.Negate: _Checker.negate,
+    ast.Not: _Checker.not_,
+    ast.OptionalMap: _Checker.optional_map,
+    ast.Or: _Checker.logic,
+    ast.Quantifier: _Checker.quantifier,
+    ast.Select: _Checker.select,
+    ast.SortBy: _Checker.sort_by,
+    ast.Transform: _Checker.transform,
+}

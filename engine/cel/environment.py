@@ -1,0 +1,105 @@
+"""What an expression may refer to: variables with light types, functions, types, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from engine.cel.functions import FUNCTIONS
+from engine.cel.limits import DEFAULT_LIMITS, Limits
+from engine.cel.values import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    LIST,
+    MAP,
+    NULL,
+    OPTIONAL,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    CelType,
+    Opaque,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.cel.functions import Function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectType(CelType):
+    """A map whose fields are known beforehand, so that a misspelt one is a mistake at load.
+
+    Only the names and types are known: any field may still be absent at run time.
+    """
+
+    fields: Mapping[str, CelType] = field(kw_only=True)
+
+
+_BUILT_IN_TYPES: Final = (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    LIST,
+    MAP,
+    NULL,
+    OPTIONAL,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Environment:
+    """The world of an expression; immutable, made once and shared.
+
+    Attributes:
+        variables: the type of each variable by its full name, which may have dots.
+        functions: by (name, whether it is a member).
+        container: the namespace in which names are looked up first, as `a.b`.
+        limits: how large an expression may be.
+        macros: whether macros are expanded.
+    """
+
+    variables: Mapping[str, CelType] = field(default_factory=dict)
+    functions: Mapping[tuple[str, bool], Function] = field(
+        default_factory=lambda: FUNCTIONS, repr=False
+    )
+    container: str = ""
+    limits: Limits = DEFAULT_LIMITS
+    macros: bool = True
+    types: Mapping[str, CelType] = field(init=False, repr=False)
+    """Types that an expression can name: the built-in ones and those of the functions."""
+    opaque_classes: Mapping[str, type[Opaque]] = field(init=False, repr=False)
+    """The Python class of each opaque type, by its CEL name."""
+
+    def __post_init__(self) -> None:
+        opaque = {
+            param.cel_type.name: param
+            for function in self.functions.values()
+            for overload in function.overloads
+            for param in overload.params
+            if issubclass(param, Opaque)
+        }
+        types = {known.name: known for known in _BUILT_IN_TYPES}
+        types |= {name: param.cel_type for name, param in opaque.items()}
+        object.__setattr__(self, "types", MappingProxyType(types))
+        object.__setattr__(self, "opaque_classes", MappingProxyType(opaque))
+
+    def candidates(self, name: str, *, absolute: bool = False) -> Iterator[str]:
+        """Yield the full names that `name` may stand for, the innermost namespace first."""
+        container = "" if absolute else self.container
+        while container:
+            yield f"{container}.{name}"
+            container = container.rpartition(".")[0]
+        yield name

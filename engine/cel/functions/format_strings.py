@@ -1,0 +1,155 @@
+"""`'...'.format([...])`: clauses such as `%s`, `%d` and `%.2f`."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.cel.errors import CelError
+from engine.cel.functions.registry import Overload
+from engine.cel.times import format_duration, format_timestamp
+from engine.cel.values import STRING, CelType, Duration, Timestamp, UInt, key_value, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from engine.cel.budget import Budget
+
+_CLAUSE: Final = re.compile(
+    r"%(?:(?P<percent>%)|(?:\.(?P<precision>[0-9]{1,4}))?(?P<verb>.)?)", re.DOTALL
+)
+_DEFAULT_PRECISION: Final = 6
+_MAX_PRECISION: Final = 1000
+
+
+def _format(budget: Budget, template: str, args: Sequence[object]) -> str:
+    return budget.join(_pieces(template, args))
+
+
+def _pieces(template: str, args: Sequence[object]) -> Iterator[str]:
+    position = taken = 0
+    for clause in _CLAUSE.finditer(template):
+        yield template[position : clause.start()]
+        position = clause.end()
+        if clause["percent"]:
+            yield "%"
+            continue
+        if taken >= len(args):
+            raise CelError(f"the format needs more than {taken} arguments")
+        yield from _clause(clause, args[taken])
+        taken += 1
+    yield template[position:]
+
+
+def _clause(clause: re.Match[str], value: object) -> Iterator[str]:
+    verb, precision = clause["verb"], int(clause["precision"] or _DEFAULT_PRECISION)
+    if precision > _MAX_PRECISION:
+        raise CelError(f"a precision of {precision} is over {_MAX_PRECISION}")
+    if verb == "s":
+        yield from _texts(value)
+        return
+    apply = _VERBS.get(verb)
+    if apply is None:
+        raise CelError(f"unknown formatting clause `{clause[0]}`")
+    text = apply(value, precision)
+    if text is None:
+        raise CelError(f"`%{verb}` does not apply to a value of type `{type_of(value)}`")
+    yield text
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 (each branch has just looked at its type)
+    """Yield the text of a value in pieces, so that a huge one can be stopped on the way."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        for position, element in enumerate(value):
+            yield ", " if position else "["
+            yield from _texts(element)
+        yield "]" if value else "[]"
+    elif kind is dict:
+        entries = sorted(("".join(_texts(key_value(key))), at) for at, key in enumerate(value))
+        held = list(value.values())
+        for position, (text, at) in enumerate(entries):
+            yield f"{', ' if position else '{'}{text}: "
+            yield from _texts(held[at])
+        yield "}" if value else "{}"
+    elif kind in _PLAIN:
+        yield _PLAIN[kind](value)
+    else:
+        raise CelError(f"`%s` does not apply to a value of type `{type_of(value)}`")
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _shortest(value: float) -> str:
+    """Return the shortest decimal text without an exponent that reads back the same."""
+    if not math.isfinite(value):
+        return _not_finite(value)
+    return format(Decimal(repr(value)).normalize(), "f")
+
+
+_PLAIN: Final[Mapping[type, Callable[[Any], str]]] = {
+    type(None): lambda _: "null",
+    bool: lambda value: "true" if value else "false",
+    int: str,
+    UInt: lambda value: str(int(value)),
+    float: _shortest,
+    str: lambda value: value,
+    bytes: lambda value: value.decode(errors="replace"),
+    CelType: lambda value: value.name,
+    Timestamp: format_timestamp,
+    Duration: format_duration,
+}
+
+
+def _decimal(value: Any, _precision: int) -> str | None:  # noqa: ANN401 (see above)
+    return _PLAIN[type(value)](value) if type(value) in {int, UInt, float} else None
+
+
+def _floating(form: str) -> Callable[[Any, int], str | None]:
+    def apply(value: Any, precision: int) -> str | None:  # noqa: ANN401 (see above)
+        if type(value) not in {int, UInt, float}:
+            return None
+        number = float(value)
+        return f"{number:.{precision}{form}}" if math.isfinite(number) else _not_finite(number)
+
+    return apply
+
+
+def _binary(value: Any, _precision: int) -> str | None:  # noqa: ANN401 (see above)
+    return f"{int(value):b}" if type(value) in {bool, int, UInt} else None
+
+
+def _octal(value: Any, _precision: int) -> str | None:  # noqa: ANN401 (see above)
+    return f"{int(value):o}" if type(value) in {int, UInt} else None
+
+
+def _hexadecimal(value: Any, _precision: int) -> str | None:  # noqa: ANN401 (see above)
+    if type(value) in {int, UInt}:
+        return f"{int(value):x}"
+    if type(value) is str:
+        return value.encode(errors="replace").hex()
+    return value.hex() if type(value) is bytes else None
+
+
+def _upper_hexadecimal(value: Any, precision: int) -> str | None:  # noqa: ANN401 (see above)
+    text = _hexadecimal(value, precision)
+    return None if text is None else text.upper()
+
+
+_VERBS: Final[Mapping[str, Callable[[Any, int], str | None]]] = {
+    "b": _binary,
+    "d": _decimal,
+    "e": _floating("e"),
+    "f": _floating("f"),
+    "o": _octal,
+    "x": _hexadecimal,
+    "X": _upper_hexadecimal,
+}
+
+FUNCTIONS: Final = (
+    Overload("format", (str, list), _format, member=True, result=STRING, budgeted=True),
+)

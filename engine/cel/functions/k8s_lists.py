@@ -1,0 +1,113 @@
+"""List functions that Kubernetes adds to the language: `isSorted`, `sum`, `min`, `indexOf`, ...
+
+Source: apiserver `pkg/cel/library/lists.go`. The other list functions are cel-go's own.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from engine.cel.errors import CelError
+from engine.cel.functions.registry import Overload
+from engine.cel.operators import add, contains, greater, less
+from engine.cel.values import BOOL, INT, Duration, UInt, equal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.cel.budget import Budget
+
+_SUMMABLE: Final = frozenset({int, UInt, float, Duration})
+_ELEMENTS_PER_STEP: Final = 64
+
+
+def _pay(budget: Budget, values: Sequence[object]) -> None:
+    """Pay for looking at every element: within a loop, lists of the request multiply."""
+    budget.spend(len(values) // _ELEMENTS_PER_STEP)
+
+
+def is_sorted(budget: Budget, values: Sequence[object]) -> bool:
+    """Return whether no element comes before the one on its left.
+
+    Raises:
+        CelError: two neighbours have no order.
+    """
+    _pay(budget, values)
+    previous = values[0] if values else None
+    for value in values:
+        if greater(previous, value):
+            return False
+        previous = value
+    return True
+
+
+def sum_of(budget: Budget, values: Sequence[object]) -> object:
+    """Return the sum of numbers of one type, or of durations; 0 of an empty list.
+
+    Raises:
+        CelError: the elements are something else, or the sum overflows on the way.
+    """
+    _pay(budget, values)
+    total = values[0] if values else 0
+    kind = type(total)
+    for value in values:
+        if type(value) is not kind or kind not in _SUMMABLE:
+            raise CelError("only numbers of one type, or durations, have a sum")
+    for value in islice(values, 1, None):
+        total = add(total, value, budget)
+    return total
+
+
+def _extreme(
+    name: str, better: Callable[[object, object], bool]
+) -> Callable[[Budget, Sequence[object]], object]:
+    def choose(budget: Budget, values: Sequence[object]) -> object:
+        _pay(budget, values)
+        if not values:
+            raise CelError(f"an empty list has no {name}")
+        best = values[0]
+        for value in values:
+            if better(value, best):
+                best = value
+        return best
+
+    return choose
+
+
+minimum: Final = _extreme("minimum", less)
+maximum: Final = _extreme("maximum", greater)
+
+
+def index_of(budget: Budget, values: Sequence[object], item: object) -> int:
+    """Return the position of the first element that equals `item`, or -1."""
+    _pay(budget, values)
+    return next((position for position, value in enumerate(values) if equal(value, item)), -1)
+
+
+def last_index_of(budget: Budget, values: Sequence[object], item: object) -> int:
+    """Return the position of the last element that equals `item`, or -1."""
+    _pay(budget, values)
+    last = len(values) - 1
+    return next(
+        (last - back for back, value in enumerate(reversed(values)) if equal(value, item)), -1
+    )
+
+
+def includes(budget: Budget, target: object, item: object) -> bool:
+    """Return whether `target` is a list that has the item, or is itself equal to it."""
+    if isinstance(target, list | tuple):
+        _pay(budget, target)
+        return contains(item, target)
+    return equal(target, item)
+
+
+FUNCTIONS: Final = (
+    Overload("isSorted", (list,), is_sorted, member=True, result=BOOL, budgeted=True),
+    Overload("sum", (list,), sum_of, member=True, budgeted=True),
+    Overload("min", (list,), minimum, member=True, budgeted=True),
+    Overload("max", (list,), maximum, member=True, budgeted=True),
+    Overload("indexOf", (list, object), index_of, member=True, result=INT, budgeted=True),
+    Overload("lastIndexOf", (list, object), last_index_of, member=True, result=INT, budgeted=True),
+    Overload("includes", (object, object), includes, member=True, result=BOOL, budgeted=True),
+)

@@ -1,0 +1,49 @@
+"""The standard functions: sizes, the basics of strings, and types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.cel.functions.registry import Overload, Preparation
+from engine.cel.patterns import Pattern
+from engine.cel.values import BOOL, INT, TYPE, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+
+def _size(value: Sized) -> int:
+    return len(value)  # of a string: code points
+
+
+def _contains(text: str, part: str) -> bool:
+    return part in text
+
+
+def _matches(text: str, pattern: Pattern) -> bool:
+    return pattern.occurs_in(text)
+
+
+def pattern_at(position: int) -> Preparation:
+    """Return the preparation of an argument that is a regular expression."""
+    return Preparation(position=position, prepare=Pattern)
+
+
+FUNCTIONS: Final = (
+    *(
+        Overload("size", (kind,), _size, member=member, result=INT)
+        for kind in (str, bytes, list, dict)
+        for member in (False, True)
+    ),
+    Overload("contains", (str, str), _contains, member=True, result=BOOL),
+    Overload("startsWith", (str, str), str.startswith, member=True, result=BOOL),
+    Overload("endsWith", (str, str), str.endswith, member=True, result=BOOL),
+    *(
+        Overload(
+            "matches", (str, str), _matches, member=member, result=BOOL, preparation=pattern_at(1)
+        )
+        for member in (False, True)
+    ),
+    Overload("dyn", (object,), lambda value: value),
+    Overload("type", (object,), type_of, result=TYPE),
+)

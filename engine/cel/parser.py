@@ -1,0 +1,303 @@
+"""Tokens to a syntax tree: a Pratt parser that keeps within limits while it reads.
+
+Recursion is bounded by `Limits.depth`, so that no text can exhaust the stack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.cel import ast, lexer
+from engine.cel.errors import CelSyntaxError
+from engine.cel.limits import DEFAULT_LIMITS, Limits
+from engine.cel.macros import expand
+from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT
+
+if TYPE_CHECKING:
+    from engine.cel.values import CelType
+
+# Kept for other languages; they may be fields, and functions of a receiver.
+# fmt: off
+RESERVED: Final = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
+    "loop", "namespace", "package", "return", "var", "void", "while",
+})
+# fmt: on
+
+_RELATION: Final = 1
+_PRECEDENCE: Final = {
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "in"), _RELATION),
+    **dict.fromkeys(("+", "-"), 2),
+    **dict.fromkeys(("*", "/", "%"), 3),
+}
+_LITERALS: Final[dict[str, CelType]] = {
+    lexer.INT: INT,
+    lexer.UINT: UINT,
+    lexer.DOUBLE: DOUBLE,
+    lexer.STRING: STRING,
+    lexer.BYTES: BYTES,
+}
+_CONSTANTS: Final = {"true": (True, BOOL), "false": (False, BOOL), "null": (None, NULL)}
+
+
+def parse(source: str, limits: Limits = DEFAULT_LIMITS, *, macros: bool = True) -> ast.Node:
+    """Return the syntax tree of `source`, unresolved.
+
+    Args:
+        source: the text of one expression.
+        limits: how large it may be.
+        macros: whether `has`, `all` and the like are macros; otherwise they are plain calls.
+
+    Raises:
+        CelSyntaxError: the text is not CEL, or is beyond a limit.
+    """
+    if len(source) > limits.source:
+        raise CelSyntaxError(
+            limits.source, f"the expression is longer than {limits.source} characters"
+        )
+    root = _Parser(source, limits, macros=macros).whole()
+    for node, depth in ast.walk(root):
+        if depth > limits.depth:
+            raise _too_deep(node.offset, limits)
+    return root
+
+
+def _too_deep(offset: int, limits: Limits) -> CelSyntaxError:
+    return CelSyntaxError(offset, f"the expression is nested deeper than {limits.depth} levels")
+
+
+class _Parser:
+    def __init__(self, source: str, limits: Limits, *, macros: bool) -> None:
+        self._tokens = lexer.tokens(source)
+        self._token = next(self._tokens)
+        self._limits = limits
+        self._macros = macros
+        self._level = 0
+        self._nodes_left = limits.nodes
+
+    # Tokens.
+
+    def _take(self) -> lexer.Token:
+        taken = self._token
+        if taken.kind != lexer.END:
+            self._token = next(self._tokens)
+        return taken
+
+    def _accept(self, kind: str) -> bool:
+        if self._token.kind != kind:
+            return False
+        self._take()
+        return True
+
+    def _expect(self, kind: str) -> lexer.Token:
+        if self._token.kind != kind:
+            raise self._unexpected(f"expected {kind}" if kind in _NAMED else f"expected `{kind}`")
+        return self._take()
+
+    def _unexpected(self, hint: str = "") -> CelSyntaxError:
+        kind, value, offset = self._token
+        if kind == lexer.END:
+            return CelSyntaxError(offset, "the expression ends too early", hint)
+        text = f"`{value}`" if kind not in _LITERALS else f"{kind} literal"
+        return CelSyntaxError(offset, f"unexpected {text}", hint)
+
+    def _count(self, offset: int) -> int:
+        """Count a node against the limit; return its offset, for use where it is built."""
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
+            raise CelSyntaxError(offset, f"the expression has more than {self._limits.nodes} parts")
+        return offset
+
+    # Grammar, from the loosest binding to the tightest.
+
+    def whole(self) -> ast.Node:
+        root = self._expression()
+        if self._token.kind != lexer.END:
+            raise self._unexpected("expected an operator or the end of the expression")
+        return root
+
+    def _expression(self) -> ast.Node:
+        self._level += 1
+        if self._level > self._limits.depth:
+            raise _too_deep(self._token.offset, self._limits)
+        test = self._or()
+        if self._token.kind == "?":
+            offset = self._count(self._take().offset)
+            then = self._or()
+            self._expect(":")
+            test = ast.Conditional(test, then, self._expression(), offset=offset)
+        self._level -= 1
+        return test
+
+    def _or(self) -> ast.Node:
+        first = self._and()
+        if self._token.kind != "||":
+            return first
+        offset = self._count(self._token.offset)
+        operands = [first]
+        while self._accept("||"):
+            operands.append(self._and())
+        return ast.Or(tuple(operands), offset=offset)
+
+    def _and(self) -> ast.Node:
+        first = self._binary(_RELATION)
+        if self._token.kind != "&&":
+            return first
+        offset = self._count(self._token.offset)
+        operands = [first]
+        while self._accept("&&"):
+            operands.append(self._binary(_RELATION))
+        return ast.And(tuple(operands), offset=offset)
+
+    def _binary(self, loosest: int) -> ast.Node:
+        left = self._unary()
+        while (precedence := _PRECEDENCE.get(self._token.kind, 0)) >= loosest:
+            operator, _, offset = self._take()
+            right = self._binary(precedence + 1)
+            left = ast.Binary(operator, left, right, offset=self._count(offset))
+        return left
+
+    def _unary(self) -> ast.Node:
+        signs = []
+        while self._token.kind in {"!", "-"}:
+            sign = self._take()
+            if sign.kind == "-" and self._token.kind in {lexer.INT, lexer.DOUBLE}:
+                operand = self._postfix(self._number(sign.offset))
+                break
+            signs.append(sign)
+        else:
+            operand = self._postfix(self._primary())
+        for kind, _, offset in reversed(signs):
+            node = ast.Not if kind == "!" else ast.Negate
+            operand = node(operand, offset=self._count(offset))
+        return operand
+
+    def _number(self, offset: int) -> ast.Literal:
+        kind, value, _ = self._take()
+        return ast.Literal(-value, _LITERALS[kind], offset=offset)  # type: ignore[operator]
+
+    def _postfix(self, operand: ast.Node) -> ast.Node:
+        while True:
+            if self._accept("."):
+                operand = self._member(operand)
+            elif self._token.kind == "[":
+                offset = self._count(self._take().offset)
+                optional = self._accept("?")
+                index = self._expression()
+                self._expect("]")
+                operand = ast.Index(operand, index, optional, offset=offset)
+            elif self._token.kind == "{" and _is_qualified(operand):
+                raise CelSyntaxError(
+                    self._token.offset, "messages cannot be built here", "use a map, {'field': ..}"
+                )
+            else:
+                return operand
+
+    def _member(self, operand: ast.Node) -> ast.Node:
+        optional = self._accept("?")
+        if self._token.kind == lexer.QUOTED:
+            _, name, offset = self._take()
+        else:
+            _, name, offset = self._expect(lexer.NAME)
+            if self._token.kind == "(" and not optional:
+                return self._call(str(name), offset, operand)
+        return ast.Select(operand, str(name), optional, offset=self._count(offset))
+
+    def _call(self, function: str, offset: int, receiver: ast.Node | None) -> ast.Node:
+        self._count(offset)
+        self._expect("(")
+        args = tuple(self._items(")", trailing_comma=False))
+        if self._macros:
+            expanded = expand(function, receiver, args, offset)
+            if expanded is not None:
+                return expanded
+        if receiver is None:
+            return ast.Call(function, args, offset=offset)
+        return ast.Call(function, (receiver, *args), member=True, offset=offset)
+
+    def _items(self, closing: str, *, trailing_comma: bool) -> list[ast.Node]:
+        items: list[ast.Node] = []
+        while self._token.kind != closing:
+            items.append(self._expression())
+            if not self._accept(","):
+                break
+            if self._token.kind == closing and not trailing_comma:
+                raise self._unexpected("expected an argument")
+        self._expect(closing)
+        return items
+
+    def _primary(self) -> ast.Node:
+        kind, value, offset = self._token
+        if kind in _LITERALS:
+            self._take()
+            if kind == lexer.INT and value == INT_MAX + 1:
+                raise CelSyntaxError(offset, f"`{value}` is out of range of `int`")
+            return ast.Literal(value, _LITERALS[kind], offset=offset)
+        if kind in _CONSTANTS:
+            self._take()
+            constant, of_type = _CONSTANTS[kind]
+            return ast.Literal(constant, of_type, offset=offset)
+        if kind == "(":
+            self._take()
+            inner = self._expression()
+            self._expect(")")
+            return inner
+        if kind == "[":
+            return self._list()
+        if kind == "{":
+            return self._map()
+        if kind in {lexer.NAME, "."}:
+            return self._name()
+        raise self._unexpected()
+
+    def _name(self) -> ast.Node:
+        absolute = self._accept(".")
+        _, name, offset = self._expect(lexer.NAME)
+        if name in RESERVED:
+            raise CelSyntaxError(offset, f"`{name}` is a reserved word")
+        if self._token.kind == "(":
+            return self._call(f".{name}" if absolute else str(name), offset, None)
+        return ast.Name(str(name), absolute, offset=self._count(offset))
+
+    def _list(self) -> ast.Node:
+        offset = self._count(self._take().offset)
+        elements: list[ast.Node] = []
+        optionals = set()
+        while self._token.kind != "]":
+            if self._accept("?"):
+                optionals.add(len(elements))
+            elements.append(self._expression())
+            self._check_size(elements)
+            if not self._accept(","):
+                break
+        self._expect("]")
+        return ast.ListLiteral(tuple(elements), frozenset(optionals), offset=offset)
+
+    def _map(self) -> ast.Node:
+        offset = self._count(self._take().offset)
+        entries: list[ast.Node] = []
+        while self._token.kind != "}":
+            optional = self._accept("?")
+            key = self._expression()
+            colon = self._expect(":").offset
+            entries.append(ast.Entry(key, self._expression(), optional, offset=colon))
+            self._check_size(entries)
+            if not self._accept(","):
+                break
+        self._expect("}")
+        return ast.MapLiteral(tuple(entries), offset=offset)  # type: ignore[arg-type]
+
+    def _check_size(self, items: list[ast.Node]) -> None:
+        if len(items) > self._limits.elements:
+            raise CelSyntaxError(
+                items[-1].offset, f"a literal has more than {self._limits.elements} elements"
+            )
+
+
+_NAMED: Final = frozenset({lexer.NAME, lexer.END})
+
+
+def _is_qualified(node: ast.Node) -> bool:
+    while isinstance(node, ast.Select) and not node.optional:
+        node = node.operand
+    return isinstance(node, ast.Name)

@@ -1,0 +1,163 @@
+"""What is known about types before anything runs; whatever is not certain is `dyn`.
+
+A rule here may refuse only what is sure to fail, or sure to be pointless, at run time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.cel.environment import ObjectType
+from engine.cel.values import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    LIST,
+    MAP,
+    NULL,
+    OPTIONAL,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    CelType,
+    Duration,
+    OptionalValue,
+    Timestamp,
+    UInt,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.cel.functions import Overload
+    from engine.cel.values import Opaque
+
+NUMERIC: Final = frozenset({INT, UINT, DOUBLE})
+_ORDERED: Final = frozenset({BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION})
+
+_ARITHMETIC: Final[dict[str, dict[tuple[CelType, CelType], CelType]]] = {
+    "+": {
+        **{(kind, kind): kind for kind in (INT, UINT, DOUBLE, STRING, BYTES, LIST, DURATION)},
+        (TIMESTAMP, DURATION): TIMESTAMP,
+        (DURATION, TIMESTAMP): TIMESTAMP,
+    },
+    "-": {
+        **{(kind, kind): kind for kind in (INT, UINT, DOUBLE, DURATION)},
+        (TIMESTAMP, TIMESTAMP): DURATION,
+        (TIMESTAMP, DURATION): TIMESTAMP,
+    },
+    "*": {(kind, kind): kind for kind in (INT, UINT, DOUBLE)},
+    "/": {(kind, kind): kind for kind in (INT, UINT, DOUBLE)},
+    "%": {(kind, kind): kind for kind in (INT, UINT)},
+}
+
+
+def kind_of(of_type: CelType) -> CelType:
+    """Return the type as it is at run time: without parameters, and a map for an object."""
+    if isinstance(of_type, ObjectType):
+        return MAP
+    return CelType(of_type.name) if of_type.parameters else of_type
+
+
+def list_of(element: CelType) -> CelType:
+    """Return the type of lists of `element`."""
+    return CelType(LIST.name, (element,))
+
+
+def map_of(key: CelType, value: CelType) -> CelType:
+    """Return the type of maps from `key` to `value`."""
+    return CelType(MAP.name, (key, value))
+
+
+def optional_of(value: CelType) -> CelType:
+    """Return the type of optionals of `value`."""
+    return CelType(OPTIONAL.name, (value,))
+
+
+def parameter(of_type: CelType, position: int = 0) -> CelType:
+    """Return what a list or optional holds, or the key (0) or value (1) of a map."""
+    return of_type.parameters[position] if of_type.parameters else DYN
+
+
+def join(types: Iterable[CelType]) -> CelType:
+    """Return the type that a value has if it has one of `types`."""
+    distinct = list(dict.fromkeys(types))
+    if len(distinct) == 1:
+        return distinct[0]
+    kinds = {kind_of(one) for one in distinct}
+    return kinds.pop() if len(kinds) == 1 else DYN
+
+
+def can_be(of_type: CelType, *kinds: CelType) -> bool:
+    """Return whether a value of the type may turn out to be one of `kinds`."""
+    kind = kind_of(of_type)
+    return kind == DYN or kind in kinds
+
+
+def binary(operator: str, left: CelType, right: CelType) -> CelType | None:
+    """Return the type of `left operator right`, or None if it cannot succeed (`==`: be true)."""
+    one, other = kind_of(left), kind_of(right)
+    if operator in _ARITHMETIC:
+        return _arithmetic(operator, left, right)
+    if operator == "in":
+        return BOOL if can_be(right, LIST, MAP) else None
+    if DYN in {one, other} or {one, other} <= NUMERIC:
+        possible = operator in {"==", "!="} or {one, other} <= _ORDERED | {DYN}
+    elif operator in {"==", "!="}:
+        possible = one == other or NULL in {one, other}
+    else:
+        possible = one == other and one in _ORDERED
+    return BOOL if possible else None
+
+
+def _arithmetic(operator: str, left: CelType, right: CelType) -> CelType | None:
+    one, other = kind_of(left), kind_of(right)
+    results = [
+        result
+        for (first, second), result in _ARITHMETIC[operator].items()
+        if one in {first, DYN} and other in {second, DYN}
+    ]
+    if not results:
+        return None
+    if LIST in {one, other}:
+        return join((left, right)) if one == other else LIST
+    return join(results)
+
+
+_CLASSES: Final[Mapping[CelType, type]] = {
+    BOOL: bool,
+    BYTES: bytes,
+    DOUBLE: float,
+    DURATION: Duration,
+    INT: int,
+    LIST: list,
+    MAP: dict,
+    NULL: type(None),
+    OPTIONAL: OptionalValue,
+    STRING: str,
+    TIMESTAMP: Timestamp,
+    TYPE: CelType,
+    UINT: UInt,
+}
+
+
+def fits(overload: Overload, args: tuple[CelType, ...], opaque: Mapping[str, type[Opaque]]) -> bool:
+    """Return whether a call with arguments of these types may pick the overload."""
+    if not overload.takes(len(args)):
+        return False
+    params = overload.params + overload.params[-1:] * (len(args) - len(overload.params))
+    return all(
+        object in {param, given} or param is given
+        for param, given in zip(params, (_class_of(arg, opaque) for arg in args), strict=True)
+    )
+
+
+def _class_of(of_type: CelType, opaque: Mapping[str, type[Opaque]]) -> type:
+    """Return the Python class of values of the type, `object` if that is not certain."""
+    kind = kind_of(of_type)
+    known = _CLASSES.get(kind)
+    return opaque.get(kind.name, object) if known is None else known

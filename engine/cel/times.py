@@ -1,0 +1,124 @@
+"""Timestamps and durations as texts, and the calendar in any time zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from engine.cel.errors import CelError
+from engine.cel.values import Duration, Timestamp, to_duration, to_timestamp
+
+SECOND: Final = 1_000_000_000  # nanoseconds
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TIMESTAMP: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+)
+
+
+def parse_timestamp(text: str) -> Timestamp:
+    """Return the moment that an RFC 3339 text names; digits beyond nanoseconds are dropped.
+
+    Raises:
+        CelError: it is not in that format, names no moment, or is out of range.
+    """
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise CelError(f"`{text}` is not an RFC 3339 timestamp")
+    day, time, fraction, sign, hours, minutes = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{time}+00:00")
+    except ValueError:
+        raise CelError(f"`{text}` is not a moment in years 1..9999") from None
+    if sign and (int(hours) > 23 or int(minutes) > 59):  # noqa: PLR2004 (a clock's bounds)
+        raise CelError(f"`{text}` has no valid offset")
+    east = (int(hours) * 60 + int(minutes)) * 60 if sign else 0
+    seconds = (moment - _EPOCH) // timedelta(seconds=1) - (-east if sign == "-" else east)
+    return to_timestamp(seconds * SECOND + int((fraction or "")[:9].ljust(9, "0")))
+
+
+def format_timestamp(timestamp: Timestamp) -> str:
+    """Return the RFC 3339 text in UTC, with as many digits of the second as it needs."""
+    seconds, nanos = divmod(timestamp.nanos, SECOND)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}{_fraction(nanos)}Z"
+
+
+_UNITS: Final = {
+    "h": 3600 * SECOND,
+    "m": 60 * SECOND,
+    "s": SECOND,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "µs": 1_000,  # micro sign
+    "μs": 1_000,  # Greek mu, as common
+    "ns": 1,
+}
+_PART: Final = re.compile(r"(?=\.?\d)(\d*)(?:\.(\d*))?(h|ms|m|s|us|µs|μs|ns)", re.ASCII)
+_DURATION: Final = re.compile(rf"([+-]?)((?:{_PART.pattern})+|0)", re.ASCII)
+_MAX_DURATION: Final = 100  # characters: more than 64 bits need, fewer than `int` would refuse
+
+
+def parse_duration(text: str) -> Duration:
+    """Return the span that a text such as `1h30m`, `-1.5s` or `0` names.
+
+    Raises:
+        CelError: it is not in that format, or out of range.
+    """
+    match = _DURATION.fullmatch(text) if len(text) <= _MAX_DURATION else None
+    if match is None:
+        raise CelError(f"`{text}` is not a duration, such as `1h30m` or `1.5s`")
+    nanos = 0
+    for whole, fraction, unit in _PART.findall(text):
+        scale = _UNITS[unit]
+        nanos += int(whole or 0) * scale
+        nanos += int(fraction or 0) * scale // 10 ** len(fraction)
+    return to_duration(-nanos if match[1] == "-" else nanos)
+
+
+def format_duration(duration: Duration) -> str:
+    """Return the text in seconds, with as many digits of the second as it needs."""
+    seconds, nanos = divmod(abs(duration.nanos), SECOND)
+    sign = "-" if duration.nanos < 0 else ""
+    return f"{sign}{seconds}{_fraction(nanos)}s"
+
+
+def _fraction(nanos: int) -> str:
+    return f".{nanos:09d}".rstrip("0") if nanos else ""
+
+
+_OFFSET: Final = re.compile(r"([+-]?)(\d{1,2}):(\d\d)", re.ASCII)
+_FOUR_CENTURIES: Final = 146_097 * 86_400  # seconds; the calendar and the weekdays repeat after it
+_ROOM: Final = timedelta(days=1)  # more than any zone shifts a clock
+_SOONEST: Final = datetime.min.replace(tzinfo=UTC) + _ROOM
+_LATEST: Final = datetime.max.replace(tzinfo=UTC) - _ROOM
+
+
+def zone(name: str) -> tzinfo:
+    """Return a time zone by its IANA name, or by an offset such as `+05:30`.
+
+    Raises:
+        CelError: there is no such zone.
+    """
+    match = _OFFSET.fullmatch(name)
+    try:
+        if match is not None:
+            east = timedelta(hours=int(match[2]), minutes=int(match[3]))
+            return timezone(-east if match[1] == "-" else east)
+        return ZoneInfo(name) if name else UTC
+    except (ValueError, LookupError, OSError):
+        raise CelError(f"unknown time zone `{name}`") from None
+
+
+def civil(timestamp: Timestamp, at: tzinfo) -> tuple[datetime, int]:
+    """Return the calendar and clock of a moment in a zone, and the year.
+
+    A zone may push the first and last hours of our range into years 0 and 10000, for which
+    `datetime` has no room: the year of the datetime is then another one with the same calendar.
+    """
+    utc = _EPOCH + timedelta(seconds=timestamp.nanos // SECOND)
+    shift = 1 if utc < _SOONEST else -1 if utc > _LATEST else 0
+    moment = (utc + shift * timedelta(seconds=_FOUR_CENTURIES)).astimezone(at)
+    return moment, moment.year - shift * 400
