@@ -1,0 +1,87 @@
+"""Adding to a pod's node affinity as JSON Patch (RFC 6902) operations, without changing its sense.
+
+The functions take objects as they stand in JSON, nulls, empty objects and unknown fields included:
+a null is what Go writes for a missing value, and is treated as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from jsonpointer import escape
+
+from engine.model.selectors import Operator
+
+Operation: TypeAlias = dict[str, Any]
+"""One JSON Patch operation; ours are all `add`."""
+
+Requirement: TypeAlias = Mapping[str, Any]
+"""A node selector requirement as it stands in JSON: key, operator, values."""
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
+    """Return a node selector requirement; values come from nodes, and so are valid ones."""
+    return {"key": key, "operator": operator.value, "values": values}
+
+
+def node_affinity_of(affinity: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the `nodeAffinity` of a pod's `spec.affinity`, empty when there is none."""
+    return (affinity or {}).get("nodeAffinity") or {}
+
+
+def affinity_tree(
+    affinity: Mapping[str, Any] | None,
+    required: Sequence[Requirement],
+    preferred: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return what `graft` must add to `spec.affinity`: all but what goes into existing terms.
+
+    Requirements go into a term of their own only where there is no required affinity at all: terms
+    are alternatives, so one more beside the user's would let in nodes that they shut out.
+    """
+    tree: dict[str, Any] = {}
+    if required and node_affinity_of(affinity).get(REQUIRED) is None:
+        tree[REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": list(required)}]}
+    if preferred:
+        tree[PREFERRED] = list(preferred)
+    return {"nodeAffinity": tree} if tree else {}
+
+
+def and_into_required(
+    affinity: Mapping[str, Any] | None, requirements: Sequence[Requirement]
+) -> Iterator[Operation]:
+    """Yield operations that make every existing required term demand `requirements` too.
+
+    Empty terms stay empty: they match nothing, and a requirement would make them match something.
+    """
+    required = node_affinity_of(affinity).get(REQUIRED)
+    if required is None or not requirements:
+        return
+    for index, term in enumerate(required.get("nodeSelectorTerms") or ()):
+        if term and (term.get("matchExpressions") or term.get("matchFields")):
+            place = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms/{index}"
+            yield from graft(term, {"matchExpressions": list(requirements)}, place)
+
+
+def graft(document: Mapping[str, Any], tree: Mapping[str, Any], place: str) -> Iterator[Operation]:
+    """Yield operations that add `tree` to `document`, which stands at the JSON Pointer `place`.
+
+    The lowest missing object is added whole, lists are appended to, and nothing that is there is
+    touched, except that a leaf of `tree` replaces one of the same name.
+
+    INVARIANT: no operation points into the value of another, so their order does not matter.
+    """
+    for key, value in tree.items():
+        there = document.get(key)
+        path = f"{place}/{escape(key)}"
+        if there is None or not isinstance(value, (dict, list)):
+            yield {"op": "add", "path": path, "value": value}
+        elif isinstance(value, dict):
+            yield from graft(there, value, path)
+        else:
+            for item in value:
+                yield {"op": "add", "path": f"{path}/-", "value": item}

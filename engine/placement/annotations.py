@@ -1,0 +1,122 @@
+"""What we note on a pod: its estimate, the advice, and a line for a person; 1 KiB at most.
+
+Pods by the ten thousand carry these, and every replica reads them back from its watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import Decision
+from engine.model.quantity import NANO, Format, Quantity
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages
+from engine.model.resources import Amounts
+
+ESTIMATED_USAGE_ANNOTATION = "stowplan.dev/estimated-usage"
+"""JSON object of resource name to quantity: what the pod is expected to use."""
+
+ADVICE_ANNOTATION = "stowplan.dev/advice"
+"""`Advice` as JSON."""
+
+REASON_ANNOTATION = "stowplan.dev/reason"
+"""One line for a person."""
+
+ANNOTATIONS = (ESTIMATED_USAGE_ANNOTATION, ADVICE_ANNOTATION, REASON_ANNOTATION)
+
+MAX_BYTES = 1024
+"""The most our annotations take together, keys and values."""
+
+_ESTIMATE_BYTES = 256
+_ADVICE_BYTES = 448
+_ADVISED_NODES = 5
+_CUT = "..."
+_BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What was advised for a pod, as far as others need to know.
+
+    Attributes:
+        policies: names of the policies it comes from, by precedence.
+        nodes: names of the first few of the best tier, best first; none when nothing is preferred.
+        candidates: how many nodes could take the pod.
+    """
+
+    policies: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    candidates: int = 0
+
+
+def advice_of(decision: Decision, best_tier: NDArray[np.intp]) -> Advice:
+    """Return the advice, cut to what its annotation has room for.
+
+    Args:
+        decision: a decision to place.
+        best_tier: rows of the nodes that are preferred most, best first.
+    """
+    empty = Advice(candidates=decision.candidates.size)
+    room = _ADVICE_BYTES - len(msgspec.json.encode(empty))
+    names = [decision.names[row] for row in best_tier[:_ADVISED_NODES].tolist()]
+    nodes = _fitting(names, room)
+    policies = _fitting(decision.policies, room - sum(map(_item_bytes, nodes)))
+    return Advice(policies, nodes, empty.candidates)
+
+
+def annotations_of(decision: Decision, advice: Advice) -> dict[str, str]:
+    """Return the annotations to add, at most `MAX_BYTES` with their keys."""
+    annotations = {ADVICE_ANNOTATION: msgspec.json.encode(advice).decode()}
+    estimate = _estimate_text(decision.estimate)
+    if estimate:
+        annotations[ESTIMATED_USAGE_ANNOTATION] = estimate
+    room = MAX_BYTES - sum(map(_bytes, annotations)) - sum(map(_bytes, annotations.values()))
+    reason = _cut(" ".join(decision.message.split()), room - _bytes(REASON_ANNOTATION))
+    if reason:
+        annotations[REASON_ANNOTATION] = reason
+    return annotations
+
+
+def _estimate_text(estimate: Amounts) -> str:
+    """Return the estimate as JSON, Kubernetes' own resources first; "" when there is none."""
+    names = sorted(estimate, key=lambda name: ("/" in name, name))
+    texts = {name: _quantity_text(name, estimate[name]) for name in names}
+    while len(text := msgspec.json.encode(texts)) > _ESTIMATE_BYTES:
+        texts.popitem()
+    return text.decode() if texts else ""
+
+
+def _quantity_text(name: str, amount: int) -> str:
+    """Return an amount in base units as Kubernetes writes it: `850m`, `1Gi`."""
+    scale = -3 if name == CPU else 0
+    binary = name in _BINARY or is_huge_pages(name)
+    format_ = Format.BINARY_SI if binary else Format.DECIMAL_SI
+    return Quantity(amount * 10 ** (scale - NANO), format_).canonical()
+
+
+def _fitting(items: Sequence[str], room: int) -> tuple[str, ...]:
+    """Return as many of the first items as fit into `room` bytes of a JSON array."""
+    for count, item in enumerate(items):
+        room -= _item_bytes(item)
+        if room < 0:
+            return tuple(items[:count])
+    return tuple(items)
+
+
+def _item_bytes(item: str) -> int:
+    """Return what a text takes in a JSON array, with its comma."""
+    return len(msgspec.json.encode(item)) + 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _cut(text: str, room: int) -> str:
+    """Return the text, or as much of its start as fits into `room` bytes with a mark."""
+    encoded = text.encode()
+    if len(encoded) <= room:
+        return text
+    return encoded[: room - len(_CUT)].decode(errors="ignore") + _CUT

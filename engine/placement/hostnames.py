@@ -1,0 +1,38 @@
+"""The label by which a term can list nodes: `kubernetes.io/hostname`.
+
+The kubelet sets it. It may differ from the node's name, be missing, or be shared by mistake; a
+value that is missing or shared says nothing about one node, so such a node cannot be listed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.view import BoolColumn, ClusterView, label_column
+from engine.view.dictionary import MISSING
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+class Hostnames:
+    """The hostname labels of a view."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._column = label_column(view, HOSTNAME)
+
+    def listable(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """Return which of `rows` have a hostname that no other node has."""
+        codes = self._column.codes[rows]
+        listable: BoolColumn = (self._column.counts[codes] == 1) & (codes != MISSING)
+        return listable
+
+    def of(self, rows: NDArray[np.intp]) -> list[str]:
+        """Return the hostnames of those of `rows` that are listable, in their order."""
+        codes = self._column.codes[rows]
+        values = self._column.values
+        return [
+            value
+            for code, uses in zip(codes.tolist(), self._column.counts[codes].tolist(), strict=True)
+            if uses == 1 and (value := values[code]) is not None
+        ]

@@ -1,0 +1,149 @@
+"""A decision as one JSON Patch: what is required, what is preferred, and what is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import jsonpatch
+import jsonpointer
+import msgspec
+
+from engine.errors import PatchError
+from engine.model import api
+from engine.model.decision import Decision, DynamicFilters, Verdict
+from engine.model.request import PlacementRequest
+from engine.placement.affinity import Operation, affinity_tree, and_into_required, graft
+from engine.placement.annotations import ANNOTATIONS, Advice, advice_of, annotations_of
+from engine.placement.exclusion import Exclusion, exclusion_of, rejected_nodes
+from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.placement.preference import Preference, preference_of
+from engine.placement.tiers import reach
+from engine.view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What to write on a pod; everything is empty when there is nothing to write.
+
+    Attributes:
+        operations: RFC 6902 operations, in order.
+        advice: what was advised, as it stands in the annotation.
+        warnings: what could not be written, for the person who created the pod.
+    """
+
+    operations: tuple[Operation, ...] = ()
+    advice: Advice = field(default_factory=Advice)
+    warnings: tuple[str, ...] = ()
+
+
+_WHY = f"label {HOSTNAME} is missing or not unique"
+
+
+class _Metadata(TypedDict, total=False):
+    annotations: dict[str, Any] | None
+
+
+class _Spec(TypedDict, total=False):
+    affinity: dict[str, Any] | None
+
+
+class _Touched(TypedDict, total=False):
+    """The part of a pod that a patch can touch, as plain JSON; all else is skipped unread."""
+
+    metadata: _Metadata | None
+    spec: _Spec | None
+
+
+def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
+    """Return how a decision is written on its pod.
+
+    Only a decision to place is written. A pod that carries one of our annotations was placed
+    before, in an earlier round of its admission or by whoever kept its manifest, and gets nothing
+    more: patching twice equals once.
+
+    Args:
+        decision: what was decided.
+        request: the pod it was decided for.
+        view: the view it was decided on.
+
+    Raises:
+        PatchError: the view is another one, or the operations do not apply to the pod.
+    """
+    if decision.view_version != view.version:
+        versions = f"{decision.view_version}, not {view.version}"
+        raise PatchError(f"the decision was made on another version of the view: {versions}")
+    if decision.verdict is not Verdict.PLACE or not decision.candidates.size:
+        return Patch()
+    if any(key in request.pod.annotations for key in ANNOTATIONS):
+        return Patch()
+    # 1. What is required: no rejected node, if the policy wants its filters to be binding.
+    rejected, hostnames = rejected_nodes(decision), Hostnames(view)
+    exclusion = Exclusion()
+    if decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
+        exclusion = exclusion_of(rejected, view, hostnames, decision.placement.max_nodes)
+    # 2. What is preferred, with as much to say as the user's own terms have.
+    total_weight = reach(_weights(request.pod.affinity))
+    preference = preference_of(
+        decision, view, hostnames, total_weight, some_rejected=bool(rejected.any())
+    )
+    # 3. What is noted, and all of it as operations, tried on the pod before anyone else does.
+    advice = advice_of(decision, preference.best_tier)
+    annotations = annotations_of(decision, advice)
+    document = msgspec.json.decode(request.raw, type=_Touched)
+    operations = _operations(document, annotations, exclusion, preference)
+    ensure_applies(operations, document)
+    return Patch(operations, advice, _warnings(exclusion, preference))
+
+
+def _operations(
+    document: _Touched, annotations: Mapping[str, str], exclusion: Exclusion, preference: Preference
+) -> tuple[Operation, ...]:
+    """Return the operations that bring all of it into the pod."""
+    affinity = (document.get("spec") or {}).get("affinity")
+    added: dict[str, Any] = {"metadata": {"annotations": annotations}}
+    to_affinity = affinity_tree(affinity, exclusion.requirements, preference.terms)
+    if to_affinity:
+        added["spec"] = {"affinity": to_affinity}
+    return (
+        *graft(document, added, ""),
+        *and_into_required(affinity, exclusion.requirements),
+    )
+
+
+def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any]) -> None:
+    """Apply operations to `document`, in place: what fails here would fail at the API server.
+
+    There a patch that does not apply is an internal error, even under failurePolicy Ignore. Nulls
+    are added in place of the values, which jsonpatch would copy name by name: that finds the same
+    faults, and would also find an operation that points into what another one adds.
+
+    Raises:
+        PatchError: an operation does not apply.
+    """
+    try:
+        for operation in operations:
+            jsonpatch.AddOperation({**operation, "value": None}).apply(document)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        raise PatchError(f"the patch does not apply to the pod: {error}") from error
+
+
+def _weights(affinity: api.NodeAffinity | None) -> int:
+    """Return the sum of the weights of the user's preferred terms."""
+    if affinity is None:
+        return 0
+    terms = affinity.preferred_during_scheduling_ignored_during_execution or ()
+    return sum(term.weight for term in terms)
+
+
+def _warnings(exclusion: Exclusion, preference: Preference) -> tuple[str, ...]:
+    """Return what could not be written, each below the 120 characters that clients show."""
+    warnings = []
+    if exclusion.left_out:
+        warnings.append(
+            f"{exclusion.left_out} rejected nodes are not excluded: too many, or {_WHY}"
+        )
+    if preference.left_out:
+        warnings.append(f"{preference.left_out} nodes are not preferred as they should be: {_WHY}")
+    return tuple(warnings)

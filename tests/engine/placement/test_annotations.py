@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model.decision import Decision
+from engine.placement.annotations import (
+    ADVICE_ANNOTATION,
+    ESTIMATED_USAGE_ANNOTATION,
+    MAX_BYTES,
+    REASON_ANNOTATION,
+    Advice,
+    advice_of,
+    annotations_of,
+)
+from tests.engine.placement.cluster import GIB, decided, named, view_of
+
+VIEW = view_of(named(*"abcdefgh"))
+DECISION = decided(VIEW, dict.fromkeys("abcdefgh", 1))
+
+
+def annotated(decision: Decision, best_tier: str = "") -> dict[str, str]:
+    rows = np.array([VIEW.rows[name] for name in best_tier], np.intp)
+    return annotations_of(decision, advice_of(decision, rows))
+
+
+def test_the_advice_names_policies_and_the_first_few_of_the_best_nodes() -> None:
+    text = annotated(replace(DECISION, policies=("p", "q")), "hgfedcba")[ADVICE_ANNOTATION]
+    assert text == '{"policies":["p","q"],"nodes":["h","g","f","e","d"],"candidates":8}'
+    assert msgspec.json.decode(text, type=Advice) == Advice(("p", "q"), tuple("hgfed"), 8)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        ({"memory": GIB, "cpu": 850}, '{"cpu":"850m","memory":"1Gi"}'),
+        ({"cpu": 2000, "memory": 1000}, '{"cpu":"2","memory":"1k"}'),
+        ({"memory": GIB + 1}, '{"memory":"1073741825"}'),
+        ({"a.b/c": 3, "ephemeral-storage": 2048}, '{"ephemeral-storage":"2Ki","a.b/c":"3"}'),
+        ({"cpu": 0}, '{"cpu":"0"}'),
+    ],
+)
+def test_the_estimate_is_written_in_kubernetes_own_quantities(
+    estimate: dict[str, int], text: str
+) -> None:
+    assert annotated(replace(DECISION, estimate=estimate))[ESTIMATED_USAGE_ANNOTATION] == text
+
+
+def test_what_is_not_known_is_not_annotated() -> None:
+    assert list(annotated(replace(DECISION, message=" \n"))) == [ADVICE_ANNOTATION]
+
+
+def test_the_reason_is_one_line() -> None:
+    reason = annotated(replace(DECISION, message="best of 8:\n  cool"))[REASON_ANNOTATION]
+    assert reason == "best of 8: cool"
+
+
+def test_a_long_reason_is_cut_with_a_mark_between_characters() -> None:
+    annotations = annotated(replace(DECISION, message="ü" * 1000))
+    reason = annotations[REASON_ANNOTATION]
+    size = sum(len(key) + len(value.encode()) for key, value in annotations.items())
+    assert reason == "ü" * (len(reason) - 3) + "..."
+    assert MAX_BYTES - 1 <= size <= MAX_BYTES
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+
+
+@given(
+    message=st.text(st.characters(exclude_categories=["Cs"]), max_size=1500),
+    policies=st.lists(TEXT, max_size=20),
+    names=st.lists(TEXT, min_size=len(VIEW), max_size=len(VIEW)),
+    estimate=st.dictionaries(TEXT, st.integers(0, 2**48), max_size=20),
+)
+def test_whatever_is_said_it_takes_a_kibibyte_at_most_and_is_json(
+    message: str, policies: list[str], names: list[str], estimate: dict[str, int]
+) -> None:
+    decision = replace(
+        DECISION, message=message, policies=tuple(policies), names=names, estimate=estimate
+    )
+    annotations = annotated(decision, "abcdefgh")
+    texts = [*annotations, *annotations.values()]
+    assert sum(len(text.encode()) for text in texts) <= MAX_BYTES
+    advice = msgspec.json.decode(annotations[ADVICE_ANNOTATION], type=Advice)
+    assert advice.policies == tuple(policies)[: len(advice.policies)]
+    assert advice.candidates == 8
+    estimated = msgspec.json.decode(annotations.get(ESTIMATED_USAGE_ANNOTATION, "{}"))
+    assert estimated.keys() <= estimate.keys()

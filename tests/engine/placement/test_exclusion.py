@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+
+from engine.model import api
+from engine.model.node import Node
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.placement.exclusion import exclusion_of, rejected_nodes
+from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.view import BoolColumn, ClusterState, ClusterView
+from tests.engine.placement.cluster import decided, named, node, view_of
+
+
+def marked(view: ClusterView, *names: str) -> BoolColumn:
+    mask = np.zeros(len(view), np.bool_)
+    mask[[view.rows[name] for name in names]] = True
+    return mask
+
+
+def pod_on(node_name: str, cpu: str, memory: str) -> api.Pod:
+    requests: api.ResourceList = {"cpu": cpu, "memory": memory}
+    container = api.Container(resources=api.ResourceRequirements(requests=requests))
+    return api.Pod(
+        metadata=api.ObjectMeta(name=f"on-{node_name}", namespace="d"),
+        spec=api.PodSpec(node_name=node_name, containers=[container]),
+    )
+
+
+def test_rejected_are_the_nodes_that_the_scheduler_would_take_and_a_policy_does_not() -> None:
+    view = view_of(named("good", "hot", "full", "full-and-hot"))
+    decision = decided(
+        view, {"good": 1}, rejected=("hot", "full-and-hot"), unfit=("full", "full-and-hot")
+    )
+    assert rejected_nodes(decision).tolist() == marked(view, "hot").tolist()
+
+
+def test_rejected_nodes_are_excluded_by_hostname() -> None:
+    view = view_of(named("a", "b", "c"))
+    exclusion = exclusion_of(marked(view, "a", "c"), view, Hostnames(view), 64)
+    expected = {"key": HOSTNAME, "operator": "NotIn", "values": ["h-a", "h-c"]}
+    assert exclusion.requirements == (expected,)
+    assert exclusion.left_out == 0
+
+
+def test_nothing_rejected_is_no_requirement() -> None:
+    view = view_of(named("a"))
+    exclusion = exclusion_of(marked(view), view, Hostnames(view), 64)
+    assert (exclusion.requirements, exclusion.left_out) == ((), 0)
+
+
+def test_a_node_that_cannot_be_told_by_its_hostname_is_not_excluded() -> None:
+    twins = {"a": {HOSTNAME: "t"}, "b": {HOSTNAME: "t"}, "bare": {}}
+    view = view_of(twins)
+    exclusion = exclusion_of(marked(view, "a", "bare"), view, Hostnames(view), 64)
+    assert (exclusion.requirements, exclusion.left_out) == ((), 2)
+
+
+def test_of_too_many_those_are_excluded_that_the_scheduler_likes_best() -> None:
+    # Requested of 4 cores and 8 GiB: a 25 % + 50 %, b 50 % + 12.5 %, c 75 % + 25 %, d nothing; e
+    # has nothing to offer.
+    state = ClusterState()
+    for name in "abcd":
+        state.set_node(node(name, {HOSTNAME: name}))
+    state.set_node(Node(name="e", labels={HOSTNAME: "e"}, allocatable={}))
+    for name, cpu, memory in [("a", "1", "4Gi"), ("b", "2", "1Gi"), ("c", "3", "2Gi")]:
+        state.set_pod(pod_of(pod_on(name, cpu, memory)), seen_at=Micros(0))
+    view = state.view()
+    everything = marked(view, *"abcde")
+    (requirement,) = exclusion_of(everything, view, Hostnames(view), 3).requirements
+    assert requirement["values"] == ["d", "b", "a"]
+    assert exclusion_of(everything, view, Hostnames(view), 3).left_out == 2

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import numpy as np
+
+from engine.placement.hostnames import HOSTNAME, Hostnames
+from tests.engine.placement.cluster import view_of
+
+
+def test_a_hostname_is_what_the_label_says_and_of_use_only_if_no_other_node_has_it() -> None:
+    nodes = {
+        "plain": {HOSTNAME: "plain"},
+        "renamed": {HOSTNAME: "host-7"},
+        "bare": {},
+        "twin-1": {HOSTNAME: "twin"},
+        "twin-2": {HOSTNAME: "twin"},
+    }
+    view = view_of(nodes)
+    rows = np.array([view.rows[name] for name in nodes])
+    hostnames = Hostnames(view)
+    assert hostnames.listable(rows).tolist() == [True, True, False, False, False]
+    assert hostnames.of(rows) == ["plain", "host-7"]
+
+
+def test_the_only_node_without_a_hostname_is_not_listable() -> None:
+    view = view_of({"bare": {}, "other": {HOSTNAME: "o"}})
+    assert Hostnames(view).of(np.array([view.rows["bare"]])) == []
