@@ -7,11 +7,12 @@ collected and reported together, never one at a time.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class StowplanError(Exception):
@@ -65,3 +66,13 @@ class InvalidFileError(StowplanError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+
+class PatchError(StowplanError):
+    """A patch that must not be sent: it does not apply to the object it was made for."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the known word most like `word`, "" when none is."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean `{close[0]}`?" if close else ""

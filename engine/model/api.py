@@ -191,10 +191,11 @@ class NodeSpec(_Api, frozen=True):
 
 
 class NodeCondition(_Api, frozen=True):
-    """A condition of a node."""
+    """A condition of a node; the kubelet renews its heartbeat every few minutes."""
 
     type: str = ""
     status: str = ""
+    last_heartbeat_time: datetime | None = None
 
 
 class NodeStatus(_Api, frozen=True):

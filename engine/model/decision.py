@@ -72,7 +72,7 @@ class FilterOutcome:
     Attributes:
         policy: the policy it belongs to, SCHEDULER for the scheduler's own.
         rule: its name.
-        codes: (n,), 0 where a node passes.
+        codes: (n,), 0 where a node passes; anything for a row that is not a node.
         rejects: (n,), where this filter turns a node away (`onError` taken into account).
         reasons: text per code that occurs, `Insufficient cpu limit` for one.
         dynamic: whether it speaks of changing state rather than of node labels alone.
@@ -88,12 +88,28 @@ class FilterOutcome:
     faults: int = 0
 
 
+def tally(codes: NDArray[np.int64]) -> dict[int, int]:
+    """Return how many times each code occurs, in ascending order."""
+    values, counts = np.unique(codes, return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """How many nodes a filter was the first to turn away, for one reason."""
+
+    policy: str
+    rule: str
+    reason: str
+    nodes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOutcome:
     """One scorer over the candidates, element i belonging to `Decision.candidates[i]`.
 
     Attributes:
-        raw: as the plugin or expression gave it.
+        raw: as the plugin or expression gave it, an expression as floats.
         normalized: on 0..100 over the candidates alone.
         weight: what it is multiplied by.
         reason: why it abstained (all zero), "" when it did not.
@@ -103,7 +119,7 @@ class ScoreOutcome:
     policy: str
     rule: str
     weight: int
-    raw: NDArray[np.int64]
+    raw: NDArray[np.int64] | NDArray[np.float64]
     normalized: NDArray[np.int64]
     reason: str = ""
     faults: int = 0
@@ -121,6 +137,8 @@ class Decision:
         names: node name per row of the view it was decided on.
         valid: (n,), the rows that are nodes.
         filters: the scheduler's own, then the policies', in order.
+        left_out: who turned how many nodes away first, and why; adds up to the nodes that are
+            not candidates.
         scores: in policy order.
         candidates: rows that may take the pod, best first.
         totals: weighted sums, aligned with `candidates`.
@@ -139,6 +157,7 @@ class Decision:
     names: Sequence[str] = ()
     valid: NDArray[np.bool_]
     filters: tuple[FilterOutcome, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     scores: tuple[ScoreOutcome, ...] = ()
     candidates: NDArray[np.intp]
     totals: NDArray[np.int64]

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
 from engine.model import api, resources
+from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.time import Micros, micros
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class PodShape:
         effective_limits: LimitAware's view: the greater of limit and request per container.
         effective_limits_non_zero: the same with 100m and 200Mi for containers that say nothing.
         container_limits: limits of the app containers alone (KEP-217's existing pods).
+        peak_limits: those, or an init container's, and overhead (KEP-217's incoming pod).
         qos_class: Guaranteed, Burstable or BestEffort.
         priority_class: Koordinator's priority class.
         scaling_factors: the pod's own estimation factors in percent, None when it has none.
@@ -81,6 +83,7 @@ class PodShape:
     effective_limits: Amounts
     effective_limits_non_zero: Amounts
     container_limits: Amounts
+    peak_limits: Amounts
     qos_class: str
     priority_class: PriorityClass
     scaling_factors: tuple[tuple[str, int], ...] | None
@@ -94,7 +97,7 @@ class PodShape:
         return self.priority_class is PriorityClass.PROD
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod: identity, shape and constraints.
 
     Attributes:
@@ -172,7 +175,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         uid=meta.uid,
         labels=labels,
         annotations=annotations,
-        owner_kinds=tuple(owner.kind for owner in meta.owner_references or ()),
+        owner_kinds=tuple([owner.kind for owner in meta.owner_references or ()]),
         node_name=spec.node_name,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
@@ -206,7 +209,7 @@ _Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...]
 _ContainerKey: TypeAlias = tuple[_Items, _Items, str | None]
 
 
-class _ShapeKey(NamedTuple):
+class _ShapeKey(msgspec.Struct, frozen=True, gc=False):
     """Everything a shape is computed from, hashable."""
 
     containers: tuple[_ContainerKey, ...]
@@ -259,11 +262,15 @@ def _items(resource_list: api.ResourceList | None) -> _Items:
 
 
 def _container_keys(containers: list[api.Container] | None) -> tuple[_ContainerKey, ...]:
+    if not containers:
+        return ()
     return tuple(
-        (_items(c.resources.requests), _items(c.resources.limits), c.restart_policy)
-        if c.resources
-        else ((), (), c.restart_policy)
-        for c in containers or ()
+        [  # a list first: it is built twice as fast as a generator is drained
+            (_items(c.resources.requests), _items(c.resources.limits), c.restart_policy)
+            if c.resources
+            else ((), (), c.restart_policy)
+            for c in containers
+        ]
     )
 
 
@@ -285,6 +292,7 @@ def _shape(key: _ShapeKey) -> PodShape:
         effective_limits=resources.effective_limits(wire, non_zero=False),
         effective_limits_non_zero=resources.effective_limits(wire, non_zero=True),
         container_limits=resources.container_limits(wire),
+        peak_limits=resources.peak_limits(wire),
         qos_class=qos_class,
         priority_class=_priority_class(key, qos_class),
         scaling_factors=_scaling_factors(key.scaling_factors),
@@ -334,12 +342,15 @@ def _named_priority_class(key: _ShapeKey) -> PriorityClass | None:
     return None
 
 
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
+
+
 def _scaling_factors(text: str | None) -> tuple[tuple[str, int], ...] | None:
     """Return a pod's estimation factors; malformed or empty means it has none."""
     if not text:
         return None
     try:
-        factors = msgspec.json.decode(text, type=dict[str, int | None])
+        factors = msgspec.json.decode(text, type=dict[str, _Int64 | None])
     except (msgspec.DecodeError, RecursionError):
         return None
     return tuple((name, factor or 0) for name, factor in factors.items()) or None

@@ -35,6 +35,7 @@ __all__ = [
     "effective_limits",
     "is_scalar",
     "non_zero_requests",
+    "peak_limits",
     "pod_limits",
     "pod_requests",
     "qos_class",
@@ -131,6 +132,20 @@ def container_limits(pod: api.Pod) -> dict[str, int]:
     total: _Exact = {}
     for container in pod.spec.containers or ():
         _add(total, _exact(_list_of(container.resources, "limits")))
+    return _rounded(total)
+
+
+def peak_limits(pod: api.Pod) -> dict[str, int]:
+    """Return KEP-217's limit of an incoming pod.
+
+    Containers add up, any one init container (sidecars too) sets a floor, overhead comes on top.
+    """
+    total: _Exact = {}
+    for container in pod.spec.containers or ():
+        _add(total, _exact(_list_of(container.resources, "limits")))
+    for container in pod.spec.init_containers or ():
+        _raise_to(total, _exact(_list_of(container.resources, "limits")))
+    _add(total, _exact(pod.spec.overhead))
     return _rounded(total)
 
 

@@ -1,8 +1,9 @@
 """Selectors: which label maps, and which nodes, a list of requirements picks.
 
-Parsing follows the scheduler (component-helpers, nodeaffinity.go; apimachinery, labels/selector.go):
-it never raises, but returns what can be used together with every `Mistake`, each with the kind and
-the field the scheduler would report. Whether a mistake is fatal is for the caller to say.
+Parsing follows the scheduler (component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
+apimachinery/pkg/labels/selector.go): it never raises, but returns what can be used together with
+every `Mistake`, each with the kind and the field that the scheduler would report. Whether a mistake
+is fatal is for the caller to say.
 
 INVARIANT: what a label requirement says of an object depends on the value of one label alone, so
 it can be answered once per distinct value.
@@ -49,6 +50,7 @@ class Operator(StrEnum):
 
 _SETS: Final = (Operator.IN, Operator.NOT_IN)
 _PRESENCE: Final = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_ORDER: Final = (Operator.GT, Operator.LT)
 _LABEL_OPERATORS: Final = (*_SETS, *_PRESENCE)
 _NODE_OPERATORS: Final = tuple(Operator)
 
@@ -123,7 +125,9 @@ class LabelSelector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether it selects an object with these labels."""
-        return all(requirement.matches(labels.get(requirement.key)) for requirement in self.requirements)
+        return all(
+            requirement.matches(labels.get(requirement.key)) for requirement in self.requirements
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +175,7 @@ class NodeSelector:
         return any(term.matches(labels, name) for term in self.terms)
 
 
-def parse_label_selector(
-    wire: api.LabelSelector, at: Path = ()
-) -> tuple[LabelSelector, Mistakes]:
+def parse_label_selector(wire: api.LabelSelector, at: Path = ()) -> tuple[LabelSelector, Mistakes]:
     """Return the selector made of what is right in `wire`, and what is wrong in it."""
     pairs: list[Requirement] = []
     wrong: list[Mistake] = []
@@ -275,9 +277,7 @@ def _is_empty(term: api.NodeSelectorTerm) -> bool:
 
 
 def _parse_term(wire: api.NodeSelectorTerm, at: Path) -> tuple[Term, Mistakes]:
-    labels, wrong = _parse_all(
-        wire.match_expressions, (*at, "matchExpressions"), _NODE_OPERATORS
-    )
+    labels, wrong = _parse_all(wire.match_expressions, (*at, "matchExpressions"), _NODE_OPERATORS)
     fields: list[Requirement] = []
     more: list[Mistake] = []
     for i, written in enumerate(wire.match_fields or ()):
@@ -303,7 +303,7 @@ def _parse_all(
         wrong += mistakes
         if not mistakes:
             values = written.values or []
-            bound = integer(values[0]) if written.operator in (Operator.GT, Operator.LT) else None
+            bound = integer(values[0]) if written.operator in _ORDER else None
             operator = Operator(written.operator)
             good.append(Requirement(written.key, operator, frozenset(values), bound or 0))
     return tuple(good), tuple(wrong)
@@ -312,32 +312,31 @@ def _parse_all(
 def _mistakes_in(
     wire: api.SelectorRequirement, at: Path, allowed: tuple[Operator, ...]
 ) -> list[Mistake]:
+    """Return what is wrong in one label requirement."""
     if wire.operator not in allowed:
         return [_unsupported(wire.operator, at, allowed)]
-    wrong: list[Mistake] = []
     values = wire.values or []
-
-    def invalid(message: str, *place: str | int) -> None:
-        wrong.append(Mistake("Invalid", (*at, *place), message))
-
+    wrong: list[Mistake] = []
     if not is_label_key(wire.key):
-        invalid(f"`{wire.key}` is not a label key", "key")
-    if wire.operator in _SETS:
-        if not values:
-            invalid("must not be empty for In and NotIn", "values")
-    elif wire.operator in _PRESENCE:
-        if values:
-            invalid("must be empty for Exists and DoesNotExist", "values")
-    else:
-        if len(values) != 1:
-            invalid("must have one element for Gt and Lt", "values")
-        for i, value in enumerate(values):
-            if integer(value) is None:
-                invalid(f"`{value}` is not a 64-bit integer", "values", i)
+        wrong.append(Mistake("Invalid", (*at, "key"), f"`{wire.key}` is not a label key"))
+    count_text = _wrong_count(wire.operator, len(values))
+    if count_text is not None:
+        wrong.append(Mistake("Invalid", (*at, "values"), count_text))
     for i, value in enumerate(values):
+        place = (*at, "values", i)
+        if wire.operator in _ORDER and integer(value) is None:
+            wrong.append(Mistake("Invalid", place, f"`{value}` is not a 64-bit integer"))
         if not is_label_value(value):
-            invalid(f"`{value}` is not a label value", "values", i)
+            wrong.append(Mistake("Invalid", place, f"`{value}` is not a label value"))
     return wrong
+
+
+def _wrong_count(operator: str, count: int) -> str | None:
+    if operator in _SETS:
+        return None if count else "must not be empty for In and NotIn"
+    if operator in _PRESENCE:
+        return "must be empty for Exists and DoesNotExist" if count else None
+    return None if count == 1 else "must have one element for Gt and Lt"
 
 
 def _unsupported(operator: str, at: Path, allowed: tuple[Operator, ...]) -> Mistake:

@@ -12,10 +12,11 @@ SECOND = 1_000_000
 """Microseconds in a second."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def micros(moment: datetime) -> Micros:
     """Return `moment` as microseconds since the epoch; a moment without a zone is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Micros((moment - _EPOCH) // timedelta(microseconds=1))
+    return Micros((moment - _EPOCH) // _MICROSECOND)

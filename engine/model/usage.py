@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.model import api, resources
+from engine.model.amounts_table import AmountsTable
 from engine.model.duration import parse_duration
 from engine.model.time import Micros, micros
 
@@ -30,6 +31,28 @@ class PodUsage:
 
     amounts: Amounts
     is_prod: bool
+
+
+class PodUsages(Mapping[str, PodUsage]):
+    """Measured usage of the pods of one node by `namespace/name`, packed (see `AmountsTable`)."""
+
+    __slots__ = ("_amounts", "_is_prod")
+
+    def __init__(self, usages: Mapping[str, PodUsage]) -> None:
+        self._amounts = AmountsTable({key: usage.amounts for key, usage in usages.items()})
+        self._is_prod = bytes(usage.is_prod for usage in usages.values())
+
+    def __getitem__(self, key: str) -> PodUsage:
+        row = self._amounts.row(key)
+        if row is None:
+            raise KeyError(key)
+        return PodUsage(self._amounts.at(row), bool(self._is_prod[row]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def __len__(self) -> int:
+        return len(self._amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +102,15 @@ def usage_of_node_metric(wire: api.NodeMetric) -> NodeUsage:
         usage=resources.amounts(metric.node_usage.resources) if metric else None,
         system_usage=resources.amounts(metric.system_usage.resources) if metric else {},
         aggregated=_aggregated(metric) if metric else (),
-        pods={
-            f"{pod.namespace}/{pod.name}": PodUsage(
-                resources.amounts(pod.pod_usage.resources), pod.priority == _KOORD_PROD
-            )
-            for pod in status.pods_metric or ()
-            if pod is not None and pod.pod_usage.resources
-        },
+        pods=PodUsages(
+            {
+                f"{pod.namespace}/{pod.name}": PodUsage(
+                    resources.amounts(pod.pod_usage.resources), pod.priority == _KOORD_PROD
+                )
+                for pod in status.pods_metric or ()
+                if pod is not None and pod.pod_usage.resources
+            }
+        ),
     )
 
 
@@ -93,11 +118,13 @@ def _aggregated(metric: api.NodeMetricInfo) -> tuple[AggregatedUsage, ...]:
     return tuple(
         AggregatedUsage(
             parse_duration(window.duration),
-            {
-                kind: resources.amounts(reading.resources)
-                for kind, reading in (window.usage or {}).items()
-                if reading.resources
-            },
+            AmountsTable(
+                {
+                    kind: resources.amounts(reading.resources)
+                    for kind, reading in (window.usage or {}).items()
+                    if reading.resources
+                }
+            ),
         )
         for window in metric.aggregated_node_usages or ()
     )

@@ -6,6 +6,14 @@ of events. What never does: any opinion on where a pod should go.
 
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
 from engine.view.cluster_view import ALL_DOMAINS, ClusterView, Domain, Sum, counted_requests
+from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
+from engine.view.labels import (
+    LabelColumn,
+    TaintColumn,
+    integer_label_column,
+    label_column,
+    taint_column,
+)
 from engine.view.load import LoadProfile, LoadSums
 from engine.view.state import ClusterState
 
@@ -14,11 +22,19 @@ __all__ = [
     "BoolColumn",
     "ClusterState",
     "ClusterView",
+    "CodeBook",
+    "DictionaryColumn",
     "Domain",
     "IntColumn",
+    "LabelColumn",
     "LoadProfile",
     "LoadSums",
     "ResourceAxis",
     "Sum",
+    "TaintColumn",
     "counted_requests",
+    "dictionary_column",
+    "integer_label_column",
+    "label_column",
+    "taint_column",
 ]

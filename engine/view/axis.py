@@ -57,5 +57,10 @@ class ResourceAxis:
         for name, amount in amounts.items():
             at = self._index.get(name)
             if at is not None:
-                row[at] = max(-GREATEST_AMOUNT, min(amount, GREATEST_AMOUNT))
+                row[at] = capped(amount)
         return row
+
+
+def capped(amount: int) -> int:
+    """Return the nearest amount that is at most GREATEST_AMOUNT in magnitude."""
+    return max(-GREATEST_AMOUNT, min(amount, GREATEST_AMOUNT))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from engine.model.resources import Amounts
     from engine.model.usage import NodeUsage
     from engine.view.column_cache import ColumnCache
+    from engine.view.dictionary import Dictionaries
     from engine.view.load import LoadProfile, LoadSums
 
 _T = TypeVar("_T", bound=np.generic)
@@ -52,7 +54,7 @@ class Lease:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ClusterView:
     """One moment of the cluster: row i is the same node in every column; nothing here changes.
 
@@ -75,6 +77,7 @@ class ClusterView:
         namespace_labels: labels of each known namespace.
         namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
         quotas: ElasticQuotas by namespace, in name order.
+        memory: what columns of this very view have worked out for one another.
     """
 
     version: int
@@ -95,7 +98,9 @@ class ClusterView:
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
     lease: Lease
     caches: tuple[ColumnCache, ColumnCache] | None = None
+    dictionaries: Dictionaries | None = None
     parent: tuple[ClusterView, NDArray[np.intp]] | None = None
+    memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -107,10 +112,25 @@ class ClusterView:
 
     def changed_since(self, version: int, domains: Sequence[Domain]) -> NDArray[np.intp]:
         """Return the rows that changed after `version` in any of `domains`."""
-        changed = self.changed[domains[0]] > version
-        for domain in domains[1:]:
-            changed = changed | (self.changed[domain] > version)
-        return np.flatnonzero(changed)
+        key = ("rows", version, tuple(domains))
+        rows = self.memory.get(key)
+        if rows is None:
+            changed = self.changed[domains[0]] > version
+            for domain in domains[1:]:
+                changed = changed | (self.changed[domain] > version)
+            rows = self.memory[key] = np.flatnonzero(changed)
+        return cast("NDArray[np.intp]", rows)
+
+    def part_changed_since(self, version: int, domains: Sequence[Domain]) -> ClusterView:
+        """Return the view of the rows that `changed_since` names, shared by all who ask for it."""
+        key = ("part", version, tuple(domains))
+        part = self.memory.get(key)
+        if part is None:
+            rows = self.changed_since(version, domains)
+            # Weak, for the view holds the part: in a cycle neither would die in time, and the state
+            # would copy its columns before every write.
+            part = self.memory[key] = replace(self.take(rows), parent=(proxy(self), rows))
+        return cast("ClusterView", part)
 
     def node_column(
         self,
@@ -166,6 +186,7 @@ class ClusterView:
             load={profile: sums.take(rows) for profile, sums in self.load.items()},
             rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
             parent=(self, rows),
+            memory={},
         )
 
     def after(self, pod: Pod, node_name: str) -> ClusterView:
@@ -177,7 +198,7 @@ class ClusterView:
             KeyError: there is no such node.
         """
         row = self.rows[node_name]
-        axis = self.axis.including(pod.shape.requests).including(pod.shape.effective_limits)
+        axis = self.axis.including(named_resources(pod.shape))
         grown = np.zeros((len(Sum), len(axis), len(self)), np.int64)
         grown[:, : len(self.axis)] = self.sums
         grown[:, :, row] += shape_vector(pod.shape, axis)
@@ -193,6 +214,8 @@ class ClusterView:
             allocatable=allocatable,
             namespace_requests={**self.namespace_requests, pod.namespace: requests},
             caches=None,
+            memory={},
+            dictionaries=None,
             parent=None,
         )
 
@@ -200,6 +223,11 @@ class ClusterView:
 def counted_requests(shape: PodShape) -> Amounts:
     """Return what a pod adds to its node's and namespace's requests: its own, and one pod."""
     return {**shape.requests, "pods": 1}
+
+
+def named_resources(shape: PodShape) -> tuple[str, ...]:
+    """Return the names of all resources in which a pod adds to the sums of its node."""
+    return (*shape.requests, *shape.limits, *shape.effective_limits_non_zero)
 
 
 def shape_vector(shape: PodShape, axis: ResourceAxis) -> IntColumn:

@@ -18,7 +18,7 @@ _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper 
 _T = TypeVar("_T", bound=np.generic)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     version: int
     values: NDArray[Any]
@@ -45,20 +45,22 @@ class ColumnCache:
         """Return the column `key` for `view`; see `ClusterView.node_column` for the arguments."""
         entry = self._entries.get(key)
         if entry is None:
-            values = compute(view)
-        elif entry.version == view.version:
-            self._entries.move_to_end(key)
+            entry = self._entries[key] = _Entry(view.version, _frozen(compute(view)))
+            if len(self._entries) > self._most:
+                self._entries.popitem(last=False)
             return entry.values
-        elif entry.version > view.version:
+        if entry.version > view.version:
             return compute(view)  # an old view someone kept: answer it, remember nothing
-        else:
-            values = _renewed(entry, view, domains, compute)
-        values.flags.writeable = False
-        self._entries[key] = _Entry(view.version, values)
+        if entry.version < view.version:
+            entry.values = _frozen(_renewed(entry, view, domains, compute))
+            entry.version = view.version
         self._entries.move_to_end(key)
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
-        return values
+        return entry.values
+
+
+def _frozen(values: NDArray[_T]) -> NDArray[_T]:
+    values.flags.writeable = False
+    return values
 
 
 def _renewed(
@@ -73,7 +75,7 @@ def _renewed(
         return entry.values
     if rows.size * _REDO_ALL_ABOVE > len(view):
         return compute(view)
-    part = compute(view.take(rows))
+    part = compute(view.part_changed_since(entry.version, domains))
     values = np.zeros((*part.shape[:-1], len(view)), part.dtype)
     kept = min(len(view), entry.values.shape[-1])
     values[..., :kept] = entry.values[..., :kept]

@@ -1,52 +1,57 @@
-"""Dictionary columns: a small number per row in place of a value that few rows have alone.
-
-A question about a value is answered once per distinct value and taken to the rows by number. This
-serves labels and taints, and any other hashable value a row has.
-
-How the numbering stays right: a `CodeBook` only ever grows, so a number means the same value in
-every column and every view it was given to. When most of its values are gone from the cluster a
-new book takes its place, and columns of the old one keep the old one.
-"""
+"""The labels and taints of nodes as dictionary columns."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.model import api
-from engine.view.axis import BoolColumn
+from engine.model.selectors import integer
+from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView, Domain
-from engine.view.column_cache import ColumnCache
+from engine.view.dictionary import DictionaryColumn, dictionary_column
 
-MISSING = 0
-"""The code of a row that has no value."""
+LabelColumn: TypeAlias = DictionaryColumn[str]
+"""One label of every node."""
 
-_SPARE_VALUES = 64  # a small cluster's book may hold so many values that no row has any more
+TaintColumn: TypeAlias = DictionaryColumn[tuple[api.Taint, ...]]
+"""All taints of every node, in order, as one value; missing where a row is not a node."""
 
-_Value = TypeVar("_Value", bound=Hashable)
-_Scalar = TypeVar("_Scalar", bound=np.generic)
+_NODES = (Domain.NODES,)
 
 
-class CodeBook(dict[_Value | None, int], Generic[_Value]):
-    """Numbers for values, given in order of first use and never taken back.
+def label_column(view: ClusterView, key: str) -> LabelColumn:
+    """Return the value of a label per node; a row that is not a node has none."""
+    return dictionary_column(
+        view,
+        ("label", key),
+        _NODES,
+        lambda rows: (None if node is None else node.labels.get(key) for node in rows.nodes),
+    )
 
-    Looking up a value that has none gives it the next one. Values that are equal share a number:
-    who must tell 1 from True adds the type to the value.
 
-    Attributes:
-        values: the value of each number; that of MISSING is None.
+def integer_label_column(view: ClusterView, key: str) -> tuple[IntColumn, BoolColumn]:
+    """Return the numbers that a label spells, shape (n,), and where it spells one.
+
+    Only base-10 64-bit integers are numbers; elsewhere the first column holds 0.
     """
 
-    def __init__(self) -> None:
-        super().__init__({None: MISSING})
-        self.values: list[_Value | None] = [None]
+    def numbers(rows: ClusterView) -> IntColumn:
+        label = label_column(rows, key)
+        read = [None if value is None else integer(value) for value in label.values]
+        table = np.array([[one or 0 for one in read], [one is not None for one in read]], np.int64)
+        return table.take(label.codes, axis=1)
 
-    def __missing__(self, value: _Value) -> int:
-        number = self[value] = len(self.values)
-        self.values.append(value)
-        return number
+    number, present = view.node_column(("integer label", key), _NODES, numbers)
+    return number, present != 0
+
+
+def taint_column(view: ClusterView) -> TaintColumn:
+    """Return the taints of each node."""
+    return dictionary_column(
+        view,
+        "taints",
+        _NODES,
+        lambda rows: (None if node is None else node.taints for node in rows.nodes),
+    )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +45,7 @@ class PodsOfRows:
     keys: list[str]
 
 
-class PodEntry(NamedTuple):
+class PodEntry(msgspec.Struct, frozen=True, gc=False):
     """What is stored of a pod; its fields are those of `PodsOfRows`, `row` may be NO_ROW."""
 
     row: int
@@ -88,7 +89,7 @@ class PodTable:
 
     def put(self, key: str, entry: PodEntry) -> None:
         """Store a pod, in place of what was stored under the same key."""
-        row, shape, assigned_at, initialized_at = entry
+        row = entry.row
         slot = self._slot_of.get(key)
         if slot is None:
             slot = self._slot_of[key] = self._free_slots.pop() if self._free_slots else self._grow()
@@ -96,9 +97,9 @@ class PodTable:
         else:
             self._leave(slot)
         self._row[slot] = row
-        self._shape[slot] = self._number(shape)
-        self._assigned_at[slot] = assigned_at
-        self._initialized_at[slot] = initialized_at
+        self._shape[slot] = self._number(entry.shape)
+        self._assigned_at[slot] = entry.assigned_at
+        self._initialized_at[slot] = entry.initialized_at
         if row != NO_ROW:
             while len(self._on_row) <= row:
                 self._on_row.append(array("i"))

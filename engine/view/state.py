@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from engine.view.cluster_view import (
     Lease,
     Sum,
     counted_requests,
+    named_resources,
     shape_vector,
 )
 from engine.view.column_cache import ColumnCache
+from engine.view.dictionary import Dictionaries
 from engine.view.load import LoadProfile, LoadTracker
 from engine.view.pod_table import NO_ROW, PodEntry, PodTable
 
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.node import Node
     from engine.model.pod import Pod, PodShape
-    from engine.model.resources import Amounts
     from engine.model.time import Micros
     from engine.model.usage import NodeUsage
 
 _FIRST_ROWS = 64
-_VECTORS_REMEMBERED = 65_536
+_SHARES_REMEMBERED = 65_536
+_NODES, _PODS, _METRICS = map(int, Domain)  # numpy takes plain integers twice as fast
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
 _COLUMNS = ("_valid", "_unschedulable", "_allocatable", "_sums", "_metric_time", "_changed")
 _COLLECTIONS = (
@@ -44,6 +46,16 @@ _COLLECTIONS = (
     "_quotas",
 )
 _POD_COLUMNS = 512  # one per rule and pod template; 40 KiB each at 5,000 nodes
+
+
+class _Share(NamedTuple):
+    """What a pod of one shape adds: to the requests of its namespace, and to the sums of its node.
+
+    The sums are flat, shape (len(Sum) * n_resources,).
+    """
+
+    requests: tuple[tuple[str, int], ...]
+    sums: IntColumn
 
 
 class ClusterState:
@@ -60,22 +72,24 @@ class ClusterState:
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         self._pods = PodTable()
-        self._vectors: dict[PodShape, IntColumn] = {}
+        self._shares: dict[PodShape, _Share] = {}
         self._trackers: dict[LoadProfile, LoadTracker] = {}
         self._names: list[str] = []
         self._names_now: tuple[str, ...] | None = None
         self._nodes: list[Node | None] = []
         self._usages: list[NodeUsage | None] = []
         self._namespace_labels: dict[str, Mapping[str, str]] = {}
-        self._namespace_requests: dict[str, Amounts] = {}
+        self._namespace_requests: dict[str, dict[str, int]] = {}
+        self._own_requests: set[str] = set()  # namespaces whose totals no view holds
         self._quotas: dict[str, tuple[ElasticQuota, ...]] = {}
         self._valid = np.zeros(_FIRST_ROWS, np.bool_)
         self._unschedulable = np.zeros(_FIRST_ROWS, np.bool_)
         self._allocatable = np.zeros((len(self._axis), _FIRST_ROWS), np.int64)
-        self._sums = np.zeros((len(Sum), len(self._axis), _FIRST_ROWS), np.int64)
+        self._sums = np.zeros((len(Sum) * len(self._axis), _FIRST_ROWS), np.int64)
         self._metric_time = np.zeros(_FIRST_ROWS, np.int64)
         self._changed = np.zeros((len(Domain), _FIRST_ROWS), np.int64)
         self._caches = (ColumnCache(_NODE_COLUMNS), ColumnCache(_POD_COLUMNS))
+        self._dictionaries = Dictionaries(_NODE_COLUMNS)
         self._view: ClusterView | None = None
         self._lease: weakref.ref[Lease] = weakref.ref(Lease())  # dead at once: nothing is lent
 
@@ -84,10 +98,19 @@ class ClusterState:
         """How many non-terminal pods are known."""
         return len(self._pods)
 
+    def placement(self, key: str) -> tuple[str, PodShape] | None:
+        """Return the node and the shape of a bound pod, by `namespace/name`."""
+        entry = self._pods.get(key)
+        if entry is None or entry.row == NO_ROW:
+            return None
+        return self._names[entry.row], entry.shape
+
     # Events. Each takes the object as it now is; "set" adds or replaces.
 
     def set_node(self, node: Node) -> None:
         """Add or replace a node."""
+        if self._node(node.name) == node:
+            return  # most updates of a node are heartbeats
         self._before_write()
         self._grow_axis(node.allocatable)
         row = self._row(node.name)
@@ -95,18 +118,18 @@ class ClusterState:
         self._valid[row] = True
         self._unschedulable[row] = node.unschedulable
         self._allocatable[:, row] = self._axis.vector(node.allocatable)
-        self._touch(row, Domain.NODES)
+        self._touch(row, _NODES)
 
     def delete_node(self, name: str) -> None:
         """Forget a node; its pods and usage stay known until they are deleted too."""
-        row = self._rows.get(name)
-        if row is None or self._nodes[row] is None:
+        if self._node(name) is None:
             return
         self._before_write()
+        row = self._rows[name]
         self._nodes[row] = None
         self._valid[row] = self._unschedulable[row] = False
         self._allocatable[:, row] = 0
-        self._touch(row, Domain.NODES)
+        self._touch(row, _NODES)
         self._release(row)
 
     def set_pod(self, pod: Pod, *, seen_at: Micros) -> None:
@@ -120,10 +143,12 @@ class ClusterState:
         if pod.is_terminal:
             self.delete_pod(pod.key)
             return
+        if pod.node_name and pod.node_name not in self._rows:
+            self._before_write()
+            self._row(pod.node_name)
+        row = self._rows[pod.node_name] if pod.node_name else NO_ROW
         key = pod.key
         old = self._pods.get(key)
-        self._before_write()
-        row = self._row(pod.node_name) if pod.node_name else NO_ROW
         if pod.scheduled_at is not None:
             assigned_at: int = pod.scheduled_at
         elif old is not None and old.row == row:
@@ -132,11 +157,12 @@ class ClusterState:
             assigned_at = seen_at
         new = PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0)
         if old == new:
-            return
+            return  # most updates of a pod change nothing that is counted
+        self._before_write()
         if old is not None and old.row == row and old.shape is pod.shape:
             self._pods.put(key, new)
             if row != NO_ROW:
-                self._touch(row, Domain.PODS)
+                self._touch(row, _PODS)
             return
         if old is not None:
             self._uncount(pod.namespace, old)
@@ -162,7 +188,7 @@ class ClusterState:
         row = self._row(usage.node_name)
         self._usages[row] = usage
         self._metric_time[row] = usage.update_time or 0
-        self._touch(row, Domain.METRICS)
+        self._touch(row, _METRICS)
 
     def delete_usage(self, node_name: str) -> None:
         """Forget the usage report of a node."""
@@ -172,7 +198,7 @@ class ClusterState:
         self._before_write()
         self._usages[row] = None
         self._metric_time[row] = 0
-        self._touch(row, Domain.METRICS)
+        self._touch(row, _METRICS)
         self._release(row)
 
     def set_quota(self, quota: ElasticQuota) -> None:
@@ -222,7 +248,7 @@ class ClusterState:
             valid=_frozen(self._valid[:n]),
             unschedulable=_frozen(self._unschedulable[:n]),
             allocatable=_frozen(self._allocatable[:, :n]),
-            sums=_frozen(self._sums[:, :, :n]),
+            sums=_frozen(self._sums.reshape(len(Sum), len(self._axis), -1)[:, :, :n]),
             metric_time=_frozen(self._metric_time[:n]),
             changed=_frozen(self._changed[:, :n]),
             load={profile: tracker.sums for profile, tracker in self._trackers.items()},
@@ -232,6 +258,7 @@ class ClusterState:
             quotas=self._quotas,
             lease=lease,
             caches=self._caches,
+            dictionaries=self._dictionaries,
         )
         return self._view
 
@@ -245,8 +272,13 @@ class ClusterState:
             return
         for name in (*_COLLECTIONS, *_COLUMNS):
             setattr(self, name, getattr(self, name).copy())
+        self._own_requests.clear()
 
     # Rows.
+
+    def _node(self, name: str) -> Node | None:
+        row = self._rows.get(name)
+        return None if row is None else self._nodes[row]
 
     def _row(self, name: str) -> int:
         """Return the row of a node name, a fresh one if it has none."""
@@ -277,7 +309,7 @@ class ClusterState:
             self._changed[:, row] = self._version
             self._free.append(row)
 
-    def _touch(self, row: int, domain: Domain) -> None:
+    def _touch(self, row: int, domain: int) -> None:
         self._changed[domain, row] = self._version
 
     def _grow_rows(self, rows: int) -> None:
@@ -293,47 +325,57 @@ class ClusterState:
             return
         more = len(axis) - len(self._axis)
         self._allocatable = np.pad(self._allocatable, ((0, more), (0, 0)))
-        self._sums = np.pad(self._sums, ((0, 0), (0, more), (0, 0)))
+        sums = self._sums.reshape(len(Sum), len(self._axis), -1)
+        self._sums = np.pad(sums, ((0, 0), (0, more), (0, 0))).reshape(len(Sum) * len(axis), -1)
+        self._shares.clear()  # they lack the new resources
         self._axis = axis
 
     # Pods and quotas.
 
     def _count(self, namespace: str, shape: PodShape, row: int) -> None:
         """Add a pod to the sums of its namespace and, unless `row` is NO_ROW, of its node."""
-        self._add_to_namespace(namespace, shape, 1)
+        share = self._share(shape)
+        total = self._requests_of(namespace)
+        for name, amount in share.requests:
+            total[name] = total.get(name, 0) + amount
         if row != NO_ROW:
-            vector = self._vector(shape)
-            self._sums[:, : vector.shape[1], row] += vector
-            self._touch(row, Domain.PODS)
+            column = self._sums[:, row]
+            column += share.sums
+            self._touch(row, _PODS)
 
     def _uncount(self, namespace: str, entry: PodEntry) -> None:
         """Take a pod off the sums it was added to, exactly."""
-        self._add_to_namespace(namespace, entry.shape, -1)
-        if entry.row != NO_ROW:
-            vector = self._vector(entry.shape)
-            self._sums[:, : vector.shape[1], entry.row] -= vector
-            self._touch(entry.row, Domain.PODS)
-
-    def _add_to_namespace(self, namespace: str, shape: PodShape, sign: int) -> None:
-        total = dict(self._namespace_requests.get(namespace, {}))
-        for name, amount in counted_requests(shape).items():
-            total[name] = total.get(name, 0) + sign * amount
-        if total["pods"]:
-            self._namespace_requests[namespace] = total
-        else:
+        share = self._share(entry.shape)
+        total = self._requests_of(namespace)
+        for name, amount in share.requests:
+            total[name] -= amount
+        if not total["pods"]:
             del self._namespace_requests[namespace]
+            self._own_requests.remove(namespace)
+        if entry.row != NO_ROW:
+            column = self._sums[:, entry.row]
+            column -= share.sums
+            self._touch(entry.row, _PODS)
 
-    def _vector(self, shape: PodShape) -> IntColumn:
-        """Return what a shape adds to its node's sums; remembered, it depends on nothing else."""
-        vector = self._vectors.get(shape)
-        if vector is None:
-            if len(self._vectors) > _VECTORS_REMEMBERED:
-                self._vectors.clear()
-            self._grow_axis(shape.requests)
-            self._grow_axis(shape.limits)
-            self._grow_axis(shape.effective_limits_non_zero)
-            vector = self._vectors[shape] = shape_vector(shape, self._axis)
-        return vector
+    def _requests_of(self, namespace: str) -> dict[str, int]:
+        """Return the totals of a namespace, to be written: not those that a view may hold."""
+        if namespace not in self._own_requests:
+            self._own_requests.add(namespace)
+            held = self._namespace_requests.get(namespace, {})
+            self._namespace_requests[namespace] = dict(held)
+        return self._namespace_requests[namespace]
+
+    def _share(self, shape: PodShape) -> _Share:
+        """Return what a pod of a shape adds; remembered, it depends on nothing else."""
+        share = self._shares.get(shape)
+        if share is None:
+            if len(self._shares) > _SHARES_REMEMBERED:
+                self._shares.clear()
+            self._grow_axis(named_resources(shape))
+            requests = tuple(counted_requests(shape).items())
+            sums = shape_vector(shape, self._axis).reshape(-1)
+            share = self._shares[shape] = _Share(requests, sums)
+        return share
 
     def _replace_quotas(
         self, namespace: str, name: str, group: str, new: list[ElasticQuota]

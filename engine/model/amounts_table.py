@@ -1,0 +1,58 @@
+"""Many small resource lists in one array."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from engine.model.quantity import INT64_MIN
+from engine.model.resources import Amounts
+
+_ABSENT = INT64_MIN
+"""The value of a name that a list does not mention; no amount can be that little."""
+
+
+class AmountsTable(Mapping[str, Amounts]):
+    """Amounts by key; reads as the mapping it was made from, at a quarter of the memory.
+
+    A cluster's usage reports hold a list per pod and percentile, 200,000 of them, nearly all with
+    the same few names: a row of int64 per key takes the place of a dict each.
+    """
+
+    __slots__ = ("_names", "_row_of", "_values")
+
+    def __init__(self, amounts: Mapping[str, Amounts]) -> None:
+        names = _shared(tuple(dict.fromkeys(name for one in amounts.values() for name in one)))
+        self._names = names
+        self._row_of = {key: row for row, key in enumerate(amounts)}
+        self._values = array(
+            "q", [one.get(name, _ABSENT) for one in amounts.values() for name in names]
+        )
+
+    def __getitem__(self, key: str) -> Amounts:
+        return self.at(self._row_of[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row_of)
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def row(self, key: str) -> int | None:
+        """Return the position of a key, None when it is unknown."""
+        return self._row_of.get(key)
+
+    def at(self, row: int) -> Amounts:
+        """Return the amounts of the key at a position."""
+        width = len(self._names)
+        values = self._values[row * width : (row + 1) * width]
+        return {
+            name: value for name, value in zip(self._names, values, strict=True) if value != _ABSENT
+        }
+
+
+@lru_cache(maxsize=256)
+def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the one tuple that all tables with these names hold."""
+    return names

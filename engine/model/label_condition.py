@@ -1,0 +1,208 @@
+"""What must hold of the labels of a node: alternatives of requirements, as node affinity has them.
+
+A condition may stand for something that is more than labels can say. It then is necessary for that,
+not sufficient, and knows why: each alternative carries the reasons for what is missing in it.
+
+INVARIANT: operations may widen a condition, and then add a reason; they never narrow one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property, reduce
+from itertools import product
+from math import prod
+from typing import Final
+
+from engine.model.label_states import EVERYTHING, NOTHING, LabelStates, Requirements
+
+MOST_ALTERNATIVES: Final = 16
+"""A condition that needs more while it is put together is widened."""
+
+MOST_TERMS: Final = 8
+MOST_REQUIREMENTS: Final = 16  # in one term
+MOST_VALUES: Final = 64  # in one requirement
+
+
+class Exactness(StrEnum):
+    """How much of what a condition stands for is in it."""
+
+    EXACT = "exactly"  # the labels say it all
+    PARTIAL = "partly"  # a node without these labels fails, one with them may
+    NONE = "not"  # nothing is known
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """States of several labels that must all hold.
+
+    Attributes:
+        labels: the states by label; never all states, and never none.
+        unknown: why this is not all that must hold; empty if it is.
+    """
+
+    labels: Mapping[str, LabelStates] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
+
+    def __and__(self, other: Alternative) -> Alternative | None:
+        """Return what asks for both, None where they contradict each other."""
+        labels = dict(self.labels)
+        for key, states in other.labels.items():
+            both = labels.get(key, EVERYTHING) & states
+            if both == NOTHING:
+                return None
+            labels[key] = both
+        return Alternative(labels, self.unknown | other.unknown)
+
+    def covers(self, other: Alternative) -> bool:
+        """Return whether the labels of every node that the other allows are allowed here."""
+        return all(
+            other.labels.get(key, EVERYTHING) <= states for key, states in self.labels.items()
+        )
+
+    def united(self, other: Alternative) -> Alternative | None:
+        """Return the one alternative that allows what either does, None where it takes two."""
+        if self.unknown <= other.unknown and self.covers(other):
+            return self
+        if other.unknown <= self.unknown and other.covers(self):
+            return other
+        if self.unknown != other.unknown or self.labels.keys() != other.labels.keys():
+            return None
+        unlike = [key for key, states in self.labels.items() if states != other.labels[key]]
+        if len(unlike) > 1:
+            return None
+        (key,) = unlike
+        states = self.labels[key].united(other.labels[key])
+        if states is None:
+            return None
+        labels = {**self.labels, key: states}
+        if states == EVERYTHING:
+            del labels[key]
+        return replace(self, labels=labels)
+
+    @property
+    def requirements(self) -> tuple[Requirements, ...]:
+        """The same as requirements on labels, in the order of the keys.
+
+        More than one where a label may be missing or have one of a few values: no requirement says
+        that.
+        """
+        options = (self.labels[key].requirements(key) for key in sorted(self.labels))
+        return tuple(sum(chosen, ()) for chosen in product(*options))
+
+    @property
+    def width(self) -> int:
+        """How many alternatives `requirements` has."""
+        return prod(len(states.requirements(key)) for key, states in self.labels.items())
+
+
+@dataclass(frozen=True)
+class LabelCondition:
+    """Alternatives of which one must hold; without any, no node can pass."""
+
+    alternatives: tuple[Alternative, ...]
+
+    def __and__(self, other: LabelCondition) -> LabelCondition:
+        """Return the condition that both hold."""
+        pairs = product(self.alternatives, other.alternatives)
+        both = _simplified(met for one, two in pairs if (met := one & two) is not None)
+        if len(both.alternatives) <= MOST_ALTERNATIVES:
+            return both
+        simpler = self if len(self.alternatives) <= len(other.alternatives) else other
+        return simpler.widened(_TOO_MANY)
+
+    def __or__(self, other: LabelCondition) -> LabelCondition:
+        """Return the condition that either holds."""
+        either = _simplified((*self.alternatives, *other.alternatives))
+        return either if len(either.alternatives) <= MOST_ALTERNATIVES else unknown(_TOO_MANY)
+
+    def widened(self, reason: str) -> LabelCondition:
+        """Return the condition as one that is not all that must hold."""
+        return LabelCondition(
+            tuple(replace(one, unknown=one.unknown | {reason}) for one in self.alternatives)
+        )
+
+    def bounded(self) -> LabelCondition:
+        """Return the condition if it can be written on a pod, and one that says nothing if not."""
+        if self.width > MOST_TERMS:
+            return unknown(f"it takes more than {MOST_TERMS} terms")
+        for term in self.terms:
+            if len(term) > MOST_REQUIREMENTS:
+                return unknown(f"it takes more than {MOST_REQUIREMENTS} requirements in a term")
+            if any(len(requirement.values) > MOST_VALUES for requirement in term):
+                return unknown(f"it takes more than {MOST_VALUES} values of a label")
+        return self
+
+    @property
+    def exactness(self) -> Exactness:
+        """How much of what it stands for is in it."""
+        if not self.reasons:
+            return Exactness.EXACT
+        says_something = all(one.labels for one in self.alternatives)
+        return Exactness.PARTIAL if says_something else Exactness.NONE
+
+    @cached_property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not exact, in the order of the text; none if it is."""
+        return tuple(sorted(frozenset().union(*(one.unknown for one in self.alternatives))))
+
+    @property
+    def width(self) -> int:
+        """How many `terms` there are."""
+        return sum(one.width for one in self._widest())
+
+    @cached_property
+    def terms(self) -> tuple[Requirements, ...]:
+        """What to require: one of these must hold as a whole.
+
+        One that is empty requires nothing. If there are none at all, no node can pass: not one of
+        those that exist, nor one to come.
+        """
+        return tuple(term for one in self._widest() for term in one.requirements)
+
+    def _widest(self) -> list[Alternative]:
+        """Return the alternatives without those that another covers, whatever is unknown."""
+        kept: list[Alternative] = []
+        for one in self.alternatives:
+            if not any(other.covers(one) for other in kept):
+                kept = [*(other for other in kept if not one.covers(other)), one]
+        return kept
+
+    def allows(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels meets it."""
+        return any(
+            all(requirement.matches(labels.get(requirement.key)) for requirement in term)
+            for term in self.terms
+        )
+
+
+def on_label(key: str, states: LabelStates) -> LabelCondition:
+    """Return the condition that a label is in one of some states."""
+    if states == NOTHING:
+        return NEVER
+    return ALWAYS if states == EVERYTHING else LabelCondition((Alternative({key: states}),))
+
+
+def unknown(reason: str) -> LabelCondition:
+    """Return the condition for something that labels say nothing of."""
+    return ALWAYS.widened(reason)
+
+
+def _simplified(alternatives: Iterable[Alternative]) -> LabelCondition:
+    return LabelCondition(reduce(_added, alternatives, ()))
+
+
+def _added(kept: tuple[Alternative, ...], new: Alternative) -> tuple[Alternative, ...]:
+    """Return alternatives with one more, written as one with another where that is possible."""
+    for i, old in enumerate(kept):
+        united = old.united(new)
+        if united is not None:
+            return _added((*kept[:i], *kept[i + 1 :]), united)
+    return (*kept, new)
+
+
+ALWAYS: Final = LabelCondition((Alternative(),))
+NEVER: Final = LabelCondition(())
+_TOO_MANY: Final = f"it takes more than {MOST_ALTERNATIVES} alternatives"

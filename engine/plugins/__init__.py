@@ -1,0 +1,38 @@
+"""Scheduling algorithms, one file each, and the table in which a policy finds them by name.
+
+What belongs here is what upstream schedulers know as a plugin: its args, its filter, its score, in
+integers and with upstream's rounding. What never does is anything about policies, expressions or
+admission, nor one plugin that uses another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from engine.plugins import (
+    limit_aware,
+    load_aware,
+    node_affinity,
+    node_resources_fit,
+    node_unschedulable,
+    resource_limit_aware,
+    taint_toleration,
+)
+from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Filter, Plugin, Score, Scores
+
+PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
+    {
+        "LimitAware": limit_aware.PLUGIN,
+        "LoadAware": load_aware.PLUGIN,
+        "NodeAffinity": node_affinity.PLUGIN,
+        "NodeResourcesFit": node_resources_fit.PLUGIN,
+        "NodeUnschedulable": node_unschedulable.PLUGIN,
+        "ResourceLimitAware": resource_limit_aware.PLUGIN,
+        "TaintToleration": taint_toleration.PLUGIN,
+    }
+)
+"""Every plugin, by the name a policy uses."""
+
+__all__ = ["FAULT", "MAX_SCORE", "PASS", "PLUGINS", "Args", "Filter", "Plugin", "Score", "Scores"]

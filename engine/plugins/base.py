@@ -1,0 +1,111 @@
+"""The two protocols a scheduling algorithm implements, and the values they speak in.
+
+A plugin is row-wise: what it says of a node depends on that node's row, the pod and `now` alone,
+so any selection of rows, in any order, gives the same answers. It is built once per rule from its
+args (a pydantic model with the upstream names) and holds no state of its own; what is worth
+remembering goes through `view.node_column` and `view.pod_column`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+
+from engine.model.pod import Pod
+from engine.model.time import Micros
+from engine.view import BoolColumn, ClusterView, IntColumn, LoadProfile
+
+MAX_SCORE = 100
+"""Normalised scores lie in 0..MAX_SCORE, as in the scheduler framework."""
+
+PASS = 0
+"""The code of a node that passes a filter."""
+
+FAULT = -1
+"""The code of a node a filter could not be evaluated for."""
+
+
+_TYPE_META = ("apiVersion", "kind")
+
+
+class Args(BaseModel):
+    """What a person writes under `args`: upstream's camelCase names, nothing else accepted."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_pasted(cls, data: object) -> object:
+        """Accept args as they stand in a scheduler's configuration.
+
+        There a null is a field that is not set, and `apiVersion` and `kind` come first.
+        """
+        if not isinstance(data, Mapping):
+            return data
+        return {
+            name: value
+            for name, value in data.items()
+            if value is not None and name not in _TYPE_META
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Raw scores of one scorer.
+
+    Attributes:
+        values: (n,) int64, higher is better, any scale; 0 where `faults` is True.
+        faults: (n,), where the scorer could not be evaluated; None when nowhere.
+    """
+
+    values: IntColumn
+    faults: BoolColumn | None = None
+
+
+class Filter(Protocol):
+    """Says which nodes cannot, or should not, take a pod."""
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
+        """Return a code per node, shape (n,): PASS, FAULT, or a reason of the plugin's own > 0."""
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
+        """Return the texts of a code > 0, in upstream's words and order."""
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
+        """Return why a row whose code is FAULT could not be evaluated."""
+
+
+class Score(Protocol):
+    """Ranks nodes."""
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return raw scores, shape (n,)."""
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores of the candidate nodes on 0..MAX_SCORE; the input holds them alone."""
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
+        """Return why a row marked in `Scores.faults` could not be evaluated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """An entry of the registry: how a rule of this name is built.
+
+    Attributes:
+        args: the pydantic model of its args; upstream's names, defaults and validation.
+        filter: builds the filter, None if the plugin has none.
+        score: builds the scorer, None if the plugin has none.
+        load_profiles: which LoadAware sums the view must keep for these args.
+    """
+
+    args: type[Args]
+    filter: Callable[[Any], Filter] | None = None
+    score: Callable[[Any], Score] | None = None
+    load_profiles: Callable[[Any], Sequence[LoadProfile]] = lambda _: ()

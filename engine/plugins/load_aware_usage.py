@@ -1,0 +1,150 @@
+"""What LoadAware holds thresholds and capacity against: usage of nodes, from reports and sums.
+
+Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go, helper.go) and
+estimator/default_estimator.go, EstimateNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+
+from engine.errors import QuantityError
+from engine.model import api, resources
+from engine.model.resources import Amounts
+from engine.model.usage import NodeUsage
+from engine.plugins.annotations import read_annotation
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
+from engine.view.axis import capped
+
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+"""What a node offers before amplification: a JSON resource list."""
+
+_ANNOTATIONS_REMEMBERED = 4096
+_MEASURED, _ESTIMATED, _PRODUCTION = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSource:
+    """Which usage of a node is meant; that of the whole node at the moment unless said otherwise.
+
+    Attributes:
+        production: that of production pods alone, whatever the next two say.
+        aggregation: a percentile or average instead, such as `p95`.
+        duration_ns: the window of that, 0 for the longest one reported.
+    """
+
+    production: bool = False
+    aggregation: str = ""
+    duration_ns: int = 0
+
+
+WHOLE_NODE = UsageSource()
+PRODUCTION = UsageSource(production=True)
+
+
+def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
+    """Return what nodes offer of the known resources before amplification, (n_known, n)."""
+    key = ("LoadAware capacity", known)
+    return view.node_column(key, (Domain.NODES,), lambda part: _capacity(part, known))
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What reports say of each node, by the source that is asked for there.
+
+    Attributes:
+        table: (n_known + 3, n), one array so that it can be remembered: the amounts of the known
+            resources in base units, how `used` takes them, and two flags.
+    """
+
+    table: IntColumn
+
+    @classmethod
+    def of(
+        cls, view: ClusterView, known: Sequence[str], sources: Sequence[UsageSource]
+    ) -> Readings:
+        """Return the readings of a view, given the source to read on each row."""
+        table = np.zeros((len(known) + 3, len(view)), np.int64)
+        for row, (report, source) in enumerate(zip(view.usages, sources, strict=True)):
+            if report is None:
+                continue
+            table[-2:, row] = True, report.usage is not None
+            amounts = _reading(report, source)
+            if source.production:
+                table[-3, row] = _PRODUCTION
+            elif amounts is None:
+                table[-3, row] = _ESTIMATED
+            else:
+                table[:-3, row] = [capped(amounts.get(name, 0)) for name in known]
+        return cls(table)
+
+    @property
+    def is_reported(self) -> BoolColumn:
+        """Where there is a report."""
+        flags: BoolColumn = self.table[-2] != 0
+        return flags
+
+    @property
+    def is_measured(self) -> BoolColumn:
+        """Where that holds the usage of the node."""
+        flags: BoolColumn = self.table[-1] != 0
+        return flags
+
+    def used(self, view: ClusterView, profile: LoadProfile) -> IntColumn:
+        """Return how much the pods of each node use by reports and estimates, (n_known, n).
+
+        Args:
+            view: the rows that were read; it keeps the sums of `profile`.
+            profile: for the estimates.
+        """
+        sums = view.load[profile]
+        kind = self.table[-3]
+        amounts = self.table[:-3] + sums.node_delta
+        if not kind.any():
+            return amounts
+        amounts = np.where(kind == _ESTIMATED, sums.node_estimated, amounts)
+        return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, amounts)
+
+
+def _capacity(view: ClusterView, known: Sequence[str]) -> IntColumn:
+    def read(text: str | None) -> list[int]:
+        raw = _raw_allocatable(text)
+        return [name in raw for name in known] + [capped(raw.get(name, 0)) for name in known]
+
+    is_raw, raw = np.split(read_annotation(view, RAW_ALLOCATABLE, 2 * len(known), read), 2)
+    allocatable = np.stack([view.amount(view.allocatable, name) for name in known])
+    return np.where(is_raw, raw, allocatable)
+
+
+@lru_cache(maxsize=_ANNOTATIONS_REMEMBERED)
+def _raw_allocatable(text: str | None) -> Amounts:
+    """Return what an annotation says, nothing if it is absent or malformed."""
+    if text is None:
+        return {}
+    try:
+        return resources.amounts(msgspec.json.decode(text, type=api.ResourceList | None))
+    except (msgspec.DecodeError, QuantityError, RecursionError):
+        return {}
+
+
+def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
+    """Return the reading a source asks for, None where the report has no window of its duration.
+
+    Without a duration it is that of the longest window, or failing one the usage at the moment.
+    """
+    momentary = report.usage or {}
+    if not source.aggregation:
+        return momentary
+    windows = {
+        window.duration_ns: reading
+        for window in report.aggregated
+        if (reading := window.by_type.get(source.aggregation)) is not None
+    }
+    if source.duration_ns:
+        return windows.get(source.duration_ns)
+    return windows[max(windows)] if windows else momentary

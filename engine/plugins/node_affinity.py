@@ -1,0 +1,269 @@
+"""NodeAffinity: the node labels and names a pod requires, and those it prefers.
+
+Source: pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go. A mistake in a required term
+makes that term match nothing; a mistake in a preferred term, which upstream fails the whole
+scheduling attempt, is a fault of the score on every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+import numpy as np
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from engine.model import api
+from engine.model.pod import Pod
+from engine.model.selectors import (
+    NAME_FIELD,
+    Mistakes,
+    NodeSelector,
+    Operator,
+    Requirement,
+    Term,
+    parse_node_selector,
+    parse_preferred_terms,
+)
+from engine.model.time import Micros
+from engine.plugins.arithmetic import default_normalize
+from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores
+from engine.view import (
+    BoolColumn,
+    ClusterView,
+    Domain,
+    IntColumn,
+    integer_label_column,
+    label_column,
+)
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODES = (Domain.NODES,)
+_MOST_KEYS = 64  # a column per label costs half a millisecond, and anyone may create a pod
+_TOO_MANY_KEYS = f"node affinity names more than {_MOST_KEYS} labels"
+_MOST_TOLD = 3  # mistakes in a message
+_ENCODE = msgspec.json.Encoder().encode
+_POD_MISMATCH = 1
+_ADDED_MISMATCH = 2
+_REASONS = {
+    _POD_MISMATCH: "node(s) didn't match Pod's node affinity/selector",
+    _ADDED_MISMATCH: "node(s) didn't match scheduler-enforced node affinity",
+}
+
+
+class RequirementArgs(Args):
+    """One requirement on a label, or on `metadata.name`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class TermArgs(Args):
+    """Requirements that must all hold."""
+
+    match_expressions: tuple[RequirementArgs, ...] | None = None
+    match_fields: tuple[RequirementArgs, ...] | None = None
+
+
+class SelectorArgs(Args):
+    """Terms of which one must match."""
+
+    node_selector_terms: tuple[TermArgs, ...] | None
+
+
+class PreferredTermArgs(Args):
+    """A term, and what a node that matches it gains."""
+
+    weight: Annotated[int, Field(strict=True)]
+    preference: TermArgs
+
+
+class AddedAffinityArgs(Args):
+    """Node affinity in the form of a pod's."""
+
+    required_during_scheduling_ignored_during_execution: SelectorArgs | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTermArgs, ...] | None = (
+        None
+    )
+
+
+class NodeAffinityArgs(Args):
+    """What is asked of nodes on top of what each pod asks for."""
+
+    added_affinity: AddedAffinityArgs | None = None
+
+    @field_validator("added_affinity")
+    @classmethod
+    def _is_right(cls, added: AddedAffinityArgs | None) -> AddedAffinityArgs | None:
+        required, preferred = _sides(_wire(added))
+        mistakes: Mistakes = ()
+        if required is not None:
+            mistakes += parse_node_selector(required, (_REQUIRED,))[1]
+        mistakes += parse_preferred_terms(preferred, (_PREFERRED,))[1]
+        if mistakes:
+            raise ValidationError.from_exception_data(cls.__name__, _located(mistakes))
+        return added
+
+
+class NodeAffinityFilter:
+    """Rejects nodes that the pod's selector, its required affinity or the added one excludes."""
+
+    def __init__(self, args: NodeAffinityArgs) -> None:
+        required, _ = _sides(_wire(args.added_affinity))
+        self._added = None if required is None else parse_node_selector(required)[0]
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+        """Return PASS, or what does not match: the added affinity before the pod's own."""
+        required, _ = _sides(pod.affinity)
+        if self._added is None and required is None and not pod.node_selector:
+            return np.zeros(len(view), np.int64)
+
+        def codes(rows: ClusterView) -> IntColumn:
+            own = None if required is None else parse_node_selector(required)[0]
+            if _names_too_many(own.terms if own else (), pod.node_selector):
+                return np.full(len(rows), FAULT)
+            fits = np.ones(len(rows), np.bool_)
+            for key, value in pod.node_selector.items():
+                fits &= label_column(rows, key).isin((value,))
+            if own is not None:
+                fits &= _matching_any(own, rows)
+            found = np.where(fits, PASS, _POD_MISMATCH)
+            if self._added is not None:
+                found[~_matching_any(self._added, rows)] = _ADDED_MISMATCH
+            return found
+
+        key = (self, frozenset(pod.node_selector.items()), _ENCODE(required))
+        return view.pod_column(key, _NODES, codes)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the text of one code."""
+        return (_REASONS[code],)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return why no node could be judged."""
+        return _TOO_MANY_KEYS
+
+
+class NodeAffinityScore:
+    """Sums the weights of the preferred terms that match, the pod's and the added ones."""
+
+    def __init__(self, args: NodeAffinityArgs) -> None:
+        self._added, _ = parse_preferred_terms(_sides(_wire(args.added_affinity))[1])
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the sums; a fault everywhere if a term of the pod's cannot be understood."""
+        _, preferred = _sides(pod.affinity)
+        if not self._added and not preferred:
+            return Scores(np.zeros(len(view), np.int64))
+
+        def sums(rows: ClusterView) -> IntColumn:
+            own, mistakes = parse_preferred_terms(preferred)
+            if mistakes or _names_too_many([one.term for one in own], ()):
+                return np.full(len(rows), FAULT)
+            total = np.zeros(len(rows), np.int64)
+            for one in (*self._added, *own):
+                total[_matching(one.term, rows)] += one.weight
+            return total
+
+        total = view.pod_column((self, _ENCODE(preferred)), _NODES, sums)
+        faults = total == FAULT
+        return Scores(np.where(faults, 0, total), faults) if faults.any() else Scores(total)
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the sums as percentages of the greatest one."""
+        return default_normalize(scores)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return what is wrong with the pod's preferred terms."""
+        _, mistakes = parse_preferred_terms(_sides(pod.affinity)[1], (_PREFERRED,))
+        return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or _TOO_MANY_KEYS
+
+
+_Sides: TypeAlias = tuple[api.NodeSelector | None, Sequence[api.PreferredSchedulingTerm]]
+
+
+def _sides(affinity: api.NodeAffinity | None) -> _Sides:
+    """Return what an affinity requires, None if nothing, and what it prefers."""
+    if affinity is None:
+        return None, ()
+    return (
+        affinity.required_during_scheduling_ignored_during_execution,
+        affinity.preferred_during_scheduling_ignored_during_execution or (),
+    )
+
+
+def _wire(added: AddedAffinityArgs | None) -> api.NodeAffinity | None:
+    return None if added is None else msgspec.convert(added, api.NodeAffinity, from_attributes=True)
+
+
+def _located(mistakes: Mistakes) -> list[InitErrorDetails]:
+    """Return mistakes as pydantic's errors, each at its own place below the field."""
+    return [
+        InitErrorDetails(
+            type=PydanticCustomError("value_error", "{error}", {"error": mistake.message}),
+            loc=mistake.path,
+            input=None,
+        )
+        for mistake in mistakes
+    ]
+
+
+def _names_too_many(terms: Sequence[Term], more: Collection[str]) -> bool:
+    """Return whether more label columns are needed than a pod may ask for."""
+    keys = {one.key for term in terms if term.only_name is None for one in term.labels}
+    return len(keys.union(more)) > _MOST_KEYS
+
+
+def _matching_any(selector: NodeSelector, view: ClusterView) -> BoolColumn:
+    """Return which nodes a selector picks, shape (n,)."""
+    found = np.zeros(len(view), np.bool_)
+    for term in selector.terms:
+        found[_matching(term, view)] = True
+    return found
+
+
+def _matching(term: Term, view: ClusterView) -> BoolColumn | list[int]:
+    """Return which nodes a term matches: a mask of shape (n,), or rows where it names one node."""
+    name = term.only_name
+    if name is not None:
+        row = view.rows.get(name)
+        node = None if row is None else view.nodes[row]
+        if row is None or node is None or not term.matches(node.labels, name):
+            return []
+        return [row]
+    found = np.ones(len(view), np.bool_)
+    for requirement in term.labels:
+        found &= _holds(requirement, view)
+    for requirement in term.fields:
+        if requirement.key == NAME_FIELD:
+            excluded = [view.rows[value] for value in requirement.values if value in view.rows]
+            found[excluded] = False
+        elif not requirement.matches(""):
+            found[:] = False
+    return found
+
+
+def _holds(requirement: Requirement, view: ClusterView) -> BoolColumn:
+    """Return on which nodes a label satisfies a requirement, shape (n,)."""
+    match requirement.operator:
+        case Operator.IN:
+            return label_column(view, requirement.key).isin(requirement.values)
+        case Operator.NOT_IN:
+            return ~label_column(view, requirement.key).isin(requirement.values)
+        case Operator.EXISTS:
+            return label_column(view, requirement.key).present
+        case Operator.DOES_NOT_EXIST:
+            return ~label_column(view, requirement.key).present
+        case Operator.GT:
+            number, present = integer_label_column(view, requirement.key)
+            return present & (number > requirement.bound)
+        case Operator.LT:
+            number, present = integer_label_column(view, requirement.key)
+            return present & (number < requirement.bound)
+
+
+PLUGIN = Plugin(args=NodeAffinityArgs, filter=NodeAffinityFilter, score=NodeAffinityScore)

@@ -1,0 +1,297 @@
+"""NodeResourcesFit: whether what a pod requests is free, and how full a node would be with it.
+
+Source: pkg/scheduler/framework/plugins/noderesources/{fit,resource_allocation,least_allocated,
+most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go. Args are validated as
+they are written: an explicit weight of 0 is refused and an explicit empty list of resources
+leaves nothing to score by, where the scheduler's own configuration would put its defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Annotated, Final, Literal, Self, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from engine.model.pod import Pod
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
+from engine.model.selectors import is_label_key
+from engine.model.time import Micros
+from engine.plugins.arithmetic import trunc_div
+from engine.plugins.base import MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
+from engine.view.axis import GREATEST_AMOUNT, PODS
+
+_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
+_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_RATIO: Final = "RequestedToCapacityRatio"
+_GREATEST_SHAPE_SCORE: Final = 10
+_TOO_MANY_PODS = 1
+_MOST_BITS = 62  # what is left of a positive int64 beside _TOO_MANY_PODS
+
+
+def _resource_name(name: str) -> str:
+    if not is_label_key(name):
+        raise ValueError(f"`{name}` is not the name of a resource")
+    return name
+
+
+def _resource_group(group: str) -> str:
+    if "/" in group:
+        raise ValueError("resource group name can't contain '/'")
+    return _resource_name(group)
+
+
+_Integer: TypeAlias = Annotated[int, Field(strict=True)]
+
+
+def _from_zero_to(greatest: int) -> AfterValidator:
+    def check(value: int) -> int:
+        if not 0 <= value <= greatest:
+            raise ValueError(f"not in valid range [0, {greatest}]")
+        return value
+
+    return AfterValidator(check)
+
+
+class ResourceSpec(Args):
+    """A resource that counts, and how much."""
+
+    name: str
+    weight: _Integer = 1
+
+    @field_validator("weight")
+    @classmethod
+    def _in_range(cls, weight: int, info: ValidationInfo) -> int:
+        if not 0 < weight <= MAX_SCORE:
+            name = info.data.get("name")
+            raise ValueError(f"resource weight of {name} not in valid range (0, {MAX_SCORE}]")
+        return weight
+
+
+class ShapePoint(Args):
+    """What a node that is used by so many percent is worth, of 10."""
+
+    utilization: Annotated[_Integer, _from_zero_to(100)]
+    score: Annotated[_Integer, _from_zero_to(_GREATEST_SHAPE_SCORE)]
+
+
+class RatioArgs(Args):
+    """The points between which RequestedToCapacityRatio draws straight lines."""
+
+    shape: tuple[ShapePoint, ...]
+
+    @field_validator("shape")
+    @classmethod
+    def _increases(cls, shape: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
+        if not shape:
+            raise ValueError("at least one point must be specified")
+        at = [point.utilization for point in shape]
+        if any(left >= right for left, right in pairwise(at)):
+            raise ValueError("utilization values must be sorted in increasing order")
+        return shape
+
+
+class ScoringStrategy(Args):
+    """How full a node should be, judged by which resources."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
+    requested_to_capacity_ratio: RatioArgs | None = None
+
+    @model_validator(mode="after")
+    def _has_a_shape_for_the_ratio_alone(self) -> Self:
+        if self.type == _RATIO and self.requested_to_capacity_ratio is None:
+            raise ValueError(f"`requestedToCapacityRatio` is required for type {_RATIO}")
+        if self.type != _RATIO and self.requested_to_capacity_ratio is not None:
+            raise ValueError(f"`requestedToCapacityRatio` is only for type {_RATIO}")
+        return self
+
+
+class NodeResourcesFitArgs(Args):
+    """Which extended resources not to look at, and how to score.
+
+    `ignored_resource_groups` are the parts before the slash. Both lists concern the filter alone.
+    """
+
+    ignored_resources: tuple[Annotated[str, AfterValidator(_resource_name)], ...] = ()
+    ignored_resource_groups: tuple[Annotated[str, AfterValidator(_resource_group)], ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+
+class NodeResourcesFitFilter:
+    """Rejects nodes on which something the pod requests is not free, or that hold enough pods."""
+
+    def __init__(self, args: NodeResourcesFitArgs) -> None:
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+        """Return PASS, or a set of bits: too many pods, then one per resource that falls short."""
+        wanted = self._wanted(pod)
+
+        def codes(rows: ClusterView) -> IntColumn:
+            requested = rows.sums[Sum.REQUESTS]
+            full = requested[PODS] >= rows.allocatable[PODS]
+            found = np.where(full, _TOO_MANY_PODS, PASS)
+            for i, (name, amount) in enumerate(wanted):
+                at = rows.axis.find(name)
+                if at is None:
+                    found |= _bit(i)
+                else:
+                    found[requested[at] > rows.allocatable[at] - amount] |= _bit(i)
+            return found
+
+        key = ("NodeResourcesFit", wanted)
+        return view.pod_column(key, _NODES_AND_PODS, codes)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the texts of the bits of a code."""
+        texts = ["Too many pods"] if code & _TOO_MANY_PODS else []
+        wanted = self._wanted(pod)
+        told = wanted[: _MOST_BITS - 1] if len(wanted) > _MOST_BITS else wanted
+        texts += [f"Insufficient {name}" for i, (name, _) in enumerate(told) if code & _bit(i)]
+        if len(told) < len(wanted) and code & _bit(len(told)):
+            texts.append("Insufficient extended resources")
+        return tuple(texts)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this filter can always be evaluated."""
+        return ""
+
+    def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
+        """Return what must be free for a pod, in upstream's order, scalar resources by name."""
+        requests = pod.shape.requests
+        names = [
+            *_NATIVE,
+            *sorted(name for name in requests if is_scalar(name) and not self._is_ignored(name)),
+        ]
+        amounts = ((name, min(requests.get(name, 0), GREATEST_AMOUNT)) for name in names)
+        return tuple((name, amount) for name, amount in amounts if amount > 0)
+
+    def _is_ignored(self, name: str) -> bool:
+        return is_extended(name) and (
+            name in self._ignored or name.partition("/")[0] in self._ignored_groups
+        )
+
+
+def _bit(i: int) -> int:
+    """Return the bit of the i-th resource; all past the last bit share that one."""
+    return 2 << min(i, _MOST_BITS - 1)
+
+
+_ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]
+"""Gives 0..MAX_SCORE for what would be requested and what is allocatable, which is above 0."""
+
+
+class NodeResourcesFitScore:
+    """Scores nodes by the share of each resource that would be requested with the pod on them."""
+
+    def __init__(self, args: NodeResourcesFitArgs) -> None:
+        strategy = args.scoring_strategy
+        self._resources = strategy.resources
+        self._ratio = strategy.requested_to_capacity_ratio
+        self._score_of: _ScoreOf = (
+            _least_allocated if strategy.type == "LeastAllocated" else _allocated
+        )
+        if self._ratio is not None:
+            self._score_of = _along(self._ratio.shape)
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return 0..MAX_SCORE per node; a fault everywhere if there is nothing to score by."""
+        if not self._resources:
+            return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
+        counted = self._counted(pod)
+
+        def means(rows: ClusterView) -> IntColumn:
+            total = np.zeros(len(rows), np.int64)
+            weights = np.zeros(len(rows), np.int64)
+            for name, weight, amount in counted:
+                sums = Sum.NON_ZERO_REQUESTS if name in (CPU, MEMORY) else Sum.REQUESTS
+                # A pod that is still to be validated may request less than nothing.
+                requested = np.maximum(rows.amount(rows.sums[sums], name) + amount, 0)
+                allocatable = rows.amount(rows.allocatable, name)
+                score = self._score_of(requested, np.maximum(allocatable, 1))
+                share = weight * self._counts(allocatable, score)
+                total += share * score
+                weights += share
+            return self._mean(total, np.maximum(weights, 1))
+
+        return Scores(view.pod_column((self, counted), _NODES_AND_PODS, means))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores as they are."""
+        return scores
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return why there is no score."""
+        return "resources not found"
+
+    def _counted(self, pod: Pod) -> tuple[tuple[str, int, int], ...]:
+        """Return name, weight and the pod's own amount of the resources that count for a pod.
+
+        Scalar resources that it does not request do not: nodes with idle devices are neither
+        better nor worse for it.
+        """
+        asked = pod.shape.non_zero_requests
+        return tuple(
+            (spec.name, spec.weight, min(asked.get(spec.name, 0), GREATEST_AMOUNT))
+            for spec in self._resources
+            if spec.name in _NATIVE or (asked.get(spec.name) and is_scalar(spec.name))
+        )
+
+    def _counts(self, allocatable: IntColumn, score: IntColumn) -> BoolColumn:
+        """Return on which nodes a resource takes part in the mean."""
+        offered = allocatable > 0
+        return offered if self._ratio is None else offered & (score > 0)
+
+    def _mean(self, total: IntColumn, weights: IntColumn) -> IntColumn:
+        """Return the weighted mean, truncated, or rounded half up where it follows a shape."""
+        if self._ratio is None:
+            return trunc_div(total, weights)
+        return trunc_div(2 * total + weights, 2 * weights)
+
+
+def _least_allocated(requested: IntColumn, allocatable: IntColumn) -> IntColumn:
+    """Return how much would be left, in percent; 0 if more is requested than there is."""
+    return trunc_div(np.maximum(allocatable - requested, 0) * MAX_SCORE, allocatable)
+
+
+def _allocated(requested: IntColumn, allocatable: IntColumn) -> IntColumn:
+    """Return how much would be taken, in percent; 100 if more is requested than there is."""
+    return trunc_div(np.minimum(requested, allocatable) * MAX_SCORE, allocatable)
+
+
+def _along(shape: Sequence[ShapePoint]) -> _ScoreOf:
+    """Return the score that a shape gives for the percentage taken."""
+    step = MAX_SCORE // _GREATEST_SHAPE_SCORE
+    points = [(point.utilization, point.score * step) for point in shape]
+    table = np.array([broken_line(points, percent) for percent in range(101)], np.int64)
+    return lambda requested, allocatable: table.take(_allocated(requested, allocatable))
+
+
+def broken_line(points: Sequence[tuple[int, int]], at: int) -> int:
+    """Return the height at `at` of the straight lines between points, truncated toward zero.
+
+    Before the first point and after the last it is level.
+
+    Args:
+        points: (place, height), by increasing place; at least one.
+        at: a place.
+    """
+    before, height = points[0]
+    for place, next_height in points:
+        if at <= place:
+            if place == before:
+                return next_height
+            risen, run = (next_height - height) * (at - before), place - before
+            return height + (risen // run if risen >= 0 else -(-risen // run))
+        before, height = place, next_height
+    return height
+
+
+PLUGIN = Plugin(
+    args=NodeResourcesFitArgs, filter=NodeResourcesFitFilter, score=NodeResourcesFitScore
+)

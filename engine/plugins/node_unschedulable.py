@@ -1,0 +1,46 @@
+"""NodeUnschedulable: keeps pods off cordoned nodes.
+
+Source: pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.model import api
+from engine.model.pod import Pod
+from engine.model.taints import NO_SCHEDULE, tolerates
+from engine.model.time import Micros
+from engine.plugins.base import Args, Plugin
+from engine.view import ClusterView, IntColumn
+
+_CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+"""Who tolerates this tolerates a cordoned node, tainted or not."""
+
+
+class NodeUnschedulableArgs(Args):
+    """NodeUnschedulable takes none."""
+
+
+class NodeUnschedulableFilter:
+    """Rejects nodes with `spec.unschedulable` unless the pod tolerates the taint that says so."""
+
+    def __init__(self, _: NodeUnschedulableArgs) -> None:
+        """Take the args, of which there are none."""
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+        """Return PASS, or 1 for a cordoned node."""
+        if any(tolerates(toleration, _CORDON) for toleration in pod.tolerations):
+            return np.zeros(len(view), np.int64)
+        return view.unschedulable.astype(np.int64)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the one reason there is."""
+        return ("node(s) were unschedulable",)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this filter can always be evaluated."""
+        return ""
+
+
+PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter)

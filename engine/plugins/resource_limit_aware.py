@@ -1,0 +1,116 @@
+"""ResourceLimitAware: prefer nodes whose pods' limits are the least over-subscribed.
+
+Source: kubernetes-sigs/scheduler-plugins, kep/217-resource-limit-aware-scoring; a proposal that was
+never coded. Of the pods on a node it counts the limits of their containers alone; of the incoming
+pod its init containers and overhead as well. Pod-level resources are younger than it.
+
+The proposal leaves open what a pod without any limit counts for. Here an incoming pod that limits
+nothing takes `defaultLimits`, and where that is silent all of what a node offers. Pods on a node
+count for what they say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from engine.model.pod import Pod
+from engine.model.quantity import base_units
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from engine.model.time import Micros
+from engine.plugins.arithmetic import free_percent, trunc_div
+from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.view import ClusterView, Domain, IntColumn, Sum
+from engine.view.axis import capped
+
+_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
+_NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+_Text: TypeAlias = Annotated[str, Field(strict=True)]
+_Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
+
+
+def _readable(limits: dict[str, str | float]) -> dict[str, str | float]:
+    for name, text in limits.items():
+        base_units(name, text)
+    return limits
+
+
+class ScoredResource(Args):
+    """A resource that counts, and how much."""
+
+    name: str
+    weight: Annotated[int, Field(strict=True, ge=1, le=MAX_SCORE)] = 1
+
+
+class ResourceLimitAwareArgs(Args):
+    """What is scored, and what a pod that limits nothing counts for.
+
+    Attributes:
+        resources: cpu, memory, ephemeral-storage or a scalar resource each; others count nothing.
+        default_limits: quantities by resource name, for an incoming pod without any limit; all of
+            what the node offers where a resource is not named.
+    """
+
+    resources: tuple[ScoredResource, ...] = (
+        ScoredResource(name=CPU),
+        ScoredResource(name=MEMORY),
+    )
+    default_limits: Annotated[dict[str, _Text | _Number], AfterValidator(_readable)] = Field(
+        default_factory=dict
+    )
+
+
+class ResourceLimitAwareScore:
+    """Prefers nodes whose limits leave the most of what they offer, or exceed it the least."""
+
+    def __init__(self, args: ResourceLimitAwareArgs) -> None:
+        self._scored = tuple(
+            (resource.name, resource.weight)
+            for resource in args.resources
+            if resource.name in _NATIVE or is_scalar(resource.name)
+        )
+        self._defaults = {
+            name: base_units(name, text) for name, text in args.default_limits.items()
+        }
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the weighted sum of what is left of each resource, in percent."""
+        amounts = self._amounts(pod)
+
+        def compute(part: ClusterView) -> IntColumn:
+            total = np.zeros(len(part), np.int64)
+            for (name, weight), amount in zip(self._scored, amounts, strict=True):
+                offered = part.amount(part.allocatable, name)
+                taken = part.amount(part.sums[Sum.CONTAINER_LIMITS], name)
+                taken = taken + (offered if amount is None else amount)
+                percent = free_percent(np.maximum(offered, 1), offered - taken)
+                total += np.where(offered > 0, percent * weight, 0)
+            return total
+
+        return Scores(view.pod_column((self, amounts), _NODES_AND_PODS, compute))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""
+        if not scores.size:
+            return scores
+        least = scores.min()
+        spread = scores.max() - least
+        return trunc_div((scores - least) * MAX_SCORE, int(spread) or 1)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+    def _amounts(self, pod: Pod) -> tuple[int | None, ...]:
+        """Return what the pod counts for per scored resource; None is all the node offers."""
+        limits_nothing = not pod.shape.limits
+        own = self._defaults if limits_nothing else pod.shape.peak_limits
+        absent = None if limits_nothing else 0
+        amounts = (own.get(name, absent) for name, _ in self._scored)
+        return tuple(amount if amount is None else capped(amount) for amount in amounts)
+
+
+PLUGIN = Plugin(args=ResourceLimitAwareArgs, score=ResourceLimitAwareScore)

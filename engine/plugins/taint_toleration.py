@@ -1,0 +1,95 @@
+"""TaintToleration: keeps pods off nodes with taints they do not tolerate, and prefers clean nodes.
+
+Source: pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+from engine.model import api
+from engine.model.pod import Pod
+from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
+from engine.model.time import Micros
+from engine.plugins.arithmetic import default_normalize
+from engine.plugins.base import PASS, Args, Plugin, Scores
+from engine.view import ClusterView, Domain, IntColumn, taint_column
+
+_REPELLING = (NO_SCHEDULE, NO_EXECUTE)
+_DISCOURAGING = (PREFER_NO_SCHEDULE,)
+_CODE_BYTES = 7  # keeps a code positive in an int64
+
+
+class TaintTolerationArgs(Args):
+    """TaintToleration takes none."""
+
+
+class TaintTolerationFilter:
+    """Rejects nodes with a NoSchedule or NoExecute taint that the pod does not tolerate."""
+
+    def __init__(self, _: TaintTolerationArgs) -> None:
+        """Take the args, of which there are none."""
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+        """Return PASS, or the code of the first untolerated taint."""
+
+        def codes(rows: ClusterView) -> IntColumn:
+            taints = taint_column(rows)
+            first = [_first_untolerated(pod, value) for value in taints.values]
+            return taints.spread(np.array([_code(taint) for taint in first], np.int64))
+
+        return view.pod_column(("TaintToleration", pod.tolerations), (Domain.NODES,), codes)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
+        """Return the text for the taint of that code."""
+        first = (_first_untolerated(pod, value) for value in taint_column(view).values)
+        taint = {_code(taint): taint for taint in first if taint is not None}[code]
+        return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this filter can always be evaluated."""
+        return ""
+
+
+class TaintTolerationScore:
+    """Counts the PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
+
+    def __init__(self, _: TaintTolerationArgs) -> None:
+        """Take the args, of which there are none."""
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the number of taints that speak against each node."""
+        taints = taint_column(view)
+        counts = [
+            len(untolerated(value or (), pod.tolerations, _DISCOURAGING)) for value in taints.values
+        ]
+        return Scores(taints.spread(np.array(counts, np.int64)))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return 100 for no taint, 0 for the most among the candidates."""
+        return default_normalize(scores, reverse=True)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this score can always be computed."""
+        return ""
+
+
+def _first_untolerated(pod: Pod, taints: tuple[api.Taint, ...] | None) -> api.Taint | None:
+    return next(iter(untolerated(taints or (), pod.tolerations, _REPELLING)), None)
+
+
+def _code(taint: api.Taint | None) -> int:
+    """Return the code of a reason: a digest of what its text says.
+
+    A digest means the same in every view and for any selection of rows, which a count of the
+    taints seen so far would not.
+    """
+    if taint is None:
+        return PASS
+    text = f"{taint.key}: {taint.value}".encode(errors="surrogatepass")
+    return 1 + int.from_bytes(blake2b(text, digest_size=_CODE_BYTES).digest())
+
+
+PLUGIN = Plugin(args=TaintTolerationArgs, filter=TaintTolerationFilter, score=TaintTolerationScore)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.plugins.base import PASS
+from engine.plugins.taint_toleration import PLUGIN, TaintTolerationArgs
+from tests.conformance.cluster import NOW, cluster_of, incoming
+
+if TYPE_CHECKING:
+    from engine.model.pod import Pod
+    from engine.view import ClusterView
+
+
+def _taint(key: str, effect: str, value: str = "") -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect}
+
+
+def _nodes(**taints: list[dict[str, str]]) -> ClusterView:
+    return cluster_of(
+        {
+            "nodes": [
+                {"metadata": {"name": name}, "spec": {"taints": its}}
+                for name, its in taints.items()
+            ]
+        }
+    )
+
+
+def _pod(*tolerations: dict[str, Any]) -> Pod:
+    return incoming({"pod": {"spec": {"tolerations": list(tolerations)}}})
+
+
+def _rejections(pod: Pod, view: ClusterView) -> list[tuple[str, ...]]:
+    assert PLUGIN.filter
+    rule = PLUGIN.filter(TaintTolerationArgs())
+    codes = rule.filter(pod, view, NOW).tolist()
+    return [() if code == PASS else rule.reasons(code, pod, view) for code in codes]
+
+
+def test_the_first_taint_that_repels_the_pod_is_the_reason() -> None:
+    view = _nodes(
+        clean=[],
+        soft=[_taint("slow", "PreferNoSchedule")],
+        gpu=[_taint("gpu", "NoSchedule", "yes")],
+        both=[_taint("gpu", "NoSchedule", "yes"), _taint("drain", "NoExecute")],
+    )
+    gpu = {"key": "gpu", "operator": "Exists"}
+    assert _rejections(_pod(), view) == [
+        (),
+        (),
+        ("node(s) had untolerated taint {gpu: yes}",),
+        ("node(s) had untolerated taint {gpu: yes}",),
+    ]
+    assert _rejections(_pod(gpu), view)[2:] == [
+        (),
+        ("node(s) had untolerated taint {drain: }",),
+    ]
+
+
+def test_nodes_with_the_same_reason_share_its_code() -> None:
+    view = _nodes(
+        a=[_taint("x", "NoSchedule")], b=[_taint("x", "NoExecute"), _taint("y", "NoSchedule")]
+    )
+    assert PLUGIN.filter
+    first, second = PLUGIN.filter(TaintTolerationArgs()).filter(_pod(), view, NOW)
+    assert first == second > PASS
+
+
+def test_untolerated_soft_taints_are_counted() -> None:
+    view = _nodes(
+        none=[_taint("x", "NoSchedule")],
+        one=[_taint("a", "PreferNoSchedule")],
+        two=[_taint("a", "PreferNoSchedule"), _taint("b", "PreferNoSchedule", "v")],
+    )
+    assert PLUGIN.score
+    rule = PLUGIN.score(TaintTolerationArgs())
+    assert rule.score(_pod(), view, NOW).values.tolist() == [0, 1, 2]
+    soft = {"key": "a", "operator": "Exists", "effect": "PreferNoSchedule"}
+    assert rule.score(_pod(soft), view, NOW).values.tolist() == [0, 0, 1]
+    # A toleration of another effect does not help.
+    hard = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
+    assert rule.score(_pod(hard), view, NOW).values.tolist() == [0, 1, 2]
+
+
+def test_fewer_taints_score_higher() -> None:
+    assert PLUGIN.score
+    normalize = PLUGIN.score(TaintTolerationArgs()).normalize
+    # 100 - 1 * 100 / 3 = 100 - 33
+    assert normalize(np.array([0, 1, 3])).tolist() == [100, 67, 0]
+    assert normalize(np.array([0, 0])).tolist() == [100, 100]
