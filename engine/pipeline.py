@@ -1,0 +1,250 @@
+"""From a pod to a decision: `decide` is the table of contents of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.explain import summary
+from engine.model.decision import (
+    Decision,
+    FilterOutcome,
+    LeftOut,
+    PlacementOptions,
+    ScoreOutcome,
+    Verdict,
+    WhenNoneFits,
+)
+from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
+from engine.model.resources import Amounts
+from engine.model.time import Micros
+from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicyContext, PolicySet
+from engine.view import ClusterView, Domain, IntColumn
+
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which pods are ours to place.
+
+    Attributes:
+        scheduler_names: schedulers whose pods are advised; an empty name means the default one.
+        excluded_namespaces: namespaces whose pods are left alone.
+    """
+
+    scheduler_names: tuple[str, ...] = ("default-scheduler",)
+    excluded_namespaces: tuple[str, ...] = SYSTEM_NAMESPACES
+
+
+def decide(
+    request: PlacementRequest,
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope = Scope(),
+) -> Decision:
+    """Decide where a pod should go.
+
+    The same arguments always give the same decision: nothing else is read.
+
+    Args:
+        request: the pod and its context.
+        policies: the loaded policies.
+        view: the cluster as it is known; must keep the sums of `policies.load_profiles`.
+        now: the moment to judge ages of measurements at.
+        scope: which pods are ours to place.
+    """
+    # 1. Leave alone what is not ours.
+    reason = _not_ours(request.pod, scope)
+    if reason:
+        return _abstain(request, view, now, reason)
+
+    # 2. Find the policies that speak of this pod, highest priority first.
+    match = policies.match(request)
+    if not match.enforced and not match.audited:
+        return _abstain(request, view, now, "no policy matches", errors=match.errors)
+
+    # 3. Decide by those in Enforce mode, and note what those in Audit mode would have done.
+    decision = _decide_by(match.enforced, request, view, now, errors=match.errors)
+    if match.audited:
+        audit = _decide_by(match.audited, request, view, now, errors=())
+        decision = replace(decision, audit=audit)
+    return decision
+
+
+def _decide_by(
+    policies: Sequence[CompiledPolicy],
+    request: PlacementRequest,
+    view: ClusterView,
+    now: Micros,
+    *,
+    errors: tuple[str, ...],
+) -> Decision:
+    """Decide by policies that all apply, highest priority first."""
+    if not policies:
+        return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
+    scheduler = PolicyContext(None, request)
+    contexts = [PolicyContext(policy, request) for policy in policies]
+
+    # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
+    own = [rule.outcome(scheduler, view, now) for rule in SCHEDULER_FILTERS]
+    reachable, unreachable = _sieve(own, view.valid)
+    asked = [
+        rule.outcome(context, view, now)
+        for policy, context in zip(policies, contexts, strict=True)
+        for rule in policy.filters
+    ]
+    passing, left_out = _sieve(asked, reachable)
+    candidates = np.flatnonzero(passing)
+
+    # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
+    scores = [
+        rule.outcome(context, view, candidates, now)
+        for policy, context in zip(policies, contexts, strict=True)
+        for rule in policy.scores
+    ]
+
+    # 3. Weigh and rank.
+    totals = np.zeros(candidates.size, np.int64)
+    for score in scores:
+        totals += score.normalized * score.weight
+    order = _best_first(totals, view, candidates, request.pod)
+
+    # 4. Say what follows, and why.
+    placement = policies[0].placement
+    decision = Decision(
+        pod=request.pod,
+        verdict=_verdict(placement, candidates.size, reachable=bool(reachable.any())),
+        message="",
+        policies=tuple(policy.name for policy in policies),
+        placement=placement,
+        names=view.names,
+        valid=view.valid.copy(),
+        filters=(*own, *asked),
+        left_out=unreachable + left_out,
+        scores=tuple(_reordered(score, order) for score in scores),
+        candidates=candidates.take(order),
+        totals=totals.take(order),
+        estimate=_estimate(policies, request.pod),
+        errors=errors + tuple(line for each in (scheduler, *contexts) for line in each.errors),
+        decided_at=now,
+        view_version=view.version,
+    )
+    return replace(decision, message=summary(decision))
+
+
+def _not_ours(pod: Pod, scope: Scope) -> str:
+    """Return why a pod is left alone, "" when it is ours to place."""
+    if pod.node_name:
+        return f"the pod is bound to node {pod.node_name} already"
+    if pod.is_daemon_set:
+        return "DaemonSet pods are pinned to their node"
+    if pod.is_mirror:
+        return "mirror pods belong to their kubelet"
+    if pod.namespace in scope.excluded_namespaces:
+        return f"namespace {pod.namespace} is excluded"
+    if (pod.scheduler_name or "default-scheduler") not in scope.scheduler_names:
+        return f"scheduler {pod.scheduler_name} is not one we advise"
+    return ""
+
+
+def _abstain(
+    request: PlacementRequest,
+    view: ClusterView,
+    now: Micros,
+    reason: str,
+    *,
+    errors: tuple[str, ...] = (),
+) -> Decision:
+    return Decision(
+        pod=request.pod,
+        verdict=Verdict.ABSTAIN,
+        message=reason,
+        names=view.names,
+        valid=view.valid.copy(),
+        candidates=np.zeros(0, np.intp),
+        totals=np.zeros(0, np.int64),
+        estimate={},
+        errors=errors,
+        decided_at=now,
+        view_version=view.version,
+    )
+
+
+def _sieve(
+    filters: Sequence[FilterOutcome], nodes: BoolColumn
+) -> tuple[BoolColumn, tuple[LeftOut, ...]]:
+    """Return which of `nodes` pass all filters, and which filter stopped how many others first."""
+    left_out: list[LeftOut] = []
+    for outcome in filters:
+        stopped = nodes & outcome.rejects
+        if stopped.any():
+            nodes = nodes & ~stopped
+            left_out += [
+                LeftOut(
+                    policy=outcome.policy,
+                    rule=outcome.rule,
+                    reason=outcome.reasons[code],
+                    nodes=count,
+                )
+                for code, count in tally(outcome.codes[stopped]).items()
+            ]
+    return nodes, tuple(left_out)
+
+
+def _reordered(score: ScoreOutcome, order: NDArray[np.intp]) -> ScoreOutcome:
+    return replace(score, raw=score.raw.take(order), normalized=score.normalized.take(order))
+
+
+def _best_first(
+    totals: IntColumn, view: ClusterView, candidates: NDArray[np.intp], pod: Pod
+) -> NDArray[np.intp]:
+    """Return the order of the candidates, best first.
+
+    Ties are spread by a hash of pod and node name: with the first name winning, every pod of a
+    burst would be sent to the same few nodes. Both go into one number per node, for sorting by
+    one is several times as fast as by two: the total in its upper bits, in the others as much of
+    the hash as there is room for.
+    """
+    hashes = view.node_column("name hash", (Domain.NODES,), _name_hashes).take(candidates)
+    seed = np.uint64(_hash(pod.uid or pod.key) | 1)  # odd: different hashes stay different
+    total_bits = int(totals.max(initial=0)).bit_length()
+    spread = (hashes * seed >> np.uint64(total_bits + 1)).view(np.int64)
+    return np.argsort(spread - (totals << (63 - total_bits)))
+
+
+def _name_hashes(view: ClusterView) -> NDArray[np.uint64]:
+    return np.fromiter(map(_hash, view.names), np.uint64, len(view))
+
+
+def _hash(text: str) -> int:
+    """Return 64 well mixed bits, the same in every process."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
+    """Return the usage expected of the pod by the first policy that estimates one."""
+    for policy in policies:
+        if policy.estimator is not None:
+            return policy.estimator(pod)
+    return {}
+
+
+def _verdict(placement: PlacementOptions, candidates: int, *, reachable: bool) -> Verdict:
+    """Return what follows from the number of candidates.
+
+    A pod is denied only if nodes were left by the scheduler's own filters and policies took them
+    all: where nothing is reachable anyway, pending is the right state, for an autoscaler can act.
+    """
+    if candidates:
+        return Verdict.PLACE
+    if reachable and placement.when_none_fits is WhenNoneFits.DENY:
+        return Verdict.DENY
+    return Verdict.ABSTAIN

@@ -1,0 +1,147 @@
+"""The values behind the names of `engine.policy.environment`, as plain CEL values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from engine.model.node import Node
+from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
+from engine.model.resource_names import CPU, MEMORY
+from engine.model.resources import Amounts
+from engine.model.time import SECOND, Micros
+from engine.view import ClusterView, IntColumn, Sum
+from engine.view.axis import PODS
+
+USAGE_LIFETIME: Final = 180 * SECOND
+"""How long a usage report is believed: as long as LoadAware does by default."""
+
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""Set on every namespace by the API server, and so known even where the view is not."""
+
+_MILLI = 1000
+_ZERO: Final = {CPU: 0.0, MEMORY: 0.0}
+
+
+def request_value(root: str, request: PlacementRequest) -> object:
+    """Return what a name stands for that depends on the request alone.
+
+    Args:
+        root: `object`, `oldObject`, `request`, `namespaceObject` or `pod`.
+        request: the request.
+    """
+    return _REQUEST_VALUES[root](request)
+
+
+def namespace_labels(request: PlacementRequest) -> dict[str, str]:
+    """Return the labels of the pod's namespace; its name is always among them."""
+    return {NAMESPACE_NAME_LABEL: request.pod.namespace, **request.namespace_labels}
+
+
+def node_value(
+    fields: Iterable[str], view: ClusterView, row: int, now: Micros
+) -> dict[str, object]:
+    """Return the node of a row, with the fields asked for and known.
+
+    Args:
+        fields: names below `node`.
+        view: the cluster.
+        row: a valid one.
+        now: the moment to judge the age of reports at.
+    """
+    values = ((field, NODE_FIELDS[field](view, row, now)) for field in fields)
+    return {field: value for field, value in values if value is not None}
+
+
+def amounts_value(amounts: Amounts) -> dict[str, float]:
+    """Return amounts as expressions see them: cpu in cores, all else in whole units."""
+    return {
+        name: amount / _MILLI if name == CPU else float(amount) for name, amount in amounts.items()
+    }
+
+
+def _pod_value(request: PlacementRequest) -> dict[str, object]:
+    pod = request.pod
+    return {
+        "name": pod.name,
+        "generateName": pod.generate_name,
+        "namespace": pod.namespace,
+        "labels": dict(pod.labels),
+        "annotations": dict(pod.annotations),
+        "requests": _ZERO | amounts_value(pod.shape.requests),
+        "limits": amounts_value(pod.shape.limits),
+        "qosClass": pod.shape.qos_class,
+        "priority": pod.priority,
+        "priorityClassName": pod.priority_class_name,
+        "koordinatorPriorityClass": pod.shape.priority_class.value,
+        "ownerKinds": list(pod.owner_kinds),
+        "nodeSelector": dict(pod.node_selector),
+        "tolerations": _tolerations(pod),
+        "schedulerName": pod.scheduler_name,
+    }
+
+
+def _tolerations(pod: Pod) -> list[object]:
+    return [
+        {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+        for one in pod.tolerations
+    ]
+
+
+def _namespace_value(request: PlacementRequest) -> dict[str, object]:
+    labels = namespace_labels(request)
+    return {"metadata": {"name": request.pod.namespace, "labels": labels}}
+
+
+_REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
+    "object": lambda request: request.object,
+    "oldObject": lambda _: None,
+    "request": lambda request: dict(request.request),
+    "namespaceObject": _namespace_value,
+    "pod": _pod_value,
+}
+
+
+def _node(view: ClusterView, row: int) -> Node:
+    node = view.nodes[row]
+    assert node is not None  # noqa: S101 - INVARIANT: only valid rows are asked for
+    return node
+
+
+def _taints(view: ClusterView, row: int) -> list[object]:
+    return [
+        {"key": one.key, "value": one.value, "effect": one.effect}
+        for one in _node(view, row).taints
+    ]
+
+
+def _usage(view: ClusterView, row: int, now: Micros) -> dict[str, float] | None:
+    usage = view.usages[row]
+    if usage is None or usage.usage is None or now - view.metric_time[row] >= USAGE_LIFETIME:
+        return None
+    return amounts_value(usage.usage)
+
+
+def _sum(view: ClusterView, row: int, which: Sum) -> dict[str, float]:
+    """Return a sum over the pods of a node; resources it neither offers nor needs are left out."""
+    offered = _node(view, row).allocatable
+    column: IntColumn = view.sums[which, :, row]
+    known = zip(view.axis.names, column.tolist(), strict=True)
+    return _ZERO | amounts_value({n: amount for n, amount in known if amount or n in offered})
+
+
+NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros], object]]] = {
+    "name": lambda view, row, _: view.names[row],
+    "labels": lambda view, row, _: dict(_node(view, row).labels),
+    "annotations": lambda view, row, _: dict(_node(view, row).annotations),
+    "taints": lambda view, row, _: _taints(view, row),
+    "unschedulable": lambda view, row, _: _node(view, row).unschedulable,
+    "ready": lambda view, row, _: _node(view, row).ready,
+    "allocatable": lambda view, row, _: amounts_value(_node(view, row).allocatable),
+    "requested": lambda view, row, _: _sum(view, row, Sum.REQUESTS),
+    "limits": lambda view, row, _: _sum(view, row, Sum.LIMITS),
+    "usage": _usage,
+    "podCount": lambda view, row, _: int(view.sums[Sum.REQUESTS, PODS, row]),
+}
+"""Each field of `node`; None where it is absent."""

@@ -1,0 +1,118 @@
+"""What runs: policies whose expressions are compiled and whose plugins are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.cel import CelError, Program
+from engine.model.decision import PlacementOptions
+from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
+from engine.model.resources import Amounts
+from engine.model.selectors import LabelSelector
+from engine.policy.activation import namespace_labels
+from engine.policy.context import PolicyContext
+from engine.policy.expressions import checked_bool
+from engine.policy.rules import FilterRule, ScoreRule
+from engine.policy.schema import Mode
+from engine.view import LoadProfile
+
+_EVERYTHING: Final = LabelSelector()
+_PLACEMENT: Final = PlacementOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledPolicy:
+    """A policy that is ready to run.
+
+    Attributes:
+        conditions: the programs of its matchConditions, by name.
+        variables: the programs of its variables, by name, in order.
+        load_profiles: the LoadAware sums its plugins need.
+        estimator: the usage its plugins expect of a pod, None when none of them estimates.
+    """
+
+    name: str
+    mode: Mode = Mode.ENFORCE
+    priority: int = 0
+    namespace_selector: LabelSelector = _EVERYTHING
+    object_selector: LabelSelector = _EVERYTHING
+    conditions: Mapping[str, Program] = field(default_factory=dict)
+    variables: Mapping[str, Program] = field(default_factory=dict)
+    filters: tuple[FilterRule, ...] = ()
+    scores: tuple[ScoreRule, ...] = ()
+    placement: PlacementOptions = _PLACEMENT
+    load_profiles: tuple[LoadProfile, ...] = ()
+    estimator: Callable[[Pod], Amounts] | None = None
+
+    def matches(self, context: PolicyContext) -> bool:
+        """Return whether the policy speaks of the request of a context, its own.
+
+        A condition that is false settles it, even if others fail; otherwise one that fails means
+        that the policy does not match, and is noted in the errors of the context.
+        """
+        request = context.request
+        if not self.object_selector.matches(request.pod.labels):
+            return False
+        if not self.namespace_selector.matches(namespace_labels(request)):
+            return False
+        failed: list[str] = []
+        for name, program in self.conditions.items():
+            try:
+                value = program.evaluate(context.activation(program), context.budget)
+                if not checked_bool(value):
+                    return False
+            except CelError as error:
+                failed.append(f"{self.name}: match condition `{name}`: {error}")
+        context.errors += failed
+        return not failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """The policies that speak of a pod, highest priority first.
+
+    Attributes:
+        enforced: those in Enforce mode.
+        audited: those in Audit mode.
+        errors: a line for each condition for which a policy could not be matched.
+    """
+
+    enforced: tuple[CompiledPolicy, ...] = ()
+    audited: tuple[CompiledPolicy, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+class PolicySet:
+    """The policies loaded together, highest priority first, then by name; never changes."""
+
+    def __init__(self, policies: Iterable[CompiledPolicy] = ()) -> None:
+        """Take policies in any order; their names must be unique."""
+        ordered = sorted(policies, key=lambda policy: (-policy.priority, policy.name))
+        self.policies: Final = tuple(ordered)
+        profiles = (profile for policy in ordered for profile in policy.load_profiles)
+        self.load_profiles: Final = tuple(dict.fromkeys(profiles))
+        """The LoadAware sums that a view must keep for these policies."""
+
+    def __len__(self) -> int:
+        return len(self.policies)
+
+    def __iter__(self) -> Iterator[CompiledPolicy]:
+        return iter(self.policies)
+
+    def match(self, request: PlacementRequest) -> Match:
+        """Return the policies that speak of a pod."""
+        errors: list[str] = []
+        matched: list[CompiledPolicy] = []
+        for policy in self.policies:
+            context = PolicyContext(policy, request)
+            if policy.matches(context):
+                matched.append(policy)
+            errors += context.errors
+        return Match(
+            enforced=tuple(policy for policy in matched if policy.mode is Mode.ENFORCE),
+            audited=tuple(policy for policy in matched if policy.mode is Mode.AUDIT),
+            errors=tuple(errors),
+        )

@@ -1,0 +1,265 @@
+"""From a document to a policy that runs, or to everything that is wrong with it.
+
+Keys, expressions and plugins are looked at one after the other and each for itself, so that a
+misspelt key does not hide a mistake in an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_program
+from engine.cel.static_types import NUMERIC, can_be
+from engine.cel.values import BOOL, DYN
+from engine.errors import Problem, did_you_mean
+from engine.model.decision import PlacementOptions
+from engine.model.pod import Pod
+from engine.model.resources import Amounts
+from engine.plugins import PLUGINS, Args, Plugin
+from engine.policy import schema
+from engine.policy.compiled import CompiledPolicy
+from engine.policy.environment import Where, environment, misspelt_resources, where_known
+from engine.policy.expressions import NodeExpression
+from engine.policy.positions import Document
+from engine.policy.rules import (
+    ExpressionJudge,
+    ExpressionScorer,
+    FilterRule,
+    Judge,
+    PluginJudge,
+    PluginScorer,
+    Scorer,
+    ScoreRule,
+)
+from engine.policy.scheduler import STATIC_PLUGINS
+from engine.policy.validation import validated
+from engine.view import LoadProfile
+from engine.view.estimation import estimate
+
+_Path: TypeAlias = tuple[str | int, ...]
+_CONDITIONS: Final = ("spec", "match", "matchConditions")
+_VARIABLES: Final = ("spec", "variables")
+_FILTERS: Final = ("spec", "filters")
+_SCORES: Final = ("spec", "scores")
+_IDENTIFIER = re.compile(r"\w+")
+
+
+def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Problem]]:
+    """Return the policy that a document holds, or None and all that is wrong with it."""
+    kind = document.value.get("kind") if isinstance(document.value, dict) else None
+    if kind is not None and kind != schema.KIND:
+        hint = did_you_mean(str(kind), [schema.KIND])
+        problem = document.problem(("kind",), f"`{kind}` is not `{schema.KIND}`", hint=hint)
+        return None, [problem]
+    written, problems = validated(schema.PlacementPolicy, document.value, document)
+    programs = _Programs(document)
+    plugins = _Plugins(document)
+    problems += programs.problems + plugins.problems
+    if written is None or problems:
+        return None, problems
+    return _assembled(written, programs, plugins), []
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What an expression has to give: in words, and as types (none: anything)."""
+
+    text: str = ""
+    types: tuple[CelType, ...] = ()
+
+
+_ANYTHING = _Wanted()
+_CONDITION = _Wanted("a condition must be a `bool`", (BOOL,))
+_FILTER = _Wanted("a filter must be a `bool`, true for nodes that pass", (BOOL,))
+_SCORE = _Wanted("a score must be a number", tuple(NUMERIC))
+
+
+class _Programs:
+    """The expressions of a document, compiled.
+
+    Attributes:
+        found: by the path of what each belongs to.
+        problems: what is wrong with the others.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.found: dict[_Path, Program] = {}
+        self.problems: list[Problem] = []
+        self._document = document
+        for path, item in _items(document, _CONDITIONS):
+            self._add(path, item, Where.MATCH, {}, _CONDITION)
+        types: dict[str, CelType] = {}
+        for path, item in _items(document, _VARIABLES):
+            self._add(path, item, Where.VARIABLES, dict(types), _ANYTHING)
+            program = self.found.get(path)
+            types[str(item.get("name"))] = DYN if program is None else program.result_type
+        for path, item in _items(document, _FILTERS):
+            self._add(path, item, Where.RULES, types, _FILTER)
+        for path, item in _items(document, _SCORES):
+            self._add(path, item, Where.RULES, types, _SCORE)
+
+    def _add(
+        self,
+        path: _Path,
+        item: Mapping[str, object],
+        where: Where,
+        variables: Mapping[str, CelType],
+        wanted: _Wanted,
+    ) -> None:
+        source = item.get("expression")
+        if not isinstance(source, str) or not source:
+            return  # the schema says so
+        at = (*path, "expression")
+        try:
+            program = compile_program(source, environment(where, variables))
+            problems = [*misspelt_resources(program), *_wrong_type(program, wanted)]
+        except CelProblemsError as error:
+            problems = [_with_hint(problem, source, where) for problem in error.problems]
+        self.problems += (
+            self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
+            for found in problems
+        )
+        if not problems:
+            self.found[path] = program
+
+
+def _wrong_type(program: Program, wanted: _Wanted) -> Iterator[CelProblem]:
+    """Yield the problem of an expression that cannot give what it has to."""
+    if wanted.types and not can_be(program.result_type, *wanted.types):
+        yield CelProblem(0, f"{wanted.text}, not `{program.result_type}`")
+
+
+def _with_hint(problem: CelProblem, source: str, where: Where) -> CelProblem:
+    """Return a problem with the hint where else a name is known that is unknown here."""
+    name = _IDENTIFIER.match(source, problem.offset)
+    if name is None or problem.message != f"unknown name `{name[0]}`":
+        return problem
+    known_from = where_known(name[0])
+    if known_from is None or known_from <= where:
+        return problem
+    return replace(problem, hint=f"`{name[0]}` is known in {known_from.text} alone")
+
+
+class _Plugins:
+    """The plugins that a document names, with their args.
+
+    Attributes:
+        found: by the path of the rule.
+        problems: what is wrong with the others.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.found: dict[_Path, tuple[Plugin, Args]] = {}
+        self.problems: list[Problem] = []
+        self._document = document
+        for path, item in _items(document, _FILTERS):
+            self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
+        for path, item in _items(document, _SCORES):
+            self._add(path, item, lambda plugin: plugin.score is not None, "score")
+
+    def _add(
+        self,
+        path: _Path,
+        item: Mapping[str, object],
+        can: Callable[[Plugin], bool],
+        verb: str,
+    ) -> None:
+        name = item.get("plugin")
+        if not isinstance(name, str):
+            return  # the schema says so
+        plugin = PLUGINS.get(name)
+        if plugin is None or not can(plugin):
+            able = [other for other, found in PLUGINS.items() if can(found)]
+            message = f"plugin `{name}` does not {verb}" if plugin else f"unknown plugin `{name}`"
+            hint = did_you_mean(name, able) or f"the plugins that {verb} are {', '.join(able)}"
+            self.problems.append(self._document.problem((*path, "plugin"), message, hint=hint))
+            return
+        at = (*path, "args")
+        args, problems = validated(plugin.args, item.get("args") or {}, self._document, at)
+        self.problems += problems
+        if args is not None:
+            self.found[path] = (plugin, args)
+
+
+def _items(document: Document, path: _Path) -> Iterator[tuple[_Path, dict[str, Any]]]:
+    """Yield the mappings in a list of a document, with their paths; nothing if it is malformed."""
+    found = document.value
+    for step in path:
+        found = found.get(step) if isinstance(found, dict) else None
+    for index, item in enumerate(found if isinstance(found, list) else ()):
+        if isinstance(item, dict):
+            yield (*path, index), item
+
+
+def _assembled(
+    written: schema.PlacementPolicy, programs: _Programs, plugins: _Plugins
+) -> CompiledPolicy:
+    """Return the policy made of parts that are all right."""
+    name, spec = written.metadata.name, written.spec
+    conditions, variables = spec.match.match_conditions, spec.variables
+    profiles = tuple(
+        dict.fromkeys(
+            profile
+            for plugin, args in plugins.found.values()
+            for profile in plugin.load_profiles(args)
+        )
+    )
+    return CompiledPolicy(
+        name=name,
+        mode=spec.mode,
+        priority=spec.priority,
+        namespace_selector=spec.match.namespace_selector.parsed(),
+        object_selector=spec.match.object_selector.parsed(),
+        conditions={one.name: programs.found[*_CONDITIONS, i] for i, one in enumerate(conditions)},
+        variables={one.name: programs.found[*_VARIABLES, i] for i, one in enumerate(variables)},
+        filters=tuple(
+            _filter_rule(name, rule, (*_FILTERS, i), programs, plugins)
+            for i, rule in enumerate(spec.filters)
+        ),
+        scores=tuple(
+            _score_rule(name, rule, (*_SCORES, i), programs, plugins)
+            for i, rule in enumerate(spec.scores)
+        ),
+        placement=PlacementOptions(**dict(spec.placement)),
+        load_profiles=profiles,
+        estimator=_estimator(profiles[0]) if profiles else None,
+    )
+
+
+def _filter_rule(
+    policy: str, rule: schema.Filter, path: _Path, programs: _Programs, plugins: _Plugins
+) -> FilterRule:
+    judge: Judge
+    if path in plugins.found:
+        plugin, args = plugins.found[path]
+        assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
+        judge, dynamic = PluginJudge(plugin.filter(args)), rule.plugin not in STATIC_PLUGINS
+    else:
+        expression = NodeExpression(programs.found[path])
+        judge = ExpressionJudge(expression, rule.message or "")
+        dynamic = not set(expression.node_fields) <= {"labels"}
+    return FilterRule(
+        policy=policy, name=rule.name, dynamic=dynamic, on_error=rule.on_error, judge=judge
+    )
+
+
+def _score_rule(
+    policy: str, rule: schema.Score, path: _Path, programs: _Programs, plugins: _Plugins
+) -> ScoreRule:
+    scorer: Scorer
+    if path in plugins.found:
+        plugin, args = plugins.found[path]
+        assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
+        scorer = PluginScorer(plugin.score(args))
+    else:
+        scorer = ExpressionScorer(NodeExpression(programs.found[path]))
+    return ScoreRule(
+        policy=policy, name=rule.name, weight=rule.weight, on_error=rule.on_error, scorer=scorer
+    )
+
+
+def _estimator(profile: LoadProfile) -> Callable[[Pod], Amounts]:
+    return lambda pod: estimate(profile, pod.shape)

@@ -1,0 +1,69 @@
+"""What one policy knows of one request: the values its expressions read, and what they may cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.cel import Budget, CelError, Program
+from engine.model.request import PlacementRequest
+from engine.policy.activation import request_value
+
+if TYPE_CHECKING:
+    from engine.policy.compiled import CompiledPolicy
+
+MOST_ITERATIONS: Final = 250_000
+"""Loop iterations that all expressions of a policy may take for one pod: some 100 ms at worst."""
+
+
+class PolicyContext:
+    """Lives as long as one decision; every value is computed at most once, when it is first read.
+
+    Attributes:
+        request: the pod and what the API server says around it.
+        errors: what could not be evaluated, a line each, in the order it was met.
+        budget: shared by everything that is evaluated here.
+    """
+
+    def __init__(self, policy: CompiledPolicy | None, request: PlacementRequest) -> None:
+        """Take a policy, None for rules that are not part of one."""
+        self.request = request
+        self.errors: list[str] = []
+        self.budget = Budget(MOST_ITERATIONS)
+        self._policy = policy
+        self._values: dict[str, object] = {}
+        self._variables: dict[str, object] = {}
+        self._failed: set[str] = set()
+
+    def activation(self, program: Program) -> dict[str, object]:
+        """Return the values that a program reads, all but `node`.
+
+        A variable that cannot be computed is absent, and noted in `errors`.
+        """
+        activation: dict[str, object] = {}
+        for root, *fields in program.references:
+            if root == "variables":
+                activation["variables"] = self._variables
+                for name in fields[:1] or self._variable_names():
+                    self._compute(name)
+            elif root != "node":
+                activation[root] = self._value(root)
+        return activation
+
+    def _value(self, root: str) -> object:
+        if root not in self._values:
+            self._values[root] = request_value(root, self.request)
+        return self._values[root]
+
+    def _variable_names(self) -> list[str]:
+        return list(self._policy.variables) if self._policy else []
+
+    def _compute(self, name: str) -> None:
+        """Bring a variable into `_variables`, unless it fails."""
+        if name in self._variables or name in self._failed or self._policy is None:
+            return
+        program = self._policy.variables[name]
+        try:
+            self._variables[name] = program.evaluate(self.activation(program), self.budget)
+        except CelError as error:
+            self._failed.add(name)
+            self.errors.append(f"{self._policy.name}: variable `{name}`: {error}")

@@ -1,0 +1,220 @@
+"""What expressions can read: one table, from which the checker, the values and the manual come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+from engine.cel import CelProblem, CelType, Environment, ObjectType, Program, ast, references
+from engine.cel.static_types import list_of, map_of
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, NULL, STRING
+from engine.errors import did_you_mean
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
+
+_TEXTS = map_of(STRING, STRING)
+_AMOUNTS = map_of(STRING, DOUBLE)
+_OBJECT = CelType("object")  # in the table alone: stands for a type made of the entries below it
+_MANUAL_HEAD = """# What expressions can read
+
+Policies are written in [CEL](https://cel.dev), with the functions that Kubernetes adds to it:
+`quantity()`, `find()`, `sets.contains()`, `semver()`, `?.` and so on.
+
+- Every amount is a `double`: cpu in cores, memory and storage in bytes, all else in whole units, so
+  `node.usage.memory / node.allocatable.memory < 0.65` divides as it reads. Numbers compare across
+  types (`pod.requests.cpu > 2`); in arithmetic, write `2.0`.
+- A resource with a `/` or `-` in its name is read in brackets: `pod.requests['nvidia.com/gpu']`.
+- Reading what is absent is an error, and the rule's `onError` says what follows. Ask first:
+  `has(node.usage)`, `'nvidia.com/gpu' in pod.requests`, `node.labels[?'pool'].orValue('none')`.
+- "Where" says which expressions know a name; filters and scores are asked of every node.
+
+This page is made from the table in `engine/policy/environment.py`.
+"""
+
+
+class Where(IntEnum):
+    """Which expressions know a name: the place named here and those after it."""
+
+    MATCH = 0  # matchConditions
+    VARIABLES = 1
+    RULES = 2  # filters and scores
+
+    @property
+    def text(self) -> str:
+        """The places, in words."""
+        return ("all", "variables, filters and scores", "filters and scores")[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name.
+
+    Attributes:
+        path: the name, with dots.
+        type: its type; `_OBJECT` where further entries say what it consists of.
+        meaning: what it says, and when it is absent.
+        unit: of a number; empty where there is none.
+    """
+
+    path: str
+    type: CelType
+    meaning: str
+    unit: str = ""
+
+    @property
+    def where(self) -> Where:
+        """Which expressions know it."""
+        root = self.path.partition(".")[0]
+        return _ROOTS_FROM.get(root, Where.MATCH)
+
+
+_ROOTS_FROM: Final = {"variables": Where.VARIABLES, "node": Where.RULES}
+
+
+def _amounts(path: str, meaning: str) -> tuple[Entry, ...]:
+    """Return the entries of a set of resources: a map, of which the manual names some keys."""
+    return (
+        Entry(path, _AMOUNTS, meaning),
+        Entry(f"{path}.cpu", DOUBLE, "", "cores"),
+        Entry(f"{path}.memory", DOUBLE, "", "bytes"),
+        Entry(f"{path}.*", DOUBLE, "any other resource, by its name", "units"),
+    )
+
+
+TABLE: Final[tuple[Entry, ...]] = (
+    Entry("object", MAP, "the pod as it was sent"),
+    Entry("oldObject", NULL, "null: only pods that are being created are placed"),
+    Entry("request", _OBJECT, "the admission request; what the API server left out is absent"),
+    Entry("request.operation", STRING, "`CREATE`"),
+    Entry("request.name", STRING, "name of the pod, empty while it is to be generated"),
+    Entry("request.namespace", STRING, "namespace of the pod"),
+    Entry("request.kind", MAP, "`group`, `version` and `kind`"),
+    Entry("request.resource", MAP, "`group`, `version` and `resource`"),
+    Entry("request.subResource", STRING, "empty for the pod itself"),
+    Entry("request.requestKind", MAP, "as `kind`, before any conversion"),
+    Entry("request.requestResource", MAP, "as `resource`, before any conversion"),
+    Entry("request.requestSubResource", STRING, "as `subResource`, before any conversion"),
+    Entry("request.userInfo", _OBJECT, "who creates the pod, often a controller"),
+    Entry("request.userInfo.username", STRING, ""),
+    Entry("request.userInfo.uid", STRING, ""),
+    Entry("request.userInfo.groups", list_of(STRING), ""),
+    Entry("request.userInfo.extra", map_of(STRING, list_of(STRING)), ""),
+    Entry("request.dryRun", BOOL, "whether nothing will be stored"),
+    Entry("request.options", MAP, "the options of the request"),
+    Entry("namespaceObject", _OBJECT, "the namespace of the pod, as far as it is known"),
+    Entry("namespaceObject.metadata", _OBJECT, ""),
+    Entry("namespaceObject.metadata.name", STRING, ""),
+    Entry("namespaceObject.metadata.labels", _TEXTS, ""),
+    Entry("pod", _OBJECT, "the pod, in brief"),
+    Entry("pod.name", STRING, "empty while it is to be generated"),
+    Entry("pod.generateName", STRING, "what a generated name will begin with"),
+    Entry("pod.namespace", STRING, ""),
+    Entry("pod.labels", _TEXTS, ""),
+    Entry("pod.annotations", _TEXTS, ""),
+    *_amounts("pod.requests", "what it requests; cpu and memory are 0 where it names none"),
+    *_amounts("pod.limits", "what it is limited to; without a limit the resource is absent"),
+    Entry("pod.qosClass", STRING, "`Guaranteed`, `Burstable` or `BestEffort`"),
+    Entry("pod.priority", INT, "0 where it has none"),
+    Entry("pod.priorityClassName", STRING, ""),
+    Entry(
+        "pod.koordinatorPriorityClass",
+        STRING,
+        "`koord-prod`, `koord-mid`, `koord-batch` or `koord-free`, by Koordinator's rules",
+    ),
+    Entry("pod.ownerKinds", list_of(STRING), "kinds of its owners, as `ReplicaSet` or `Job`"),
+    Entry("pod.nodeSelector", _TEXTS, ""),
+    Entry("pod.tolerations", list_of(_TEXTS), "each with `key`, `operator`, `value`, `effect`"),
+    Entry("pod.schedulerName", STRING, ""),
+    Entry("variables", _OBJECT, "the policy's own `variables`, each a field"),
+    Entry("node", _OBJECT, "the node that is looked at"),
+    Entry("node.name", STRING, ""),
+    Entry("node.labels", _TEXTS, ""),
+    Entry("node.annotations", _TEXTS, ""),
+    Entry("node.taints", list_of(_TEXTS), "each with `key`, `value`, `effect`"),
+    Entry("node.unschedulable", BOOL, "whether it is cordoned"),
+    Entry("node.ready", BOOL, "true unless it says that it is not"),
+    *_amounts("node.allocatable", "what pods may request of it"),
+    *_amounts("node.requested", "what its pods request; every allocatable resource is there"),
+    *_amounts("node.limits", "what its pods are limited to; every allocatable resource is there"),
+    *_amounts(
+        "node.usage", "what it was measured to use; absent without a report of the last 3 minutes"
+    ),
+    Entry("node.podCount", INT, "pods on it that have not finished", "pods"),
+)
+"""Everything that an expression can read."""
+
+
+_AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == _AMOUNTS)
+_VENDOR_HINT = "resources of a vendor are named with its domain, as `nvidia.com/gpu`"
+_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+
+def environment(
+    where: Where, variables: Mapping[str, CelType] = MappingProxyType({})
+) -> Environment:
+    """Return what an expression at some place may refer to.
+
+    Args:
+        where: the place.
+        variables: the types of the policy's variables that it may read.
+    """
+    roots = {entry.path: _type_of(entry) for entry in TABLE if "." not in entry.path}
+    roots["variables"] = ObjectType("variables", fields=variables)
+    known = {entry.path for entry in TABLE if entry.where <= where}
+    return Environment(variables={name: of for name, of in roots.items() if name in known})
+
+
+def where_known(name: str) -> Where | None:
+    """Return from where on a top-level name is known, None if there is no such name."""
+    return next((entry.where for entry in TABLE if entry.path == name), None)
+
+
+def misspelt_resources(program: Program) -> Iterator[CelProblem]:
+    """Yield a problem for each resource that an expression reads and Kubernetes cannot have.
+
+    Resources are keys of a map, so the checker takes any; but a name without a domain can only be
+    one of Kubernetes' own.
+    """
+    for node, _ in ast.walk(program.root):
+        if isinstance(node, ast.Select | ast.Has):
+            operand, name, offset = node.operand, node.field, node.offset
+        elif isinstance(node, ast.Index) and isinstance(node.index, ast.Literal):
+            operand, name, offset = node.operand, str(node.index.value), node.index.offset
+        else:
+            continue
+        of = ".".join(next(references(operand), ()))
+        if of in _AMOUNT_PATHS and isinstance(operand, ast.Select) and not _may_be_resource(name):
+            hint = did_you_mean(name, _NATIVE) or _VENDOR_HINT
+            yield CelProblem(offset, f"`{of}` cannot have a resource `{name}`", hint)
+
+
+def manual() -> str:
+    """Return the page of the manual that lists all names."""
+    rows = ["| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
+    rows += [
+        f"| `{entry.path}` | {_type_text(entry.type)} | {entry.unit} | {entry.meaning} "
+        f"| {entry.where.text} |"
+        for entry in TABLE
+    ]
+    return "\n".join([_MANUAL_HEAD, *rows, ""])
+
+
+def _type_of(entry: Entry) -> CelType:
+    if entry.type != _OBJECT:
+        return entry.type
+    fields = {below.path.rpartition(".")[2]: _type_of(below) for below in _directly_below(entry)}
+    return ObjectType(entry.path, fields=fields)
+
+
+def _directly_below(entry: Entry) -> Iterable[Entry]:
+    return (one for one in TABLE if one.path.rpartition(".")[0] == entry.path)
+
+
+def _type_text(of_type: CelType) -> str:
+    return "map" if of_type == _OBJECT else str(of_type)
+
+
+def _may_be_resource(name: str) -> bool:
+    return name in _NATIVE or "/" in name or is_scalar(name)

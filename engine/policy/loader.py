@@ -1,0 +1,131 @@
+"""Policy files: which there are, and all of them together as a set that can be used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from engine.errors import InvalidFileError, Problem
+from engine.policy.compiled import CompiledPolicy, PolicySet
+from engine.policy.compiler import compile_policy
+from engine.policy.positions import MOST_BYTES, Document, read_documents
+
+CASES_FILE: Final = "cases.yaml"
+"""The name of the file that holds the tests of the policies beside it."""
+
+_ENDINGS = frozenset({".yaml", ".yml", ".json"})
+
+
+def load_policies(paths: Iterable[Path]) -> PolicySet:
+    """Return all policies of some files and folders, compiled.
+
+    A file may hold several documents. Folders are read with all below them, except for hidden
+    files and folders, as Kubernetes puts them beside the links of a mounted ConfigMap.
+
+    Raises:
+        InvalidFileError: something is wrong; carries every mistake of every file.
+    """
+    files = _Files()
+    for path in paths:
+        files.add(path)
+    policies: list[CompiledPolicy] = []
+    problems = files.problems
+    names: dict[str, str] = {}
+    for file in files.found.values():
+        try:
+            documents = read_documents(content_of(file), str(file))
+            if not documents:
+                raise _unusable(file, "holds no policy")
+        except InvalidFileError as error:
+            problems += error.problems
+            continue
+        mistakes: list[Problem] = []
+        for document in documents:
+            policy, found = compile_policy(document)
+            mistakes += found + _name_taken(document, names)
+            if policy is not None:
+                policies.append(policy)
+        problems += sorted(mistakes, key=lambda problem: (problem.line, problem.column))
+    if problems:
+        raise InvalidFileError(problems)
+    return PolicySet(policies)
+
+
+def content_of(file: Path) -> bytes:
+    """Return what a file holds, or enough of it to see that it is too large.
+
+    Raises:
+        InvalidFileError: it is not there, not a file, or not ours to read.
+    """
+    try:
+        if file.exists() and not file.is_file():
+            raise _unusable(file, "not a regular file")
+        with file.open("rb") as opened:
+            return opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise _unusable(file, f"cannot be read: {_reason(error)}") from error
+
+
+class _Files:
+    """Policy files, each once, in the order of the paths they were found by.
+
+    Attributes:
+        found: path by the path it has without links.
+        problems: what could not be looked into.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, Path] = {}
+        self.problems: list[Problem] = []
+        self._folders: set[str] = set()
+
+    def add(self, path: Path) -> None:
+        """Add a file, or all policy files in a folder and below it."""
+        if not os.path.isdir(path):  # noqa: PTH112 - unlike Path.is_dir it never raises
+            self._add_file(path)
+            return
+        for folder, folders, names in os.walk(path, onerror=self._failed, followlinks=True):
+            folders[:] = sorted(
+                name for name in folders if not name.startswith(".") and self._is_new(folder, name)
+            )
+            for name in sorted(names):
+                if not name.startswith(".") and Path(name).suffix in _ENDINGS:
+                    self._add_file(Path(folder, name))
+
+    def _add_file(self, path: Path) -> None:
+        if path.name != CASES_FILE:
+            self.found.setdefault(os.path.realpath(path), path)
+
+    def _is_new(self, folder: str, name: str) -> bool:
+        """Return whether a folder is met for the first time, so that links make no loops."""
+        real = os.path.realpath(Path(folder, name))
+        new = real not in self._folders
+        self._folders.add(real)
+        return new
+
+    def _failed(self, error: OSError) -> None:
+        message = f"cannot be read: {_reason(error)}"
+        self.problems.append(Problem(file=str(error.filename), message=message))
+
+
+def _name_taken(document: Document, names: dict[str, str]) -> list[Problem]:
+    """Return the problem of a policy whose name another one has; remember the name if it is new."""
+    metadata = document.value.get("metadata") if isinstance(document.value, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str):
+        return []
+    if name not in names:
+        names[name] = document.file
+        return []
+    message = f"there is a policy `{name}` in {names[name]} already"
+    return [document.problem(("metadata", "name"), message)]
+
+
+def _unusable(file: Path, message: str) -> InvalidFileError:
+    return InvalidFileError([Problem(file=str(file), message=message)])
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,254 @@
+"""Filters and scores of a policy: a plugin or an expression, and what follows when it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import FilterOutcome, ScoreOutcome
+from engine.model.time import Micros
+from engine.plugins import FAULT, MAX_SCORE, PASS, Filter, Score
+from engine.policy.context import PolicyContext
+from engine.policy.expressions import NodeExpression
+from engine.policy.schema import OnFilterError, OnScoreError
+from engine.view import BoolColumn, ClusterView, IntColumn
+
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+"""Raw scores: whole numbers of a plugin, or what an expression gives."""
+
+_FAILED = 1  # the one code of a filter that is an expression
+_NO_POINTS = "it gives no candidate any points"
+_LONGEST_QUOTE = 120  # characters of an expression that are repeated in a reason
+
+
+class Judge(Protocol):
+    """The part of a filter that looks at nodes."""
+
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+        """Return a code per row, shape (n,): PASS, FAULT, or a reason > 0; any for invalid rows."""
+
+    def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:
+        """Return the text of a code > 0."""
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return why a row whose code is FAULT could not be evaluated."""
+
+
+class Scorer(Protocol):
+    """The part of a score that looks at nodes."""
+
+    def raw(
+        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
+    ) -> tuple[Numbers, BoolColumn | None]:
+        """Return raw scores of some valid rows, and where there are none (None: nowhere)."""
+
+    def normalize(self, raw: Numbers) -> IntColumn:
+        """Return the scores of all candidates on 0..MAX_SCORE; there is at least one."""
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return why a row could not be scored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRule:
+    """A filter.
+
+    Attributes:
+        policy: the name of its policy, SCHEDULER where it has none.
+        name: its own.
+        dynamic: whether it speaks of changing state rather than of node labels alone.
+        on_error: what happens to a node that it cannot be evaluated for.
+        judge: the plugin or expression.
+    """
+
+    policy: str
+    name: str
+    dynamic: bool
+    on_error: OnFilterError = OnFilterError.REJECT_NODE
+    judge: Judge
+
+    def outcome(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterOutcome:
+        """Return what the filter says of every node."""
+        codes = np.where(view.valid, self.judge.codes(context, view, now), PASS)
+        rejects = codes != PASS
+        reasons = {
+            code: self.judge.reason(code, context, view)
+            for code in np.unique(codes[rejects]).tolist()
+            if code != FAULT
+        }
+        faulty = codes == FAULT
+        faults = int(faulty.sum())
+        if faults:
+            reasons[FAULT] = self.judge.fault(context, view, int(faulty.argmax()), now)
+            context.errors.append(_fault_line(self.policy, self.name, reasons[FAULT], faults))
+            if self.on_error is OnFilterError.IGNORE_RULE:
+                rejects &= ~faulty
+        return FilterOutcome(
+            policy=self.policy,
+            rule=self.name,
+            codes=codes,
+            rejects=rejects,
+            reasons=reasons,
+            dynamic=self.dynamic,
+            faults=faults,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRule:
+    """A score.
+
+    Attributes:
+        policy: the name of its policy.
+        name: its own.
+        weight: what its points are multiplied by.
+        on_error: what happens when a candidate cannot be scored.
+        scorer: the plugin or expression.
+    """
+
+    policy: str
+    name: str
+    weight: int = 1
+    on_error: OnScoreError = OnScoreError.ZERO_SCORE
+    scorer: Scorer
+
+    def outcome(
+        self, context: PolicyContext, view: ClusterView, candidates: NDArray[np.intp], now: Micros
+    ) -> ScoreOutcome:
+        """Return the scores of the candidates, in their order; no other node has a say in them."""
+        raw, faulty = self.scorer.raw(context, view, candidates, now)
+        faults = 0 if faulty is None else int(faulty.sum())
+        sound = np.ones(candidates.size, np.bool_) if faulty is None else ~faulty
+        reason = ""
+        if faults:
+            row = int(candidates[sound.argmin()])
+            reason = self.scorer.fault(context, view, row, now)
+            context.errors.append(_fault_line(self.policy, self.name, reason, faults))
+            if self.on_error is OnScoreError.IGNORE_RULE:
+                sound[:] = False
+        normalized = np.zeros(candidates.size, np.int64)
+        if sound.any():
+            normalized[sound] = self.scorer.normalize(raw[sound])
+            reason = "" if normalized.any() else _NO_POINTS
+        return ScoreOutcome(
+            policy=self.policy,
+            rule=self.name,
+            weight=self.weight,
+            raw=raw,
+            normalized=normalized,
+            reason=reason,
+            faults=faults,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PluginJudge:
+    """A filter by a plugin."""
+
+    plugin: Filter
+
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+        """Return the plugin's codes."""
+        return self.plugin.filter(context.request.pod, view, now)
+
+    def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:
+        """Return the plugin's reasons in one line."""
+        return ", ".join(self.plugin.reasons(code, context.request.pod, view))
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
+        """Return the plugin's word."""
+        return self.plugin.fault(context.request.pod, view, row)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionJudge:
+    """A filter by an expression, true for the nodes that pass.
+
+    Attributes:
+        message: why a node is turned away; empty to quote the expression.
+    """
+
+    expression: NodeExpression
+    message: str
+
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+        """Return PASS where the expression is true."""
+        rows = np.flatnonzero(view.valid)
+        passes = self.expression.bools(context, view, rows, now)
+        codes = np.zeros(len(view), np.int64)
+        codes[rows] = np.where(passes.faults, FAULT, np.where(passes.values, PASS, _FAILED))
+        return codes
+
+    def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:  # noqa: ARG002 (protocol)
+        """Return the message, or the expression."""
+        if self.message:
+            return self.message
+        text = " ".join(self.expression.program.source.split())
+        cut = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+        return f"failed expression: {cut}"
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return the error of the evaluation."""
+        return self.expression.bool_fault(context, view, row, now)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginScorer:
+    """A score by a plugin."""
+
+    plugin: Score
+
+    def raw(
+        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
+    ) -> tuple[Numbers, BoolColumn | None]:
+        """Return the plugin's scores."""
+        scores = self.plugin.score(context.request.pod, view, now)
+        return scores.values[rows], None if scores.faults is None else scores.faults[rows]
+
+    def normalize(self, raw: Numbers) -> IntColumn:
+        """Return the scores as the plugin puts them on the scale."""
+        return self.plugin.normalize(raw.astype(np.int64))
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
+        """Return the plugin's word."""
+        return self.plugin.fault(context.request.pod, view, row)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionScorer:
+    """A score by an expression, any finite number."""
+
+    expression: NodeExpression
+
+    def raw(
+        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
+    ) -> tuple[Numbers, BoolColumn | None]:
+        """Return the numbers that the expression gives."""
+        column = self.expression.numbers(context, view, rows, now)
+        return column.values, column.faults
+
+    def normalize(self, raw: Numbers) -> IntColumn:
+        """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
+
+        Where all are equal they tell nothing apart, and all get 0.
+        """
+        halves = (
+            raw / 2
+        )  # the spread of doubles may be more than a double holds, that of halves not
+        spread = halves.max() - halves.min()
+        if not spread:
+            return np.zeros(raw.size, np.int64)
+        points: NDArray[np.float64] = (halves - halves.min()) / spread * MAX_SCORE
+        return np.floor(points + 0.5).astype(np.int64)
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return the error of the evaluation."""
+        return self.expression.number_fault(context, view, row, now)
+
+
+def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:
+    where = f"{policy}: " if policy else ""
+    return f"{where}{rule} could not be evaluated for {count} nodes: {reason}"

@@ -1,0 +1,326 @@
+"""What an author writes: the `PlacementPolicy` kind, shaped like a custom resource.
+
+These models say which keys there are and what each one takes. What needs more than its own value
+to judge (an expression, the args of a plugin) is checked in `engine.policy.compiler`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+import msgspec
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from engine.model import api, selectors
+from engine.model.decision import DEFAULT_GROUP_LABELS, DynamicFilters, WhenNoneFits
+from engine.policy.validation import several_mistakes
+
+API_VERSION: Final = "stowplan.dev/v1alpha1"
+KIND: Final = "PlacementPolicy"
+
+_MOST_RULES = 64  # of one sort in one policy; Kubernetes allows as many matchConditions
+
+
+class Model(BaseModel):
+    """The common settings: camelCase keys, none but the declared ones, nothing changes later."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
+
+
+class _Named(Model):
+    """Anything with a name."""
+
+    name: str
+
+
+_N = TypeVar("_N", bound="_Named | Rule")
+
+
+def _unique(items: tuple[_N, ...]) -> tuple[_N, ...]:
+    """Refuse two items of one name."""
+    counts = Counter(item.name for item in items)
+    twice = [name for name, count in counts.items() if count > 1]
+    last = {item.name: index for index, item in enumerate(items)}
+    if twice:
+        raise several_mistakes(
+            ((last[name], "name"), f"name `{name}` is used twice") for name in twice
+        )
+    return items
+
+
+ObjectName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        max_length=253,
+        description="Lower-case letters, digits, `-` and `.`.",
+    ),
+]
+RuleName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        max_length=63,
+        description="Letters, digits, `-`, `_` and `.`; shown wherever the rule is spoken of.",
+    ),
+]
+VariableName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        max_length=63,
+        description="An identifier: the value is `variables.NAME` in expressions.",
+    ),
+]
+Expression = Annotated[str, Field(min_length=1, description="A CEL expression.")]
+
+
+class Mode(StrEnum):
+    """Whether a policy acts."""
+
+    ENFORCE = "Enforce"  # it decides
+    AUDIT = "Audit"  # what it would have decided is noted, nothing else
+
+
+class OnFilterError(StrEnum):
+    """What happens to a node that a filter cannot be evaluated for."""
+
+    REJECT_NODE = "RejectNode"  # it is turned away, as if it had failed
+    IGNORE_RULE = "IgnoreRule"  # it passes, as if the filter were not there
+
+
+class OnScoreError(StrEnum):
+    """What happens when a score cannot be evaluated for a candidate."""
+
+    ZERO_SCORE = "ZeroScore"  # that node gets 0 from it, the others their scores
+    IGNORE_RULE = "IgnoreRule"  # no node gets anything from it, as if it were not there
+
+
+class LabelRequirement(Model):
+    """One requirement of a label selector."""
+
+    key: Annotated[str, Field(description="The label's key.")]
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"],
+        Field(description="How the label is compared with `values`."),
+    ]
+    values: Annotated[
+        tuple[str, ...], Field(description="For `In` and `NotIn`; empty for the others.")
+    ] = ()
+
+
+class LabelSelector(Model):
+    """A Kubernetes label selector: all parts must hold, an empty one matches everything."""
+
+    match_labels: Annotated[
+        dict[str, str], Field(description="Labels that must have exactly these values.")
+    ] = {}
+    match_expressions: Annotated[
+        tuple[LabelRequirement, ...], Field(description="Further requirements.")
+    ] = ()
+
+    @model_validator(mode="after")
+    def _is_a_selector(self) -> Self:
+        _, mistakes = self._parsed()
+        if mistakes:
+            raise several_mistakes((mistake.path, mistake.message) for mistake in mistakes)
+        return self
+
+    def parsed(self) -> selectors.LabelSelector:
+        """Return the selector as the engine applies it."""
+        return self._parsed()[0]
+
+    def _parsed(self) -> tuple[selectors.LabelSelector, selectors.Mistakes]:
+        wire = msgspec.convert(self.model_dump(by_alias=True), api.LabelSelector)
+        return selectors.parse_label_selector(wire)
+
+
+class MatchCondition(_Named):
+    """A condition of the match, as in admission webhooks."""
+
+    name: Annotated[RuleName, Field(description="Named in the error when it fails.")]
+    expression: Annotated[
+        Expression,
+        Field(description="CEL over `object`, `request`, `namespaceObject` and `pod`; a bool."),
+    ]
+
+
+class Match(Model):
+    """Which pods a policy speaks of; all parts must hold."""
+
+    namespace_selector: Annotated[
+        LabelSelector, Field(description="On the labels of the pod's namespace.")
+    ] = LabelSelector()
+    object_selector: Annotated[LabelSelector, Field(description="On the labels of the pod.")] = (
+        LabelSelector()
+    )
+    match_conditions: Annotated[
+        tuple[MatchCondition, ...],
+        AfterValidator(_unique),
+        Field(max_length=_MOST_RULES, description="CEL conditions that must all be true."),
+    ] = ()
+
+
+class Variable(_Named):
+    """A value computed at most once per pod, and only when something reads it."""
+
+    name: VariableName
+    expression: Annotated[
+        Expression,
+        Field(description="CEL over the pod; may read the variables before it, but no node."),
+    ]
+
+
+class Rule(Model):
+    """What filters and scores have in common: a plugin with its args, or an expression."""
+
+    rule_name: Annotated[
+        RuleName | None,
+        Field(alias="name", description="Left out, a rule has the name of its plugin."),
+    ] = None
+    plugin: Annotated[str | None, Field(description="The name of a plugin.")] = None
+    args: Annotated[
+        dict[str, Any] | None, Field(description="The arguments of the plugin, as it names them.")
+    ] = None
+    expression: Annotated[
+        Expression | None, Field(description="CEL, where no plugin is named.")
+    ] = None
+
+    @property
+    def name(self) -> str:
+        """The given name, or that of the plugin."""
+        return self.rule_name or self.plugin or ""
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.plugin is None) == (self.expression is None):
+            raise PydanticCustomError("rule", "give either `plugin` or `expression`")
+        if self.expression is not None and self.rule_name is None:
+            raise PydanticCustomError("rule", "a rule with an `expression` needs a `name`")
+        if self.expression is not None and self.args is not None:
+            raise PydanticCustomError("rule", "`args` belong to a `plugin`")
+        return self
+
+
+class Filter(Rule):
+    """Says which nodes cannot take the pod; an expression is true for those that can."""
+
+    message: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Why a node is turned away, for a rule with an expression.",
+        ),
+    ] = None
+    on_error: Annotated[
+        OnFilterError,
+        Field(
+            description="`RejectNode` turns a node away that cannot be judged; "
+            "`IgnoreRule` lets it pass."
+        ),
+    ] = OnFilterError.REJECT_NODE
+
+    @model_validator(mode="after")
+    def _message_explains_an_expression(self) -> Self:
+        if self.message is not None and self.plugin is not None:
+            raise PydanticCustomError("rule", "a plugin gives its own reasons, drop `message`")
+        return self
+
+
+class Score(Rule):
+    """Ranks the nodes that are left; an expression is a number, higher is better."""
+
+    weight: Annotated[
+        int,
+        Field(strict=True, ge=1, le=100, description="What its 0..100 points are multiplied by."),
+    ] = 1
+    on_error: Annotated[
+        OnScoreError,
+        Field(
+            description="`ZeroScore` gives a node that cannot be judged 0 points; "
+            "`IgnoreRule` gives no node any."
+        ),
+    ] = OnScoreError.ZERO_SCORE
+
+
+class Placement(Model):
+    """How the ranking is written on the pod."""
+
+    dynamic_filters: Annotated[
+        DynamicFilters,
+        Field(
+            description="`Preferred` leaves the nodes that filters over changing state reject "
+            "out of the preferred ones; `Required` also excludes them with `NotIn`."
+        ),
+    ] = DynamicFilters.PREFERRED
+    when_none_fits: Annotated[
+        WhenNoneFits,
+        Field(description="What happens to a pod for which the filters leave no node."),
+    ] = WhenNoneFits.ALLOW
+    max_nodes: Annotated[
+        int, Field(strict=True, ge=1, le=256, description="The most node names written.")
+    ] = 64
+    group_labels: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Field(max_length=32, description="Node labels that may stand for a set of nodes."),
+    ] = DEFAULT_GROUP_LABELS
+
+
+class Metadata(Model):
+    """Who the policy is."""
+
+    name: Annotated[ObjectName, Field(description="Unique among all policies loaded together.")]
+    labels: Annotated[dict[str, str], Field(description="Free to use.")] = {}
+    annotations: Annotated[dict[str, str], Field(description="Free to use.")] = {}
+
+
+class Spec(Model):
+    """What the policy says."""
+
+    priority: Annotated[
+        int,
+        Field(
+            strict=True,
+            ge=-(2**31),
+            le=2**31 - 1,
+            description="The highest one decides `placement`; ties go by name.",
+        ),
+    ] = 0
+    mode: Annotated[Mode, Field(description="`Enforce` acts, `Audit` only tells.")] = Mode.ENFORCE
+    match: Annotated[Match, Field(description="Which pods it speaks of; left out, all.")] = Match()
+    variables: Annotated[
+        tuple[Variable, ...],
+        AfterValidator(_unique),
+        Field(max_length=_MOST_RULES, description="Values that several rules share."),
+    ] = ()
+    filters: Annotated[
+        tuple[Filter, ...],
+        AfterValidator(_unique),
+        Field(max_length=_MOST_RULES, description="A node must pass all of them."),
+    ] = ()
+    scores: Annotated[
+        tuple[Score, ...],
+        AfterValidator(_unique),
+        Field(max_length=_MOST_RULES, description="Their points add up by weight."),
+    ] = ()
+    placement: Annotated[Placement, Field(description="How the result is written.")] = Placement()
+
+
+class PlacementPolicy(Model):
+    """A policy, as a file holds it."""
+
+    api_version: Annotated[Literal["stowplan.dev/v1alpha1"], Field(description="Always this.")]
+    kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]
+    metadata: Annotated[Metadata, Field(description="Who it is.")]
+    spec: Annotated[Spec, Field(description="What it says.")]
+
+
+def names(items: Sequence[_Named | Rule]) -> tuple[str, ...]:
+    """Return the names of items in their order."""
+    return tuple(item.name for item in items)

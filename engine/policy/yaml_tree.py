@@ -1,0 +1,269 @@
+"""YAML texts as trees that know where each part stands.
+
+PyYAML's own composer recurses in C and overruns the stack on deep nesting, and it takes a key that
+stands twice without a word, so trees are built here from its events.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import yaml
+from yaml.reader import ReaderError
+
+from engine.errors import InvalidFileError, Problem
+
+DEEPEST: Final = 64
+"""Levels of nesting that are read."""
+
+LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""What ends a line in YAML 1.1, and so for the marks of PyYAML."""
+
+_LONGEST_SOURCE = 200  # characters of a source line that are shown
+_TEXT_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
+_COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+
+_QUOTE = "quote the text, or put it below a `|-`"
+_TAG_HINT = f"`!` begins a YAML tag: {_QUOTE}"
+_HINTS: Final = {
+    "found character that cannot start any token": _QUOTE,
+    "mapping values are not allowed in this context": f"`: ` begins a value: {_QUOTE}",
+    "did not find expected whitespace or line break": _TAG_HINT,
+    "did not find expected tag URI": _TAG_HINT,
+    "did not find expected key": f"look at the indentation and the quotes: {_QUOTE}",
+    "did not find expected '-' indicator": "look at the indentation",
+    "did not find expected alphabetic or numeric character": f"`*` begins an alias: {_QUOTE}",
+}
+_TAB_HINT = "YAML takes no tabs for indentation: use spaces"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a file, for reports.
+
+    Attributes:
+        file: how it is called in reports.
+    """
+
+    file: str
+    text: str
+
+    def problem_at(self, index: int, message: str, hint: str = "") -> Problem:
+        """Return a mistake at a character, counted from 0."""
+        line = bisect_right(self._line_starts, index) - 1
+        start, column = self._line_starts[line], index - self._line_starts[line]
+        shown = LINE_BREAK.split(self.text[start : start + _LONGEST_SOURCE], maxsplit=1)[0]
+        return Problem(
+            file=self.file,
+            message=message,
+            line=line + 1,
+            column=column + 1,
+            # One blank for whatever does not print, tabs above all, keeps the caret in its place.
+            source="".join(char if char.isprintable() else " " for char in shown).rstrip()
+            if column <= _LONGEST_SOURCE
+            else "",
+            hint=hint,
+        )
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(found.end() for found in LINE_BREAK.finditer(self.text))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarNode:
+    """A text, number, bool or null.
+
+    Attributes:
+        index: the character at which it begins; its anchor and tag come first.
+        text: as it reads once quotes, escapes and line folding are resolved.
+        style: `'`, `"`, `|`, `>`, or empty where it stands plain.
+        plain: whether it may mean something other than a text.
+    """
+
+    index: int
+    text: str
+    style: str
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListNode:
+    """A list."""
+
+    index: int
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapNode:
+    """Keys with values, in their order; no key stands twice."""
+
+    index: int
+    items: tuple[tuple[ScalarNode, Node], ...]
+
+
+Node: TypeAlias = ScalarNode | ListNode | MapNode
+"""A part of a document. One that aliases refer to is in the tree several times."""
+
+
+def read_trees(source: Source) -> list[Node]:
+    """Return the root of each document in a YAML text; those that hold nothing are left out.
+
+    Raises:
+        InvalidFileError: it is not YAML, or not such as we read; carries all that was found before
+            reading could not go on.
+    """
+    composer = Composer(source)
+    try:
+        roots = list(composer.roots())
+    except (yaml.YAMLError, TooDeepError) as error:
+        composer.problems.append(fatal_problem(source, error))
+    if composer.problems:
+        raise InvalidFileError(composer.problems)
+    return [
+        root
+        for root in roots
+        if not (isinstance(root, ScalarNode) and root.plain and not root.text)
+    ]
+
+
+class TooDeepError(Exception):
+    """Nesting below DEEPEST, at a character."""
+
+
+class Composer:
+    """Makes nodes out of the events of a text.
+
+    Reading further raises `yaml.YAMLError` where the text is not YAML, or `TooDeepError`.
+
+    Attributes:
+        events: what is yet to be read; whoever takes the first event of a node calls `node`.
+        problems: the mistakes found so far that reading survived.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.problems: list[Problem] = []
+        self.events: Iterator[yaml.Event] = iter(yaml.parse(source.text, yaml.CSafeLoader))
+        self._source = source
+        self._anchors: dict[str, Node] = {}
+
+    def roots(self) -> Iterator[Node]:
+        """Yield the root of each document."""
+        for event in self.root_events():
+            yield self.node(event, 1)
+
+    def root_events(self) -> Iterator[yaml.NodeEvent]:
+        """Yield the first event of each root; what belongs to it is taken between two of them."""
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors = {}
+            elif isinstance(event, yaml.NodeEvent):
+                yield event
+
+    def node(self, event: yaml.Event, depth: int) -> Node:
+        """Return the node that begins with `event`; takes its events up to the end."""
+        if isinstance(event, yaml.AliasEvent):
+            return self._anchored(event)
+        if depth > DEEPEST:
+            raise TooDeepError(_index(event))
+        node: Node
+        if isinstance(event, yaml.SequenceStartEvent):
+            node = self._sequence(event, depth)
+        elif isinstance(event, yaml.MappingStartEvent):
+            node = self._mapping(event, depth)
+        else:
+            node = self._scalar(event)
+        anchor = getattr(event, "anchor", None)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        return node
+
+    def _anchored(self, event: yaml.AliasEvent) -> Node:
+        found = self._anchors.get(event.anchor or "")
+        if found is None:
+            hint = f"`*` begins an alias: {_QUOTE}"
+            self._report(_index(event), f"there is no anchor `&{event.anchor}` before it", hint)
+            return ScalarNode(_index(event), "", "", plain=True)
+        return found
+
+    def _scalar(self, event: yaml.Event) -> ScalarNode:
+        assert isinstance(event, yaml.ScalarEvent)  # noqa: S101 - the only kind of node left
+        self._check_tag(event, event.tag, _TEXT_TAGS)
+        style = event.style or ""
+        return ScalarNode(_index(event), event.value, style, plain=not style and event.tag is None)
+
+    def _sequence(self, event: yaml.SequenceStartEvent, depth: int) -> ListNode:
+        self._check_tag(event, event.tag, _COLLECTION_TAGS)
+        items: list[Node] = []
+        for item in self.events:
+            if isinstance(item, yaml.SequenceEndEvent):
+                break
+            items.append(self.node(item, depth + 1))
+        return ListNode(_index(event), tuple(items))
+
+    def _mapping(self, event: yaml.MappingStartEvent, depth: int) -> MapNode:
+        self._check_tag(event, event.tag, _COLLECTION_TAGS)
+        items = [(key, self.node(value, depth + 1)) for key, value in self.entries(depth)]
+        return MapNode(_index(event), tuple(items))
+
+    def entries(self, depth: int) -> Iterator[tuple[ScalarNode, yaml.Event]]:
+        """Yield each key of a mapping that has begun, with the first event of its value.
+
+        The caller takes the value by `node` before it goes on. Keys that cannot be used are
+        reported and left out.
+        """
+        seen: set[str] = set()
+        for start in self.events:
+            if isinstance(start, yaml.MappingEndEvent):
+                return
+            key = self.node(start, depth + 1)
+            value = next(self.events)
+            if not isinstance(key, ScalarNode):
+                self._report(key.index, "a key must be a text", _QUOTE)
+            elif key.text == "<<" and key.plain:
+                self._report(key.index, "merge keys are not supported", "write the keys out")
+            elif key.text in seen:
+                self._report(_index(start), f"key `{key.text}` stands twice")
+            else:
+                seen.add(key.text)
+                yield key, value
+                continue
+            self.node(value, depth + 1)
+
+    def _check_tag(self, event: yaml.Event, tag: str | None, known: frozenset[str | None]) -> None:
+        if tag not in known:
+            self._report(_index(event), "YAML tags are not supported", _TAG_HINT)
+
+    def _report(self, index: int, message: str, hint: str = "") -> None:
+        self.problems.append(self._source.problem_at(index, message, hint))
+
+
+def _index(event: yaml.Event) -> int:
+    """Return the character at which an event begins."""
+    return event.start_mark.index if event.start_mark is not None else 0
+
+
+def fatal_problem(source: Source, error: yaml.YAMLError | TooDeepError) -> Problem:
+    """Return the mistake at which reading ended."""
+    if isinstance(error, TooDeepError):
+        return source.problem_at(error.args[0], f"nested deeper than {DEEPEST} levels")
+    if isinstance(error, ReaderError):
+        return source.problem_at(error.position, f"not a text: {error.reason}")
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return Problem(file=source.file, message=f"not YAML: {error}")
+    what = error.problem or "cannot be read"
+    hint = _HINTS.get(what, "")
+    mark, begun = error.problem_mark, error.context_mark
+    if source.text[mark.index : mark.index + 1] == "\t":
+        hint = _TAB_HINT
+    if begun is not None and begun.line != mark.line:
+        what += f", {error.context} that begins on line {begun.line + 1}"
+    # Where the text ends too early its last character says more than the empty line below.
+    last = max(len(source.text.rstrip()) - 1, 0)
+    return source.problem_at(min(mark.index, last), f"not YAML: {what}", hint)

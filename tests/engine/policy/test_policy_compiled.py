@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.model.request import PlacementRequest
+from engine.policy import Match, PolicySet
+from tests.engine.policy.worlds import policies, policy, request_of
+
+
+def _names(match: Match) -> list[str]:
+    return [found.name for found in match.enforced]
+
+
+def _condition(*expressions: str) -> str:
+    lines = [f"- {{name: c{i}, expression: {e!r}}}" for i, e in enumerate(expressions)]
+    return "match:\n  matchConditions:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _matches(spec: str, request: PlacementRequest | None = None) -> bool:
+    return bool(policies(p=spec).match(request or request_of()).enforced)
+
+
+def test_a_policy_without_a_match_speaks_of_every_pod() -> None:
+    assert _matches("{}")
+
+
+def test_the_highest_priority_comes_first_then_the_name() -> None:
+    loaded = policies(b="priority: 1", c="priority: 5", a="priority: 1", d="priority: -1")
+    assert _names(loaded.match(request_of())) == ["c", "a", "b", "d"]
+
+
+def test_policies_in_audit_mode_are_kept_apart() -> None:
+    match = policies(a="mode: Audit", b="mode: Enforce").match(request_of())
+    assert _names(match) == ["b"]
+    assert [found.name for found in match.audited] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ("matchLabels: {team: a}", True),
+        ("matchLabels: {team: b}", False),
+        ("matchLabels: {kubernetes.io/metadata.name: shop}", True),
+        ("matchExpressions: [{key: team, operator: NotIn, values: [b]}]", True),
+        ("matchExpressions: [{key: none, operator: Exists}]", False),
+    ],
+)
+def test_a_namespace_is_selected_by_its_labels(selector: str, *, matches: bool) -> None:
+    spec = f"match: {{namespaceSelector: {{{selector}}}}}"
+    assert _matches(spec, request_of(namespace_labels={"team": "a"})) is matches
+
+
+def test_a_pod_is_selected_by_its_labels() -> None:
+    spec = "match: {objectSelector: {matchLabels: {app: web}}}"
+    assert _matches(spec, request_of(labels={"app": "web"}))
+    assert not _matches(spec, request_of(labels={"app": "db"}))
+
+
+def test_all_conditions_must_be_true() -> None:
+    assert _matches(_condition("pod.namespace == 'shop'", "!has(object.spec.nodeName)"))
+    assert not _matches(_condition("pod.namespace == 'shop'", "has(object.spec.nodeName)"))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_false_condition_settles_it_even_if_another_fails(order: int) -> None:
+    conditions = ["object.spec.none == 1", "false"][::order]
+    match = policies(p=_condition(*conditions)).match(request_of())
+    assert (_names(match), match.errors) == ([], ())
+
+
+def test_a_condition_that_fails_means_no_match_and_is_reported() -> None:
+    match = policies(p=_condition("true", "object.spec.none == 1")).match(request_of())
+    assert _names(match) == []
+    (error,) = match.errors
+    assert error.startswith("p: match condition `c1`: ")
+    assert "none" in error
+
+
+def test_a_condition_that_gives_no_bool_fails() -> None:
+    match = policies(p=_condition("object.spec")).match(request_of())
+    assert match.errors == ("p: match condition `c0`: the expression gave a `map`, not a `bool`",)
+
+
+def test_the_load_profiles_of_all_policies_are_kept_once() -> None:
+    load = "scores: [{plugin: LoadAware}]"
+    loaded = policies(a=load, b=load, c="filters: [{plugin: LimitAware}]")
+    assert len(loaded.load_profiles) == 1
+    assert PolicySet().load_profiles == ()
+
+
+def test_a_policy_with_load_aware_expects_what_a_pod_will_use() -> None:
+    spec = {"containers": [{"resources": {"limits": {"cpu": "1"}}}]}
+    estimator = policy("scores: [{plugin: LoadAware}]").estimator
+    assert estimator is not None
+    assert estimator(request_of(spec).pod)["cpu"] == 850  # 85 % of a core
+    assert policy("{}").estimator is None

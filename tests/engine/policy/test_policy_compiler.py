@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import InvalidFileError
+from engine.model.decision import DynamicFilters, PlacementOptions, WhenNoneFits
+from engine.policy import Mode
+from engine.policy.schema import OnFilterError, OnScoreError, Placement
+from tests.engine.policy.worlds import policy
+
+
+def _mistakes(spec: str) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidFileError) as caught:
+        policy(spec)
+    return [(problem.message, problem.hint) for problem in caught.value.problems]
+
+
+def test_what_is_left_out_has_the_documented_defaults() -> None:
+    compiled = policy(
+        """
+        filters: [{plugin: LimitAware}]
+        scores: [{plugin: LoadAware}]
+        """
+    )
+    assert (compiled.mode, compiled.priority) == (Mode.ENFORCE, 0)
+    assert compiled.placement == PlacementOptions() == PlacementOptions(**dict(Placement()))
+    assert [rule.name for rule in compiled.filters] == ["LimitAware"]
+    assert compiled.filters[0].on_error is OnFilterError.REJECT_NODE
+    assert [(rule.name, rule.weight) for rule in compiled.scores] == [("LoadAware", 1)]
+    assert compiled.scores[0].on_error is OnScoreError.ZERO_SCORE
+
+
+def test_everything_that_is_written_is_heeded() -> None:
+    compiled = policy(
+        """
+        priority: -5
+        mode: Audit
+        filters: [{name: limits, plugin: LimitAware, onError: IgnoreRule}]
+        scores: [{name: load, plugin: LoadAware, weight: 100, onError: IgnoreRule}]
+        placement:
+          dynamicFilters: Required
+          whenNoneFits: Deny
+          maxNodes: 256
+          groupLabels: [pool]
+        """
+    )
+    assert (compiled.mode, compiled.priority) == (Mode.AUDIT, -5)
+    assert compiled.placement == PlacementOptions(
+        dynamic_filters=DynamicFilters.REQUIRED,
+        when_none_fits=WhenNoneFits.DENY,
+        max_nodes=256,
+        group_labels=("pool",),
+    )
+    assert (compiled.filters[0].policy, compiled.filters[0].name) == ("p", "limits")
+    assert compiled.filters[0].on_error is OnFilterError.IGNORE_RULE
+    assert (compiled.scores[0].weight, compiled.scores[0].name) == (100, "load")
+    assert compiled.scores[0].on_error is OnScoreError.IGNORE_RULE
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("filters: [{}]", "give either `plugin` or `expression`"),
+        (
+            "filters: [{plugin: LimitAware, expression: 'true'}]",
+            "give either `plugin` or `expression`",
+        ),
+        ("filters: [{expression: 'true'}]", "a rule with an `expression` needs a `name`"),
+        ("filters: [{name: a, expression: 'true', args: {}}]", "`args` belong to a `plugin`"),
+        (
+            "filters: [{plugin: LimitAware, message: no}]",
+            "a plugin gives its own reasons, drop `message`",
+        ),
+        ("filters: [{plugin: LimitAware}, {plugin: LimitAware}]", "name `LimitAware` is used twice"),
+        (
+            "variables: [{name: a, expression: '1'}, {name: a, expression: '2'}]",
+            "name `a` is used twice",
+        ),
+        ("filters: [{name: a, expression: ''}]", "must not be empty"),
+        ("filters: [{name: a, expression: 'true', weight: 1}]", "unknown key `weight`"),
+        ("filters: {}", "expected a list"),
+        ("placement: {maxNodes: 257}", "must be at most 256"),
+        ("placement: {maxNodes: 1.5}", "expected a whole number"),
+        ("scores: [{plugin: LoadAware, weight: 0}]", "must be at least 1"),
+        ("scores: [{plugin: LoadAware, weight: '1'}]", "expected a whole number"),
+        ("match: {objectSelector: {matchLabels: {a b: c}}}", "`a b` is not a label key"),
+        (
+            "match: {objectSelector: {matchExpressions: [{key: a, operator: In}]}}",
+            "must not be empty for In and NotIn",
+        ),
+        ("filters: [{name: a, expression: '1'}]", "a filter must be a `bool`, true for nodes that pass, not `int`"),
+        (
+            "match: {matchConditions: [{name: a, expression: pod.name}]}",
+            "a condition must be a `bool`, not `string`",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(spec: str, message: str) -> None:
+    assert [found for found, _ in _mistakes(spec)] == [message]
+
+
+@pytest.mark.parametrize(
+    ("spec", "mistake"),
+    [
+        ("modus: Audit", ("unknown key `modus`", "did you mean `mode`?")),
+        (
+            "placement: {dynamicFilter: Required}",
+            ("unknown key `dynamicFilter`", "did you mean `dynamicFilters`?"),
+        ),
+        ("mode: audit", ("`audit` is not `Enforce` or `Audit`", "did you mean `Audit`?")),
+        (
+            "match: {objectSelector: {matchLabels: {a: 1}}}",
+            ("expected a text", 'put it in quotes: "1"'),
+        ),
+        (
+            "filters: [{plugin: LoadAwareScheduling}]",
+            ("unknown plugin `LoadAwareScheduling`", "did you mean `LoadAware`?"),
+        ),
+        (
+            "filters: [{plugin: LoadAware, args: {usageThreshold: {cpu: 1}}}]",
+            ("unknown key `usageThreshold`", "did you mean `usageThresholds`?"),
+        ),
+        (
+            "filters: [{plugin: LoadAware, args: {aggregated: {scoreType: p95}}}]",
+            ("unknown key `scoreType`", "did you mean `scoreAggregationType`?"),
+        ),
+        (
+            "variables: [{name: a, expression: node.name}]",
+            ("unknown name `node`", "`node` is known in filters and scores alone"),
+        ),
+        (
+            "match: {matchConditions: [{name: a, expression: variables.b}]}",
+            ("unknown name `variables`", "`variables` is known in variables, filters and scores alone"),
+        ),
+        (
+            "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}]",
+            ("`variables` has no field `b`", ""),
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_comes_with_a_hint(spec: str, mistake: tuple[str, str]) -> None:
+    assert _mistakes(spec) == [mistake]
+
+
+def test_a_plugin_is_refused_where_it_does_nothing() -> None:
+    ((message, hint),) = _mistakes("filters: [{plugin: ResourceLimitAware}]")
+    assert message == "plugin `ResourceLimitAware` does not filter"
+    assert "LimitAware" in hint
+
+
+def test_the_types_of_variables_are_known_to_what_reads_them() -> None:
+    ((message, _),) = _mistakes(
+        """
+        variables: [{name: a, expression: "'text'"}]
+        filters: [{name: f, expression: variables.a && true}]
+        """
+    )
+    assert message == "expected `bool`, not `string`"
+
+
+def test_a_variable_with_a_mistake_is_not_a_mistake_where_it_is_read() -> None:
+    mistakes = _mistakes(
+        """
+        variables: [{name: a, expression: 1 +}]
+        filters: [{name: f, expression: variables.a}]
+        """
+    )
+    assert len(mistakes) == 1

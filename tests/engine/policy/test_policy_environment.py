@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.cel import CelProblemsError, compile_program
+from engine.cel.values import type_of
+from engine.policy.activation import NODE_FIELDS, node_value, request_value
+from engine.policy.environment import (
+    TABLE,
+    Where,
+    environment,
+    manual,
+    misspelt_resources,
+    where_known,
+)
+from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
+
+_MANUAL = Path(__file__).parents[3] / "docs" / "cel-environment.md"
+
+
+def _keys(value: object) -> set[str]:
+    assert isinstance(value, dict)
+    return set(value)
+
+
+def _declared(path: str) -> set[str]:
+    return {
+        entry.path.rpartition(".")[2] for entry in TABLE if entry.path.rpartition(".")[0] == path
+    }
+
+
+def test_the_manual_is_the_table() -> None:
+    """If this fails: `python -c "import engine.policy.environment as e; print(e.manual(), end='')"`."""
+    assert _MANUAL.read_text(encoding="utf-8") == manual()
+
+
+def test_a_pod_has_exactly_the_declared_fields() -> None:
+    assert _keys(request_value("pod", request_of())) == _declared("pod")
+
+
+def test_a_node_has_exactly_the_declared_fields() -> None:
+    view = view_of(node("a"), usage("a", cpu=1))
+    assert set(NODE_FIELDS) == _declared("node")
+    assert _keys(node_value(NODE_FIELDS, view, view.rows["a"], NOW)) == _declared("node")
+
+
+def test_a_namespace_has_exactly_the_declared_fields() -> None:
+    value = request_value("namespaceObject", request_of())
+    assert isinstance(value, dict)
+    assert _keys(value) == _declared("namespaceObject")
+    assert _keys(value["metadata"]) == _declared("namespaceObject.metadata")
+
+
+def test_every_value_has_its_declared_type() -> None:
+    view = view_of(node("a"), usage("a", cpu=1))
+    values = {"pod": request_value("pod", request_of())}
+    values["node"] = node_value(NODE_FIELDS, view, view.rows["a"], NOW)
+    checked = 0
+    for entry in TABLE:
+        root, _, field = entry.path.partition(".")
+        if root in values and field and "." not in field:
+            found = values[root]
+            assert isinstance(found, dict)
+            assert type_of(found[field]).name == entry.type.name, entry.path
+            checked += 1
+    assert checked == len(_declared("pod")) + len(_declared("node"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "where"),
+    [
+        ("pod.name == ''", Where.MATCH),
+        ("object.spec == request.options", Where.MATCH),
+        ("variables.a == 1", Where.VARIABLES),
+        ("node.name == ''", Where.RULES),
+    ],
+)
+def test_a_name_is_known_from_its_place_on(expression: str, where: Where) -> None:
+    for place in Where:
+        known = environment(place, {"a": type_of(1)})
+        if place >= where:
+            compile_program(expression, known)
+        else:
+            with pytest.raises(CelProblemsError, match="unknown name"):
+                compile_program(expression, known)
+
+
+def test_it_is_known_from_where_on_a_name_is_known() -> None:
+    assert where_known("object") is Where.MATCH
+    assert where_known("variables") is Where.VARIABLES
+    assert where_known("node") is Where.RULES
+    assert where_known("nod") is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "hint"),
+    [
+        (
+            "node.usage.cpuu > 1.0",
+            "`node.usage` cannot have a resource `cpuu`",
+            "did you mean `cpu`?",
+        ),
+        (
+            "has(pod.limits.memry)",
+            "`pod.limits` cannot have a resource `memry`",
+            "did you mean `memory`?",
+        ),
+        (
+            "pod.requests['accelerator'] > 0.0",
+            "`pod.requests` cannot have a resource `accelerator`",
+            "resources of a vendor are named with its domain, as `nvidia.com/gpu`",
+        ),
+        (
+            "node.allocatable[?'Memory'].hasValue()",
+            "`node.allocatable` cannot have a resource `Memory`",
+            "did you mean `memory`?",
+        ),
+    ],
+)
+def test_a_resource_that_cannot_be_is_a_mistake(expression: str, message: str, hint: str) -> None:
+    program = compile_program(expression, environment(Where.RULES))
+    (problem,) = misspelt_resources(program)
+    assert (problem.message, problem.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "node.allocatable['ephemeral-storage'] > 0.0",
+        "node.requested.pods < node.allocatable.pods",
+        "'gpu' in pod.requests",
+        "pod.requests[?'nvidia.com/gpu'].orValue(0.0) > 0",
+        "node.allocatable['hugepages-2Mi'] > 0.0",
+        "pod.requests.exists(name, name == 'gpu')",
+        "pod.requests[pod.labels.resource] > 0.0",
+        "node.labels.cpuu == ''",
+    ],
+)
+def test_a_resource_that_may_be_is_none(expression: str) -> None:
+    program = compile_program(expression, environment(Where.RULES))
+    assert list(misspelt_resources(program)) == []
+
+
+def test_a_ratio_of_amounts_is_a_fraction_and_not_an_integer() -> None:
+    program = compile_program(
+        "node.usage.memory / node.allocatable.memory", environment(Where.RULES)
+    )
+    view = view_of(node("a"), usage("a", memory=2 * GIB))
+    value = node_value(["usage", "allocatable"], view, view.rows["a"], NOW)
+    assert program.evaluate({"node": value}) == 0.25  # 2 of 8 GiB

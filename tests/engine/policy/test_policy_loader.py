@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import InvalidFileError
+from engine.policy import PolicySet, load_policies
+from engine.policy.compiler import compile_policy
+from engine.policy.positions import read_documents
+
+_POLICY = """\
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: {name}
+spec:
+  filters:
+    - plugin: LimitAware
+"""
+
+
+def _write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+    return folder
+
+
+def _names(policies: PolicySet) -> list[str]:
+    return [policy.name for policy in policies]
+
+
+def _report(folder: Path, *paths: Path) -> str:
+    with pytest.raises(InvalidFileError) as caught:
+        load_policies(paths or [folder])
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_ten_mistakes_in_two_files_make_one_report(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        a_yaml="""\
+        apiVersion: stowplan.dev/v1
+        kind: PlacementPolicy
+        metadata:
+          name: a
+        spec:
+          prioriti: 5
+          match:
+            matchConditions:
+              - name: batch
+                expression: node.labels.pool == 'batch'
+          variables:
+            - name: wantsGpu
+              expression: pod.requests['nvidia.com/gpu'] > 0
+          filters:
+            - plugin: LimitAwere
+            - plugin: LoadAware
+              args:
+                usageThresholds: {cpu: 165}
+          scores:
+            - name: free
+              expression: >-
+                node.allocatable.cpu
+                - node.requested.cpuu
+        """,
+        b_yaml="""\
+        apiVersion: stowplan.dev/v1alpha1
+        kind: PlacementPolicy
+        metadata: {name: a}
+        spec:
+          filters:
+            - name: cool
+              expression: |
+                has(node.usage) &&
+                node.usage.cpu / node.alocatable.cpu < 0.65
+              onError: Reject
+          scores:
+            - name: letters
+              weight: 101
+              expression: node.name
+        """,
+    )
+    assert _report(tmp_path) == dedent(
+        """\
+        a.yaml:1:13: `stowplan.dev/v1` is not `stowplan.dev/v1alpha1`
+         | apiVersion: stowplan.dev/v1
+         | ............^
+        hint: did you mean `stowplan.dev/v1alpha1`?
+        a.yaml:6:3: unknown key `prioriti`
+         |   prioriti: 5
+         | ..^
+        hint: did you mean `priority`?
+        a.yaml:10:21: unknown name `node`
+         |         expression: node.labels.pool == 'batch'
+         | ....................^
+        hint: `node` is known in filters and scores alone
+        a.yaml:15:15: unknown plugin `LimitAwere`
+         |     - plugin: LimitAwere
+         | ..............^
+        hint: did you mean `LimitAware`?
+        a.yaml:18:32: must be at most 100
+         |         usageThresholds: {cpu: 165}
+         | ...............................^
+        a.yaml:23:26: `node.requested` cannot have a resource `cpuu`
+         |         - node.requested.cpuu
+         | .........................^
+        hint: did you mean `cpu`?
+        b.yaml:3:18: there is a policy `a` in a.yaml already
+         | metadata: {name: a}
+         | .................^
+        b.yaml:9:31: `node` has no field `alocatable`
+         |         node.usage.cpu / node.alocatable.cpu < 0.65
+         | ..............................^
+        hint: did you mean `allocatable`?
+        b.yaml:10:16: `Reject` is not `RejectNode` or `IgnoreRule`
+         |       onError: Reject
+         | ...............^
+        hint: did you mean `RejectNode`?
+        b.yaml:13:15: must be at most 100
+         |       weight: 101
+         | ..............^
+        b.yaml:14:19: a score must be a number, not `string`
+         |       expression: node.name
+         | ..................^"""
+    )
+
+
+def test_a_folder_is_read_with_all_below_it_but_cases_and_other_files_are_not(
+    tmp_path: Path,
+) -> None:
+    _write(
+        tmp_path,
+        b_yaml=_POLICY.format(name="b"),
+        sub__a_yml=_POLICY.format(name="a"),
+        sub__cases_yaml="nonsense: [",
+        sub__notes_txt="nonsense: [",
+    )
+    (tmp_path / "c.json").write_text(
+        '{"apiVersion": "stowplan.dev/v1alpha1", "kind": "PlacementPolicy",'
+        ' "metadata": {"name": "c"}, "spec": {}}'
+    )
+    assert _names(load_policies([tmp_path])) == ["a", "b", "c"]
+
+
+def test_a_mounted_config_map_is_read_once(tmp_path: Path) -> None:
+    """kubelet writes the files in a hidden folder and puts links to them beside it."""
+    real = tmp_path / "..2026_01_01"
+    _write(real, a_yaml=_POLICY.format(name="a"), sub__b_yaml=_POLICY.format(name="b"))
+    (tmp_path / "..data").symlink_to("..2026_01_01")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    (tmp_path / "sub").symlink_to("..data/sub")
+    assert _names(load_policies([tmp_path, tmp_path / "a.yaml"])) == ["a", "b"]
+
+
+def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
+    _write(tmp_path, sub__a_yaml=_POLICY.format(name="a"))
+    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    (tmp_path / "self.yaml").symlink_to("self.yaml")
+    assert "self.yaml: cannot be read: too many levels of symbolic links" in _report(tmp_path)
+
+
+def test_a_file_may_hold_several_policies(tmp_path: Path) -> None:
+    both = f"{_POLICY.format(name='a')}---\n{_POLICY.format(name='b')}"
+    assert _names(load_policies([_write(tmp_path, all_yaml=both)])) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "report"),
+    [
+        ("", "a.yaml: holds no policy"),
+        ("# soon\n", "a.yaml: holds no policy"),
+        ("[]", "a.yaml:1:1: expected a mapping of keys to values\n | []\n | ^"),
+        ("text", "a.yaml:1:1: expected a mapping of keys to values\n | text\n | ^"),
+        (
+            "kind: ConfigMap\ndata: {a: 1}",
+            "a.yaml:1:7: `ConfigMap` is not `PlacementPolicy`\n | kind: ConfigMap\n | ......^",
+        ),
+    ],
+)
+def test_a_file_that_holds_something_else_is_refused(
+    tmp_path: Path, text: str, report: str
+) -> None:
+    assert _report(_write(tmp_path, a_yaml=text)) == report
+
+
+def test_a_file_that_is_not_there_is_a_mistake_and_an_empty_folder_is_not(tmp_path: Path) -> None:
+    report = _report(tmp_path, tmp_path / "no.yaml")
+    assert report == "no.yaml: cannot be read: no such file or directory"
+    assert _names(load_policies([tmp_path])) == []
+    assert _names(load_policies([])) == []
+
+
+def test_what_is_not_a_regular_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    assert _report(tmp_path) == "a.yaml: not a regular file"
+
+
+def test_every_file_is_looked_at_even_if_one_is_not_yaml(tmp_path: Path) -> None:
+    _write(tmp_path, a_yaml="a: [", b_yaml="kind: PlacementPolicy")
+    report = _report(tmp_path)
+    assert "a.yaml:1:4: not YAML" in report
+    assert "b.yaml:1:1: missing key `spec`" in report
+
+
+_KEYS = st.sampled_from(
+    [
+        *("apiVersion", "kind", "metadata", "name", "spec", "filters", "scores", "plugin", "args"),
+        *("expression", "match", "matchConditions", "variables", "placement", "weight", "onError"),
+    ]
+)
+_SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        [
+            *("stowplan.dev/v1alpha1", "PlacementPolicy", "LimitAware", "LoadAware", "true"),
+            *("node.usage.cpu < 1.0", "variables.a", "1 +", "object.x", "RejectNode", "a"),
+        ]
+    ),
+    st.text(st.characters(exclude_categories=["C"]), max_size=12),
+)
+_TREES = st.recursive(
+    _SCALARS,
+    lambda below: st.one_of(st.lists(below, max_size=4), st.dictionaries(_KEYS, below, max_size=6)),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=150)
+@given(tree=_TREES)
+def test_no_document_does_more_than_be_refused(tree: object) -> None:
+    for document in read_documents(json.dumps(tree, ensure_ascii=False).encode(), "f.json"):
+        policy, problems = compile_policy(document)
+        assert (policy is None) == bool(problems)
+        assert all(problem.line and problem.message for problem in problems)

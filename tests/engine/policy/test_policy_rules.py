@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model.decision import FilterOutcome, ScoreOutcome
+from engine.model.request import PlacementRequest
+from engine.plugins import FAULT
+from engine.policy import PolicyContext
+from engine.policy.compiled import CompiledPolicy
+from engine.policy.rules import ExpressionScorer
+from engine.view import ClusterView
+from tests.engine.policy.worlds import GIB, NOW, node, policy, request_of, usage, view_of
+
+
+def _filtered(
+    spec: str, view: ClusterView, request: PlacementRequest | None = None
+) -> tuple[FilterOutcome, PolicyContext]:
+    compiled = policy(spec)
+    context = PolicyContext(compiled, request or request_of())
+    return compiled.filters[0].outcome(context, view, NOW), context
+
+
+def _scored(
+    spec: str, view: ClusterView, *names: str, request: PlacementRequest | None = None
+) -> tuple[ScoreOutcome, PolicyContext]:
+    compiled = policy(spec)
+    context = PolicyContext(compiled, request or request_of())
+    rows = np.array([view.rows[name] for name in names], np.intp)
+    return compiled.scores[0].outcome(context, view, rows, NOW), context
+
+
+def _rejected(outcome: FilterOutcome, view: ClusterView) -> set[str]:
+    return {view.names[row] for row in np.flatnonzero(outcome.rejects).tolist()}
+
+
+def _expression(expression: str, more: str = "") -> str:
+    return f"filters: [{{name: rule, expression: {expression!r}{more}}}]"
+
+
+def _score(expression: str, more: str = "") -> str:
+    return f"scores: [{{name: rule, expression: {expression!r}{more}}}]"
+
+
+# Filters.
+
+
+def test_an_expression_turns_away_the_nodes_it_is_false_for_with_its_message() -> None:
+    view = view_of(node("a", labels={"pool": "x"}), node("b"))
+    outcome, context = _filtered(
+        _expression("'pool' in node.labels", ", message: only in a pool"), view
+    )
+    assert _rejected(outcome, view) == {"b"}
+    assert outcome.reasons == {1: "only in a pool"}
+    assert (outcome.policy, outcome.rule, outcome.faults) == ("p", "rule", 0)
+    assert context.errors == []
+
+
+def test_without_a_message_the_reason_is_the_expression_on_one_line() -> None:
+    spec = "filters:\n- name: rule\n  expression: |\n    node.ready\n      && node.podCount < 0\n"
+    outcome, _ = _filtered(spec, view_of(node("a")))
+    assert outcome.reasons == {1: "failed expression: node.ready && node.podCount < 0"}
+
+
+def test_a_node_that_cannot_be_judged_is_turned_away_by_default() -> None:
+    view = view_of(node("a"), usage("a", cpu=1000), node("b"))
+    outcome, context = _filtered(_expression("node.usage.cpu < 2.0"), view)
+    assert _rejected(outcome, view) == {"b"}
+    assert outcome.faults == 1
+    assert outcome.codes[view.rows["b"]] == FAULT
+    assert "usage" in outcome.reasons[FAULT]
+    (error,) = context.errors
+    assert error == f"p: rule could not be evaluated for 1 nodes: {outcome.reasons[FAULT]}"
+
+
+def test_a_node_that_cannot_be_judged_passes_a_rule_that_is_ignored_on_error() -> None:
+    view = view_of(node("a"), node("b"))
+    outcome, context = _filtered(_expression("node.usage.cpu < 2.0", ", onError: IgnoreRule"), view)
+    assert _rejected(outcome, view) == set()
+    assert outcome.faults == 2
+    assert len(context.errors) == 1
+
+
+def test_an_expression_that_gives_no_bool_could_not_be_evaluated() -> None:
+    outcome, _ = _filtered(_expression("object.spec"), view_of(node("a")))
+    assert outcome.reasons == {FAULT: "the expression gave a `map`, not a `bool`"}
+
+
+def test_free_rows_are_neither_judged_nor_turned_away() -> None:
+    view = view_of(node("a"))
+    assert len(view) == 2
+    outcome, _ = _filtered(_expression("node.usage.cpu < 2.0"), view)
+    assert outcome.faults == 1
+    assert int(outcome.rejects.sum()) == 1
+
+
+def test_an_expression_may_speak_of_pod_and_node_together() -> None:
+    spec = {"containers": [{"resources": {"requests": {"memory": "3Gi"}}}]}
+    view = view_of(node("a"), usage("a", memory=4 * GIB), node("b"), usage("b", memory=6 * GIB))
+    outcome, _ = _filtered(
+        _expression("node.usage.memory + pod.requests.memory <= node.allocatable.memory"),
+        view,
+        request_of(spec),
+    )
+    assert _rejected(outcome, view) == {"b"}  # 6 + 3 is more than 8 GiB
+
+
+def test_an_expression_over_the_pod_alone_says_the_same_of_every_node() -> None:
+    view = view_of(node("a"), node("b"))
+    outcome, _ = _filtered(_expression("pod.namespace == 'elsewhere'"), view)
+    assert _rejected(outcome, view) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "dynamic"),
+    [
+        ("node.labels.zone == 'a'", False),
+        ("pod.name == '' && 'x' in node.labels", False),
+        ("pod.name == ''", False),
+        ("node.name == 'a'", True),
+        ("node.usage.cpu < 1.0", True),
+        ("node.taints.size() == 0", True),
+        ("node['labels'].size() == 0", False),
+        ("[node].size() == 1", True),
+    ],
+)
+def test_only_what_speaks_of_labels_alone_is_a_lasting_promise(
+    expression: str, *, dynamic: bool
+) -> None:
+    assert policy(_expression(expression)).filters[0].dynamic is dynamic
+
+
+def test_plugins_over_changing_state_are_no_lasting_promise() -> None:
+    filters = policy(
+        "filters: [{plugin: LoadAware}, {plugin: LimitAware}, {plugin: NodeAffinity}]"
+    ).filters
+    assert [rule.dynamic for rule in filters] == [True, True, False]
+
+
+def test_a_plugin_gives_its_own_reasons() -> None:
+    ratios = "args: {defaultLimitToAllocatableRatio: {cpu: 100%}}"
+    outcome, _ = _filtered(
+        f"filters: [{{plugin: LimitAware, {ratios}}}]",
+        view_of(node("a")),
+        request_of({"containers": [{"resources": {"limits": {"cpu": "5"}}}]}),
+    )
+    assert outcome.rule == "LimitAware"
+    assert list(outcome.reasons.values()) == ["Insufficient cpu limit"]
+
+
+# Variables.
+
+
+def test_variables_build_on_each_other_and_are_read_by_rules() -> None:
+    spec = """
+    variables:
+    - {name: cores, expression: pod.requests.cpu}
+    - {name: twice, expression: variables.cores * 2.0}
+    filters:
+    - {name: rule, expression: node.allocatable.cpu > variables.twice}
+    """
+    view = view_of(node("a"))
+    pod = {"containers": [{"resources": {"requests": {"cpu": "1900m"}}}]}
+    assert _rejected(_filtered(spec, view, request_of(pod))[0], view) == set()
+    pod = {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}
+    assert _rejected(_filtered(spec, view, request_of(pod))[0], view) == {"a"}
+
+
+def test_a_variable_that_fails_is_absent_and_reported_once() -> None:
+    spec = """
+    variables: [{name: bad, expression: object.spec.none}]
+    filters: [{name: rule, expression: '!has(variables.bad) && node.ready'}]
+    """
+    compiled = policy(spec)
+    context = PolicyContext(compiled, request_of())
+    view = view_of(node("a"), node("b"))
+    for _ in range(2):
+        assert not compiled.filters[0].outcome(context, view, NOW).rejects.any()
+    (error,) = context.errors
+    assert error.startswith("p: variable `bad`: ")
+
+
+def test_a_variable_that_nothing_reads_is_not_computed() -> None:
+    spec = """
+    variables: [{name: bad, expression: object.spec.none}]
+    filters: [{name: rule, expression: node.ready}]
+    """
+    _, context = _filtered(spec, view_of(node("a")))
+    assert context.errors == []
+
+
+def test_variables_can_be_read_as_a_whole() -> None:
+    spec = """
+    variables: [{name: a, expression: '1'}, {name: b, expression: '2'}]
+    filters: [{name: rule, expression: variables.size() == 2}]
+    """
+    view = view_of(node("a"))
+    assert _rejected(_filtered(spec, view)[0], view) == set()
+
+
+def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
+    view = view_of(*(node(f"n{i}") for i in range(60)))
+    containers = [{"name": str(i)} for i in range(100)]
+    loops = "object.spec.containers.all(a, object.spec.containers.all(b, a.name != 'x'))"
+    outcome, _ = _filtered(
+        _expression(f"{loops} && node.ready"), view, request_of({"containers": containers})
+    )
+    # 10,100 iterations a node: 24 nodes fit in 250,000.
+    assert outcome.faults == 36
+    assert "iterations" in outcome.reasons[FAULT]
+
+
+# Scores.
+
+
+def test_scores_are_spread_over_the_candidates_alone() -> None:
+    view = view_of(
+        *(node(name, labels={"n": str(n)}) for name, n in zip("abcd", (1, 2, 5, 999), strict=True))
+    )
+    outcome, _ = _scored(_score("int(node.labels.n)", ", weight: 7"), view, "c", "a", "b")
+    assert outcome.raw.tolist() == [5.0, 1.0, 2.0]
+    assert outcome.normalized.tolist() == [100, 0, 25]  # (2 - 1) / (5 - 1)
+    assert (outcome.weight, outcome.reason, outcome.faults) == (7, "", 0)
+
+
+def test_a_candidate_that_cannot_be_scored_gets_0_by_default() -> None:
+    view = view_of(node("a"), usage("a", cpu=1), node("b"), usage("b", cpu=3), node("c"))
+    outcome, context = _scored(_score("-node.usage.cpu"), view, "a", "b", "c")
+    assert outcome.normalized.tolist() == [100, 0, 0]
+    assert (outcome.faults, outcome.reason) == (1, "")
+    assert len(context.errors) == 1
+
+
+def test_a_score_may_be_left_out_when_a_candidate_cannot_be_scored() -> None:
+    view = view_of(node("a"), usage("a", cpu=1), node("b"), usage("b", cpu=3), node("c"))
+    spec = _score("-node.usage.cpu", ", onError: IgnoreRule")
+    outcome, _ = _scored(spec, view, "a", "b", "c")
+    assert outcome.normalized.tolist() == [0, 0, 0]
+    assert outcome.faults == 1
+    assert "usage" in outcome.reason
+    untouched, _ = _scored(spec, view, "a", "b")
+    assert untouched.normalized.tolist() == [100, 0]
+
+
+def test_a_score_that_cannot_be_evaluated_anywhere_abstains_with_the_reason() -> None:
+    outcome, _ = _scored(_score("node.usage.cpu"), view_of(node("a"), node("b")), "a", "b")
+    assert outcome.normalized.tolist() == [0, 0]
+    assert outcome.faults == 2
+    assert "usage" in outcome.reason
+
+
+def test_a_score_that_tells_no_candidate_from_another_says_so() -> None:
+    outcome, _ = _scored(_score("1"), view_of(node("a"), node("b")), "a", "b")
+    assert outcome.normalized.tolist() == [0, 0]
+    assert (outcome.faults, outcome.reason) == (0, "it gives no candidate any points")
+
+
+@pytest.mark.parametrize("expression", ["0.0 / 0.0", "1.0 / 0.0", "object.spec"])
+def test_a_score_must_be_a_finite_number(expression: str) -> None:
+    outcome, _ = _scored(_score(expression), view_of(node("a")), "a")
+    assert outcome.faults == 1
+    assert outcome.reason.startswith("the expression gave a ")
+
+
+def test_without_candidates_there_is_nothing_to_score() -> None:
+    view = view_of(node("a"))
+    for spec in (_score("node.podCount"), "scores: [{plugin: LimitAware}]"):
+        outcome, context = _scored(spec, view)
+        assert outcome.normalized.tolist() == []
+        assert context.errors == []
+
+
+_FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(_FINITE, min_size=1, max_size=8))
+def test_points_keep_the_order_within_0_and_100(raw: list[float]) -> None:
+    compiled: CompiledPolicy = policy(_score("1"))
+    scorer = compiled.scores[0].scorer
+    assert isinstance(scorer, ExpressionScorer)
+    points = scorer.normalize(np.array(raw)).tolist()
+    assert all(0 <= point <= 100 for point in points)
+    pairs = sorted(zip(raw, points, strict=True))
+    assert all(one[1] <= other[1] for one, other in zip(pairs, pairs[1:], strict=False))
+    if max(raw) / 2 > min(raw) / 2:
+        assert (min(points), max(points)) == (0, 100)
+
+
+@given(st.permutations(range(5)))
+def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
+    nodes = [node(f"n{i}", labels={"n": str(i * i)}) for i in range(5)]
+    view = view_of(*(nodes[i] for i in order))
+    outcome, _ = _scored(_score("int(node.labels.n)"), view, *(f"n{i}" for i in range(5)))
+    assert outcome.normalized.tolist() == [0, 6, 25, 56, 100]
+    filtered, _ = _filtered(_expression("int(node.labels.n) > 3"), view)
+    assert _rejected(filtered, view) == {"n0", "n1"}

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+from engine.cases import run_cases
+from engine.errors import InvalidFileError
+
+_POLICY = """\
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: p}
+spec:
+  mode: Audit
+  filters:
+    - name: small
+      expression: double(node.labels.n) < 10.0
+      message: too large
+  scores:
+    - name: large
+      expression: double(node.labels.n)
+"""
+_CASE = """\
+- name: the largest that is not too large wins
+  now: 2026-01-01T00:00:00Z
+  cluster:
+    nodes:
+      - {metadata: {name: n1, labels: {n: "1"}}, status: {allocatable: &a {cpu: 4, pods: 9}}}
+      - {metadata: {name: n3, labels: {n: "3"}}, status: {allocatable: *a}}
+      - {metadata: {name: n5, labels: {n: "5"}}, status: {allocatable: *a}}
+      - {metadata: {name: n5b, labels: {n: "5"}}, status: {allocatable: *a}}
+      - {metadata: {name: n20, labels: {n: "20"}}, status: {allocatable: *a}}
+  pod: {spec: {containers: [{}]}}
+  expect:
+"""
+
+
+def _failures(folder: Path, expect: str) -> tuple[str, ...]:
+    (folder / "policy.yaml").write_text(_POLICY, encoding="utf-8")
+    text = _CASE + indent(dedent(expect), "    ")
+    (folder / "cases.yaml").write_text(text, encoding="utf-8")
+    (result,) = run_cases(folder)
+    return result.failures
+
+
+def test_a_case_whose_expectations_hold_passes_even_for_a_policy_in_audit_mode(
+    tmp_path: Path,
+) -> None:
+    expect = """
+    verdict: Place
+    message: 4 of 5 nodes fit
+    best: [n5, n5b]
+    order: [n5, n3, n1]
+    rejected: {n20: "small: too large"}
+    scores: {large: {n1: 0, n3: 50, n5: 100}}
+    """
+    assert _failures(tmp_path, expect) == ()
+
+
+@pytest.mark.parametrize(
+    ("expect", "failure"),
+    [
+        ("verdict: Deny", "verdict: expected Deny, got Place ("),
+        ("message: none", "message: expected `none` in `4 of 5 nodes fit"),
+        ("best: n5", "best: expected n5, got n5"),
+        ("best: [n5, n5b, n3]", "best: expected n5, n5b, n3, got n5"),
+        ("order: [n3, n5]", "order: expected n3, n5, got n5"),
+        ("order: [n5, n5b]", "order: expected n5, n5b, got n5"),
+        ("order: [n5, n20]", "order: expected n5, n20, got n5"),
+        ("rejected: {n20: too small}", "rejected: expected `too small` for n20, got small: too l"),
+        ("rejected: {n1: small}", "rejected: expected `small` for n1, got nothing"),
+        ("rejected: {n2: small}", "rejected: expected `small` for n2, got no such node"),
+        ("scores: {large: {n3: 51}}", "scores: expected large to give n3 51, got 50"),
+        ("scores: {none: {n3: 51}}", "scores: expected none to give n3 51, got None"),
+        ("errors: [variable]", "errors: expected `variable` in []"),
+    ],
+)
+def test_each_expectation_that_does_not_hold_is_told(
+    tmp_path: Path, expect: str, failure: str
+) -> None:
+    (told,) = _failures(tmp_path, expect)
+    assert told.startswith(failure)
+
+
+def test_folders_are_searched_and_each_is_tested_against_its_own_policies(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        assert _failures(tmp_path / name, "best: [n5, n5b]") == ()
+    results = run_cases(tmp_path)
+    assert [Path(result.file).parent.name for result in results] == ["a", "b"]
+    assert [result.decision.policies for result in results] == [("p",), ("p",)]
+
+
+def test_mistakes_in_policies_and_cases_are_reported_together(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("kind: Polcy")
+    (tmp_path / "cases.yaml").write_text("- {}")
+    with pytest.raises(InvalidFileError) as caught:
+        run_cases(tmp_path)
+    assert "policy.yaml:1:7" in str(caught.value)
+    assert "cases.yaml:1:3" in str(caught.value)
+
+
+def test_a_folder_without_cases_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFileError, match=r"holds no `cases\.yaml`"):
+        run_cases(tmp_path)
