@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.model.time import Micros
+from engine.pipeline import Scope
+from engine.policy import PolicySet, load_policies
+from engine.view import ClusterState
+from webhook import review
+from webhook.answers import Outcome
+from webhook.explanations import Explanations
+from webhook.placement_reviews import PlacementReviews
+
+PODS = {"group": "", "version": "v1", "resource": "pods"}
+
+
+def asking(namespace: str = "shop", **more: Any) -> review.AdmissionRequest:  # noqa: ANN401 - parts of a request, whatever they are
+    pod = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}
+    request = {
+        "uid": "u-1",
+        "operation": "CREATE",
+        "resource": PODS,
+        "namespace": namespace,
+        "object": pod,
+        **more,
+    }
+    body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}
+    return review.decode(json.dumps(body).encode())
+
+
+@pytest.fixture
+def explanations() -> Explanations:
+    return Explanations(9)
+
+
+@pytest.fixture
+def placement(
+    state: ClusterState, policies: Path, explanations: Explanations
+) -> Callable[..., PlacementReviews]:
+    """Return how to make the reviews: with other policies if wanted."""
+    loaded = load_policies([policies])
+    state.track(loaded.load_profiles)
+
+    def make(current: Callable[[], PolicySet] = lambda: loaded) -> PlacementReviews:
+        return PlacementReviews(
+            policies=current,
+            view=state.view,
+            judged_at=lambda: Micros(0),
+            scope=Scope(),
+            explanations=explanations,
+        )
+
+    return make
+
+
+Make = Callable[..., PlacementReviews]
+
+
+def test_a_pod_is_advised_and_the_audit_log_learns_why(placement: Make) -> None:
+    answer = placement().answer(asking())
+    assert answer.outcome is Outcome.PLACED
+    assert answer.response.patch is not None
+    told = answer.response.audit_annotations
+    assert told["policies"] == "balance-limits"
+    assert "3 of 3 nodes fit" in told["decision"]
+
+
+def test_the_namespace_of_the_request_counts_for_an_object_that_has_none(placement: Make) -> None:
+    # The policy `closed` selects the namespace by the label that every namespace has.
+    assert placement().answer(asking("closed")).outcome is Outcome.DENIED
+
+
+def test_a_denial_says_why_and_has_no_patch(placement: Make) -> None:
+    response = placement().answer(asking("closed")).response
+    assert not response.allowed
+    assert response.patch is None
+    assert response.status is not None
+    assert "the namespace is closed" in response.status.message
+
+
+def test_a_pod_without_a_policy_passes_as_it_is(placement: Make, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    nothing = PolicySet()
+    answer = placement(lambda: nothing).answer(asking())
+    assert answer.outcome is Outcome.ABSTAINED
+    assert answer.response.allowed
+    assert answer.response.patch is None
+
+
+def test_our_own_failure_lets_the_pod_pass_and_only_the_log_knows_why(
+    placement: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> PolicySet:
+        raise RuntimeError("the reason")
+
+    answer = placement(fail).answer(asking())
+    assert answer.outcome is Outcome.ERROR
+    assert answer.response.allowed
+    assert answer.response.patch is None
+    assert "the reason" not in json.dumps(answer.response.warnings)
+    assert "the reason" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        None,
+        [],
+        {"spec": {"containers": "none"}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": 10**400}}}]}},
+        {"spec": {"priority": 10**40}},
+        {"metadata": {"creationTimestamp": "yesterday"}},
+    ],
+)
+def test_a_pod_that_makes_no_sense_passes_with_a_warning(placement: Make, pod: object) -> None:
+    answer = placement().answer(asking(object=pod))
+    assert answer.response.allowed
+    assert answer.response.patch is None or answer.outcome is Outcome.PLACED
+    assert all(len(warning) <= 256 for warning in answer.response.warnings)
+
+
+def test_a_decision_is_remembered_with_its_reasons(
+    placement: Make, explanations: Explanations
+) -> None:
+    placement().answer(asking())
+    (told,) = explanations.latest(pod="shop/web-")
+    assert told["verdict"] == "Place"
+    assert len(told["ranking"]) == 3
+
+
+def test_a_dry_run_gets_the_same_patch_and_is_not_remembered(
+    placement: Make, explanations: Explanations
+) -> None:
+    reviews = placement()
+    dry = reviews.answer(asking(dryRun=True))
+    assert len(explanations) == 0
+    assert dry.response.patch == reviews.answer(asking()).response.patch
+
+
+def test_rules_that_cannot_be_evaluated_are_counted(placement: Make, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(
+        "{apiVersion: stowplan.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: broken},"
+        " spec: {match: {matchConditions: [{name: c, expression: 'object.spec.nothing == 1'}]},"
+        " scores: [{plugin: LimitAware}]}}"
+    )
+    loaded = load_policies([path])
+    answer = placement(lambda: loaded).answer(asking())
+    assert answer.rule_errors == 1
+    assert answer.response.allowed
+
+
+def test_expressions_see_who_asks(placement: Make, tmp_path: Path) -> None:
+    path = tmp_path / "who.yaml"
+    path.write_text(
+        "{apiVersion: stowplan.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: who},"
+        " spec: {match: {matchConditions:"
+        " [{name: alice, expression: \"request.userInfo.username == 'alice'\"}]},"
+        " scores: [{plugin: LimitAware}]}}"
+    )
+    loaded = load_policies([path])
+    reviews = placement(lambda: loaded)
+    assert reviews.answer(asking(userInfo={"username": "bob"})).outcome is Outcome.ABSTAINED
+    assert reviews.answer(asking(userInfo={"username": "alice"})).outcome is Outcome.PLACED
+
+
+def test_an_annotation_names_the_policy_that_advised(placement: Make) -> None:
+    patch = placement().answer(asking()).response.patch
+    assert patch is not None
+    assert "balance-limits" in json.dumps(json.loads(patch))
+    assert base64.b64encode(patch)

@@ -1,0 +1,64 @@
+"""What comes of a review: an answer, and what it is counted as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.errors import QuantityError
+from engine.model.pod import Pod, pod_of
+from webhook import review
+from webhook.review import AdmissionError, AdmissionRequest, AdmissionResponse
+
+
+class Outcome(StrEnum):
+    """What came of a review; the label of its metric."""
+
+    PLACED = "placed"  # advice was written on the pod
+    ABSTAINED = "abstained"  # a pod we have nothing to say about
+    DENIED = "denied"  # a policy asks for denial where no node passes
+    ADMITTED = "admitted"  # fits its quotas, or has none
+    QUOTA_DENIED = "quota_denied"
+    QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
+    IGNORED = "ignored"  # not the creation of a pod, or not ours to judge
+    UNREADABLE = "unreadable"  # a pod that makes no sense to us
+    ERROR = "error"  # our own mistake; see the log
+    SHED = "shed"  # too many reviews at a time
+    DEADLINE = "deadline"  # too late to be of use
+    MALFORMED = "malformed"  # not a review at all
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response, and what to count it as.
+
+    Attributes:
+        rule_errors: how many rules could not be evaluated.
+    """
+
+    outcome: Outcome
+    response: AdmissionResponse
+    rule_errors: int = 0
+
+
+def ignored(request: AdmissionRequest) -> Answer:
+    """Return the answer to what is none of our business: it passes as it is."""
+    return Answer(Outcome.IGNORED, review.allowed(request.uid))
+
+
+def unadvised(request: AdmissionRequest, outcome: Outcome, reason: str) -> Answer:
+    """Return the answer that fails open: the pod passes as it is, and its author learns why."""
+    warning = f"stowplan gave no placement advice: {reason}"
+    return Answer(outcome, review.allowed(request.uid, warnings=[warning]))
+
+
+def pod_in(request: AdmissionRequest) -> Pod:
+    """Return the pod that a request is about.
+
+    Raises:
+        AdmissionError: its object is not a pod.
+    """
+    try:
+        return pod_of(request.pod(), namespace=request.namespace)
+    except QuantityError as error:
+        raise AdmissionError(f"the object is not a pod: {error}") from error

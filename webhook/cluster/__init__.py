@@ -1,0 +1,9 @@
+"""Where what we know of a cluster comes from: sources that turn objects into a `ClusterState`.
+
+What belongs here: reading objects from files (later: from the API server), decoding them, and
+saying what is wrong with which of them. What never does: what an object means for a decision.
+"""
+
+from webhook.cluster.recorded import Progress, Recording, load_recorded
+
+__all__ = ["Progress", "Recording", "load_recorded"]

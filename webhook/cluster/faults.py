@@ -1,0 +1,155 @@
+"""What is wrong with an object, and where: from an exception to problems a person can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from engine.errors import Problem, QuantityError
+from engine.model import api
+from engine.model.quantity import quantity_of
+from webhook.cluster.objects import ApiObject, ObjectError, Path
+
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding an object may raise: msgspec's errors, bad UTF-8, our own, too deep a nesting."""
+
+_MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `(?P<place>.*)`)?", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `(?P<wanted>.*)`, got `(?P<got>.*)`")
+_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<some_key>\.\.\.)\]")
+_LONGEST_NAME = 300
+_ANY_KEY = None  # msgspec does not say under which key of a map it failed
+
+_Steps = Sequence[str | int | None]
+
+_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "a text",
+}
+_JSON_TYPES = {
+    dict: "object", list: "array", str: "str", bool: "bool", int: "int", float: "float"
+}  # fmt: skip
+
+
+def problems_of(
+    found: ApiObject, kind: type[msgspec.Struct], error: ValueError | RecursionError
+) -> list[Problem]:
+    """Return what is wrong with an object that could not be used.
+
+    Args:
+        found: the object.
+        kind: the wire struct it was decoded as.
+        error: what came of that.
+    """
+    hint = f"{_name(found)} is left out"
+    if isinstance(error, QuantityError):
+        places = list(_bad_quantities(found.decode(kind), ()))
+        if places:
+            return [found.problem(path, str(bad), hint) for path, bad in places]
+    if isinstance(error, ObjectError):
+        return [found.problem(error.path, str(error), hint)]
+    what, steps = said_by(error)
+    return [found.problem(_path(found, steps, what), in_words(what), hint)]
+
+
+def in_words(message: str) -> str:
+    """Return what msgspec says in words that are not those of a programming language."""
+    expected = _EXPECTED.fullmatch(message)
+    if expected is None:
+        return message[:1].lower() + message[1:]
+    wanted = [_WORDS.get(name, name) for name in expected["wanted"].split(" | ") if name != "null"]
+    return f"expected {' or '.join(wanted)}, got {_WORDS.get(expected['got'], expected['got'])}"
+
+
+def _name(found: ApiObject) -> str:
+    """Return how people call an object that could not be used."""
+    try:
+        plain = found.plain()
+    except UNREADABLE:
+        plain = None
+    meta = plain.get("metadata") if isinstance(plain, dict) else None
+    parts = [meta.get(key) for key in ("namespace", "name")] if isinstance(meta, dict) else []
+    name = "/".join(part for part in parts if isinstance(part, str))
+    return f"{found.kind} `{name[:_LONGEST_NAME]}`" if name else f"the {found.kind}"
+
+
+def said_by(error: ValueError | RecursionError) -> tuple[str, _Steps]:
+    """Return what an exception says is wrong, and where."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply", ()
+    if isinstance(error, UnicodeDecodeError):
+        return "not a text in UTF-8", ()
+    said = _MESSAGE.fullmatch(str(error))
+    if said is None or said["place"] is None:
+        return str(error), ()
+    return said["what"], [
+        int(step["index"]) if step["index"] else step["key"]  # None for any key
+        for step in _STEP.finditer(said["place"])
+    ]
+
+
+def _path(found: ApiObject, steps: _Steps, what: str) -> Path:
+    """Return a path without gaps; it ends before one that cannot be closed."""
+    if _ANY_KEY in steps:
+        expected = _EXPECTED.fullmatch(what)
+        try:
+            closed = _closed(found.plain(), steps, expected["got"] if expected else None)
+        except UNREADABLE:
+            closed = None
+        if closed is not None:
+            return closed
+    path: list[str | int] = []
+    for step in steps:
+        if step is _ANY_KEY:
+            break
+        path.append(step)
+    return path
+
+
+def _closed(value: object, steps: _Steps, got: str | None) -> tuple[str | int, ...] | None:
+    """Return `steps` with keys in place of gaps, such that they lead to a value of type `got`."""
+    if not steps:
+        return () if got in (None, _JSON_TYPES.get(type(value), "null")) else None
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, int):
+        if not isinstance(value, list) or step >= len(value):
+            return None
+        inner = _closed(value[step], rest, got)
+        return None if inner is None else (step, *inner)
+    if not isinstance(value, dict):
+        return None
+    for key in value if step is _ANY_KEY else [step]:
+        inner = _closed(value.get(key), rest, got)
+        if inner is not None:
+            return (key, *inner)
+    return None
+
+
+def _bad_quantities(
+    value: object, path: tuple[str | int, ...]
+) -> Iterator[tuple[Path, QuantityError]]:
+    """Yield the place of every amount in a wire struct that is not a quantity."""
+    if isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            inner = getattr(value, field.name)
+            here = (*path, field.encode_name)
+            if field.type == api.ResourceList | None:
+                for name, amount in (inner or {}).items():
+                    try:
+                        quantity_of(amount)
+                    except QuantityError as bad:
+                        yield (*here, name), bad
+            else:
+                yield from _bad_quantities(inner, here)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _bad_quantities(inner, (*path, index))
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _bad_quantities(inner, (*path, key))

@@ -1,0 +1,109 @@
+"""Advice for new pods, from what is known right now. Fails open, whatever happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from engine.explain import explanation
+from engine.model.decision import Decision, Verdict
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+from engine.pipeline import Scope, decide
+from engine.placement import patch_for
+from engine.policy import PolicySet
+from engine.view import ClusterView
+from webhook import review
+from webhook.answers import Answer, Outcome, ignored, pod_in, unadvised
+from webhook.explanations import Explanations
+from webhook.review import AdmissionError, AdmissionRequest, AdmissionResponse
+
+_NODES_EXPLAINED = 10
+_NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # set on every namespace by the API server
+
+_log = logging.getLogger(__name__)
+
+
+class PlacementReviews:
+    """Answers the reviews of the mutating webhook.
+
+    Args:
+        policies: the policies in force.
+        view: the cluster as it is known.
+        judged_at: the moment to judge ages of measurements at.
+        scope: which pods are ours.
+        explanations: where decisions are remembered.
+    """
+
+    def __init__(
+        self,
+        *,
+        policies: Callable[[], PolicySet],
+        view: Callable[[], ClusterView],
+        judged_at: Callable[[], Micros],
+        scope: Scope,
+        explanations: Explanations,
+    ) -> None:
+        self._policies = policies
+        self._view = view
+        self._judged_at = judged_at
+        self._scope = scope
+        self._explanations = explanations
+
+    def answer(self, request: AdmissionRequest) -> Answer:
+        """Return a pod's advice; if there can be none, the pod passes unmodified."""
+        if not request.creates_pod:
+            return ignored(request)
+        try:
+            return self._advised(request)
+        except AdmissionError as error:
+            _log.warning("a pod is not advised: %s", error, extra={"uid": request.uid})
+            return unadvised(request, Outcome.UNREADABLE, str(error))
+        except Exception:  # noqa: BLE001 - advice is never worth a pod
+            _log.exception("a pod is not advised", extra={"uid": request.uid})
+            return unadvised(request, Outcome.ERROR, "an internal error, see its log")
+
+    def _advised(self, request: AdmissionRequest) -> Answer:
+        pod, view = pod_in(request), self._view()
+        labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
+        placement = PlacementRequest(
+            pod=pod,
+            raw=bytes(request.object),
+            namespace_labels=labels,
+            request=request.variables(),
+        )
+        decision = decide(placement, self._policies(), view, self._judged_at(), scope=self._scope)
+        outcome, response = _response(request, placement, decision, view)
+        if self._explanations.wanted and not request.dry_run:
+            self._explanations.add(explanation(decision, most_nodes=_NODES_EXPLAINED))
+        return Answer(outcome, response, rule_errors=len(decision.errors))
+
+
+def _response(
+    request: AdmissionRequest, placement: PlacementRequest, decision: Decision, view: ClusterView
+) -> tuple[Outcome, AdmissionResponse]:
+    audit = _audit_annotations(decision)
+    if decision.verdict is Verdict.DENY:
+        return (
+            Outcome.DENIED,
+            review.denied(request.uid, decision.message, audit_annotations=audit),
+        )
+    patch = patch_for(decision, placement, view)
+    response = review.allowed(
+        request.uid,
+        operations=patch.operations,
+        warnings=patch.warnings,
+        audit_annotations=audit,
+    )
+    return Outcome.PLACED if decision.verdict is Verdict.PLACE else Outcome.ABSTAINED, response
+
+
+def _audit_annotations(decision: Decision) -> dict[str, str]:
+    """Return what the API server's audit log should keep of a decision."""
+    told = {"decision": decision.message}
+    if decision.policies:
+        told["policies"] = ",".join(decision.policies)
+    if decision.audit is not None:
+        told["audited-policies"] = ",".join(decision.audit.policies)
+        told["audited-decision"] = decision.audit.message
+    return told
