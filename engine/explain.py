@@ -20,7 +20,7 @@ def summary(decision: Decision) -> str:
 
     `2 of 5 nodes fit, best node2, node4; 3 left out: 2 LimitAware (Insufficient cpu limit), ...`
     """
-    nodes = int(decision.valid.sum())
+    nodes = np.count_nonzero(decision.valid)
     left_out = ", ".join(f"{out.nodes} {out.rule} ({out.reason})" for out in decision.left_out)
     if decision.verdict is Verdict.PLACE:
         best = ", ".join(_best_names(decision))
@@ -70,9 +70,10 @@ def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[st
 
 def _best_names(decision: Decision) -> list[str]:
     """Return the first few nodes that share the best score."""
-    best = decision.candidates[decision.totals == decision.totals[0]]
-    names = [decision.names[row] for row in best[:_NAMED_NODES].tolist()]
-    return [*names, "..."] if best.size > _NAMED_NODES else names
+    best = np.count_nonzero(decision.totals == decision.totals[0])
+    rows = decision.candidates[: min(best, _NAMED_NODES)].tolist()
+    names = [decision.names[row] for row in rows]
+    return [*names, "..."] if best > _NAMED_NODES else names
 
 
 def _ranking(decision: Decision, most: int | None) -> Iterator[dict[str, Any]]:

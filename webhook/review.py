@@ -7,6 +7,7 @@ apiserver/pkg/admission/plugin/webhook/request/admissionreview.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -26,7 +27,13 @@ _LONGEST_AUDIT_VALUE = 512
 
 
 class AdmissionError(StowplanError):
-    """A review that cannot be read: the sender's mistake, answered with 400."""
+    """A review that cannot be read: the sender's mistake, answered with 400.
+
+    Its text is short, however large the input: it goes back to the sender and into the log.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(_cut(text, _LONGEST_ERROR))
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
@@ -156,14 +163,14 @@ def decode(body: bytes) -> AdmissionRequest:
     """Return the request of an AdmissionReview.
 
     Raises:
-        AdmissionError: it is not one; the message is short and safe to send back.
+        AdmissionError: it is not one.
     """
     try:
         review = _reviews.decode(body)
     except _UNREADABLE as error:
         raise AdmissionError(_readable("this is not an AdmissionReview", error)) from error
     if (review.api_version, review.kind) != (API_VERSION, KIND):
-        got = f"{review.api_version} {review.kind}"[:_LONGEST_ERROR]
+        got = f"{review.api_version} {review.kind}"
         raise AdmissionError(f"expected `{API_VERSION} {KIND}`, not `{got}`")
     if review.request is None:
         raise AdmissionError("the review has no `request`")
@@ -206,9 +213,15 @@ def denied(
 
 
 def _bounded(warnings: Iterable[str]) -> tuple[str, ...]:
-    """Return warnings the API server will pass on: on one line, short, few."""
-    lines = (" ".join(warning.split()) for warning in warnings)
-    return tuple(_cut(line, _LONGEST_WARNING) for line in lines)[:_MOST_WARNINGS]
+    """Return warnings the API server will pass on, in a header: printable, short, few."""
+    lines = (_printable(warning) for warning in islice(warnings, _MOST_WARNINGS))
+    return tuple(_cut(line, _LONGEST_WARNING) for line in lines)
+
+
+def _printable(text: str) -> str:
+    """Return a text on one line, without the control characters that headers do not take."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())
 
 
 def _audit(annotations: Mapping[str, str] | None) -> dict[str, str]:
@@ -220,11 +233,11 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _readable(what: str, error: Exception) -> str:
-    """Return what is wrong with a body, without echoing more than a little of it."""
+    """Return what is wrong with a body, in words."""
     if isinstance(error, RecursionError):
         reason = "it is nested too deeply"
     elif isinstance(error, UnicodeDecodeError):
         reason = "it is not UTF-8 text"
     else:
         reason = str(error)
-    return _cut(f"{what}: {reason}", _LONGEST_ERROR)
+    return f"{what}: {reason}"

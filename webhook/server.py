@@ -120,7 +120,9 @@ class Listening:
 
     def greeting(self) -> str:
         """Return what to tell the person who started it."""
+        known = self.health.detail()
         lines = [
+            f"policies  {known['policies']['loaded']}, over {known['view']['nodes']} nodes",
             f"reviews   {self.url}/mutate and {self.url}/validate",
             f"probes    {self.url}/livez and {self.url}/readyz",
             f"metrics   {self.metrics_url}/metrics",
@@ -163,7 +165,7 @@ async def listening(
     Raises:
         InvalidFileError: a policy cannot be used.
         TlsError: the certificate cannot be used.
-        OSError: a port cannot be listened on.
+        SettingsError: a port cannot be listened on.
     """
     # 1. What may change while we run.
     state, recorded_at = cluster.state, cluster.recorded_at or now()
@@ -276,7 +278,11 @@ async def _listen(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LAST_REVIEWS_SECONDS)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
-    await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    except OSError as error:
+        problem = f"cannot be listened on: {error.strerror or error}"
+        raise SettingsError([Problem(file=f"{host}:{port}", message=problem)]) from error
     if runner.server is None:
         raise AssertionError("setup makes the server")
     name = "localhost" if host in _ANY_ADDRESS else host

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from cyclopts.config import Env
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -24,8 +23,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from engine.errors import Problem, StowplanError
+from engine.errors import InvalidFileError, Problem, StowplanError
 from engine.pipeline import SYSTEM_NAMESPACES
+from engine.policy.positions import Document, read_documents
 from engine.quota import DEFAULT_RESERVATION_SECONDS
 
 ENVIRONMENT_PREFIX = "STOWPLAN_"
@@ -38,7 +38,7 @@ QuotaMode = Literal["Enforce", "Audit", "Off"]
 class SettingsError(StowplanError):
     """Settings that cannot be used; carries every mistake found in them."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
@@ -217,52 +217,46 @@ class _ConfigurationFile(PydanticBaseSettingsSource):
         Raises:
             SettingsError: it cannot be read, or has a key that is no setting.
         """
-        path = self.current_state.get("config")
-        return (
-            {} if not path else _read(Path(path), set(self.settings_cls.model_fields) - {"config"})
-        )
+        document = _document(self.current_state.get("config"))
+        if document is None:
+            return {}
+        if not isinstance(document.value, dict):
+            raise SettingsError([document.problem((), "expected `setting: value` lines")])
+        known = set(self.settings_cls.model_fields) - {"config"}
+        unknown = [
+            document.problem_at_key((key,), f"unknown setting `{key}`", hint=_spelling(key, known))
+            for key in document.value
+            if key not in known
+        ]
+        if unknown:
+            raise SettingsError(unknown)
+        return document.value
 
 
-def _read(path: Path, known: set[str]) -> dict[str, Any]:
+def _document(path: object) -> Document | None:
+    """Return the configuration file, None if there is none or nothing is in it."""
+    if not path:
+        return None
+    file = str(path)
     try:
-        tree = yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SettingsError(
-            [Problem(file=str(path), message=f"cannot be read: {reason}")]
-        ) from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise SettingsError([_problem(path, mark, error.problem or "not YAML")]) from error
-    except yaml.YAMLError as error:
-        raise SettingsError([Problem(file=str(path), message="not YAML")]) from error
-    if tree is None:
-        return {}
-    if not isinstance(tree, yaml.MappingNode):
-        raise SettingsError([_problem(path, tree.start_mark, "expected `setting: value` lines")])
-    unknown = [
-        _problem(path, key.start_mark, f"unknown setting `{key.value}`", _did_you_mean(key, known))
-        for key, _ in tree.value
-        if key.value not in known
-    ]
-    if unknown:
-        raise SettingsError(unknown)
-    values: dict[str, Any] = yaml.constructor.SafeConstructor().construct_document(tree)
-    return values
+        documents = read_documents(Path(file).read_bytes(), file)
+    except OSError as error:
+        problem = Problem(file=file, message=f"cannot be read: {error.strerror}")
+        raise SettingsError([problem]) from error
+    except InvalidFileError as error:
+        raise SettingsError(error.problems) from error
+    if len(documents) > 1:
+        raise SettingsError([documents[1].problem((), "expected one document, not several")])
+    return documents[0] if documents else None
 
 
-def _problem(path: Path, mark: yaml.Mark | None, message: str, hint: str = "") -> Problem:
-    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-    return Problem(file=str(path), message=message, line=line, column=column, hint=hint)
-
-
-def _did_you_mean(key: yaml.Node, known: set[str]) -> str:
-    close = difflib.get_close_matches(str(key.value), known, n=1)
+def _spelling(key: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
     return f"did you mean `{close[0]}`?" if close else ""
 
 
 def _problems(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield each mistake with the place its value came from."""
+    """Yield each mistake with the flag, variable or line that its value came from."""
     for error in invalid.errors(include_url=False):
         message = error["msg"].removeprefix("Value error, ")
         if not error["loc"]:
@@ -271,18 +265,21 @@ def _problems(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Pr
         name = str(error["loc"][0])
         variable = ENVIRONMENT_PREFIX + name.upper()
         flag = f"--{name.replace('_', '-')}"
-        if name in given:
-            place = flag
-        elif variable in os.environ:
-            place = variable
-        else:
-            place = f"`{name}` in the configuration file"
         text = str(error["input"])[:_LONGEST_ECHO]
-        yield Problem(
-            file=place,
-            message=f"{message[:1].lower()}{message[1:]}, not `{text}`",
-            hint=f"see {flag} in `stowplan serve --help`",
-        )
+        message = f"{message[:1].lower()}{message[1:]}, not `{text}`"
+        hint = f"see {flag} in `stowplan serve --help`"
+        if name in given:
+            yield Problem(file=flag, message=message, hint=hint)
+        elif variable in os.environ:
+            yield Problem(file=variable, message=message, hint=hint)
+        else:
+            config = given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
+            document = _document(config)
+            yield (
+                document.problem((name,), message, hint=hint)
+                if document
+                else Problem(file=name, message=message, hint=hint)
+            )
 
 
 def _without_service_links(variables: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -12,11 +12,11 @@ is compiled; any node of it may be compiled on its own.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.cel.values import CelType
 
@@ -262,6 +262,20 @@ def children(node: Node) -> Iterator[Node]:
             yield value
         elif type(value) is tuple:
             yield from (item for item in value if isinstance(item, Node))
+
+
+def with_children(node: Node, new: Iterable[Node]) -> Node:
+    """Return `node` with others in place of its children, as many and in the same order."""
+    rest = iter(new)
+    changes: dict[str, object] = {}
+    for attribute in node.__slots__:
+        value = getattr(node, attribute)
+        if isinstance(value, Node):
+            changes[attribute] = next(rest)
+        elif type(value) is tuple:
+            items = (next(rest) if isinstance(item, Node) else item for item in value)
+            changes[attribute] = tuple(items)
+    return replace(node, **changes)  # type: ignore[arg-type]  # fields of this very class
 
 
 def walk(root: Node) -> Iterator[tuple[Node, int]]:

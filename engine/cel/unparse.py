@@ -1,7 +1,7 @@
 """A syntax tree back to text: one line that parses to the same tree.
 
-Two trees that mean the same have one text, so the text also serves as the name of what a
-sub-expression computes.
+Equal trees have one text and unlike trees have two, so the text also serves as the name of what a
+sub-expression computes. Only values that a function made at load, as `ip('::1')`, do not read back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.cel import ast
 from engine.cel.times import format_duration, format_timestamp
-from engine.cel.values import DURATION, TIMESTAMP, CelType
+from engine.cel.values import DURATION, TIMESTAMP, CelType, Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -60,6 +60,8 @@ def _literal(node: ast.Literal) -> _Piece:
     if node.type == TIMESTAMP:
         return f"timestamp('{format_timestamp(value)}')", _TIGHTEST
     text = repr(value)
+    if isinstance(value, Opaque):
+        return f"{node.type}({text.partition('(')[2]}", _TIGHTEST
     return text, _UNARY if text.startswith("-") else _TIGHTEST
 
 
@@ -111,9 +113,9 @@ def _not(node: ast.Not) -> _Piece:
 
 
 def _negate(node: ast.Negate) -> _Piece:
-    # A number would take the sign as its own.
     operand = _inside(node.operand, _UNARY)
-    return f"-({operand})" if isinstance(node.operand, ast.Literal) else f"-{operand}", _UNARY
+    takes_the_sign = operand[0].isdigit()  # `-1.abs()` is the call of a negative number
+    return f"-({operand})" if takes_the_sign else f"-{operand}", _UNARY
 
 
 def _binary(node: ast.Binary) -> _Piece:
@@ -164,9 +166,15 @@ _TRANSFORMS: Final = {
 
 
 def _transform(node: ast.Transform) -> _Piece:
+    if node.condition is not None and _is_variable(node.result, node.variables):
+        return _macro(node.range, "filter", node.variables, node.condition)
     name = _TRANSFORMS[node.shape, len(node.variables)]
     body = (node.result,) if node.condition is None else (node.condition, node.result)
     return _macro(node.range, name, node.variables, *body)
+
+
+def _is_variable(node: ast.Node, variables: tuple[str, ...]) -> bool:
+    return isinstance(node, ast.Name | ast.Local) and (node.name,) == variables
 
 
 def _sort_by(node: ast.SortBy) -> _Piece:

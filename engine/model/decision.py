@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
+
+_SMALL_CODE = 1024
 
 SCHEDULER = ""
 """The policy name of the filters that the scheduler applies by itself."""
@@ -65,8 +68,7 @@ class PlacementOptions:
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterOutcome:
+class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One filter over all nodes.
 
     Attributes:
@@ -90,12 +92,18 @@ class FilterOutcome:
 
 def tally(codes: NDArray[np.int64]) -> dict[int, int]:
     """Return how many times each code occurs, in ascending order."""
-    values, counts = np.unique(codes, return_counts=True)
+    if not codes.size:
+        return {}
+    if codes.min() >= 0 and codes.max() < _SMALL_CODE:  # most are, and that is twice as fast
+        counts = np.bincount(codes)
+        values = counts.nonzero()[0]
+        counts = counts.take(values)
+    else:
+        values, counts = np.unique(codes, return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes a filter was the first to turn away, for one reason."""
 
     policy: str
@@ -104,8 +112,7 @@ class LeftOut:
     nodes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOutcome:
+class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One scorer over the candidates, element i belonging to `Decision.candidates[i]`.
 
     Attributes:
@@ -125,8 +132,7 @@ class ScoreOutcome:
     faults: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The outcome for one pod.
 
     Attributes:

@@ -8,7 +8,7 @@ INVARIANT: operations may widen a condition, and then add a reason; they never n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, reduce
@@ -19,7 +19,7 @@ from typing import Final
 from engine.model.label_states import EVERYTHING, NOTHING, LabelStates, Requirements
 
 MOST_ALTERNATIVES: Final = 16
-"""A condition that needs more while it is put together is widened."""
+"""A condition for which requirements need more is widened while it is put together."""
 
 MOST_TERMS: Final = 8
 MOST_REQUIREMENTS: Final = 16  # in one term
@@ -83,19 +83,23 @@ class Alternative:
         return replace(self, labels=labels)
 
     @property
-    def requirements(self) -> tuple[Requirements, ...]:
-        """The same as requirements on labels, in the order of the keys.
+    def width(self) -> int:
+        """How many alternatives requirements need for it."""
+        return prod(len(states.parts()) for states in self.labels.values())
 
-        More than one where a label may be missing or have one of a few values: no requirement says
-        that.
-        """
-        options = (self.labels[key].requirements(key) for key in sorted(self.labels))
-        return tuple(sum(chosen, ()) for chosen in product(*options))
+    def parts(self) -> Iterator[Alternative]:
+        """Yield the alternatives that requirements need for it."""
+        for chosen in product(*(states.parts() for states in self.labels.values())):
+            yield replace(self, labels=dict(zip(self.labels, chosen, strict=True)))
 
     @property
-    def width(self) -> int:
-        """How many alternatives `requirements` has."""
-        return prod(len(states.requirements(key)) for key, states in self.labels.items())
+    def requirements(self) -> Requirements:
+        """The same as requirements, in the order of the labels; only for one of `parts`."""
+        return tuple(
+            requirement
+            for key, states in sorted(self.labels.items())
+            for requirement in states.requirements(key)
+        )
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,15 @@ class LabelCondition:
         """Return the condition that both hold."""
         pairs = product(self.alternatives, other.alternatives)
         both = _simplified(met for one, two in pairs if (met := one & two) is not None)
-        if len(both.alternatives) <= MOST_ALTERNATIVES:
+        if both.width <= MOST_ALTERNATIVES:
             return both
-        simpler = self if len(self.alternatives) <= len(other.alternatives) else other
-        return simpler.widened(_TOO_MANY)
+        narrower = self if self.width <= other.width else other
+        return narrower.widened(_TOO_MANY)
 
     def __or__(self, other: LabelCondition) -> LabelCondition:
         """Return the condition that either holds."""
         either = _simplified((*self.alternatives, *other.alternatives))
-        return either if len(either.alternatives) <= MOST_ALTERNATIVES else unknown(_TOO_MANY)
+        return either if either.width <= MOST_ALTERNATIVES else unknown(_TOO_MANY)
 
     def widened(self, reason: str) -> LabelCondition:
         """Return the condition as one that is not all that must hold."""
@@ -126,7 +130,7 @@ class LabelCondition:
 
     def bounded(self) -> LabelCondition:
         """Return the condition if it can be written on a pod, and one that says nothing if not."""
-        if self.width > MOST_TERMS:
+        if len(self.terms) > MOST_TERMS:
             return unknown(f"it takes more than {MOST_TERMS} terms")
         for term in self.terms:
             if len(term) > MOST_REQUIREMENTS:
@@ -136,6 +140,11 @@ class LabelCondition:
         return self
 
     @property
+    def width(self) -> int:
+        """How many alternatives requirements need for it, or a few more than they do."""
+        return sum(one.width for one in self.alternatives)
+
+    @property
     def exactness(self) -> Exactness:
         """How much of what it stands for is in it."""
         if not self.reasons:
@@ -143,15 +152,10 @@ class LabelCondition:
         says_something = all(one.labels for one in self.alternatives)
         return Exactness.PARTIAL if says_something else Exactness.NONE
 
-    @cached_property
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is not exact, in the order of the text; none if it is."""
         return tuple(sorted(frozenset().union(*(one.unknown for one in self.alternatives))))
-
-    @property
-    def width(self) -> int:
-        """How many `terms` there are."""
-        return sum(one.width for one in self._widest())
 
     @cached_property
     def terms(self) -> tuple[Requirements, ...]:
@@ -160,15 +164,11 @@ class LabelCondition:
         One that is empty requires nothing. If there are none at all, no node can pass: not one of
         those that exist, nor one to come.
         """
-        return tuple(term for one in self._widest() for term in one.requirements)
-
-    def _widest(self) -> list[Alternative]:
-        """Return the alternatives without those that another covers, whatever is unknown."""
         kept: list[Alternative] = []
-        for one in self.alternatives:
+        for one in (part for wide in self.alternatives for part in wide.parts()):
             if not any(other.covers(one) for other in kept):
                 kept = [*(other for other in kept if not one.covers(other)), one]
-        return kept
+        return tuple(one.requirements for one in kept)
 
     def allows(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels meets it."""

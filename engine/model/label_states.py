@@ -75,33 +75,36 @@ class LabelStates:
             return replace(two, listed=two.listed - one.listed)
         return replace(one, listed=one.listed | two.listed)
 
-    def complement(self) -> LabelStates | None:
-        """Return all other states, None where requirements cannot tell: around Gt and Lt."""
-        if self.numbers is not None:
-            return None
-        return LabelStates(missing=not self.missing, others=not self.others, listed=self.listed)
+    def parts(self) -> tuple[LabelStates, ...]:
+        """Return disjoint sets that are this one together, each of which `requirements` can tell.
 
-    def requirements(self, key: str) -> tuple[Requirements, ...]:
-        """Return what to ask of the label `key`: alternatives, each with all that must hold.
-
-        None for the empty set, and one that asks for nothing for the set of all states.
+        No requirement tells a label that is missing or has one of a few values, and it takes both
+        Gt and Lt to tell one that has any integer. The empty set has no parts.
         """
-        values = self._of_values(key)
-        if not self.missing:
-            return values
-        if self.others and self.numbers is None:
-            shut_out = Requirement(key, Operator.NOT_IN, self.listed)
-            return ((shut_out,),) if self.listed else ((),)
-        return ((Requirement(key, Operator.DOES_NOT_EXIST),), *values)
+        if self.missing and self.others and self.numbers is None:
+            return (self,)
+        values = replace(self, missing=False)
+        parts = (MISSING,) if self.missing else ()
+        if values == NOTHING:
+            return parts
+        if self.numbers != INTEGERS:
+            return (*parts, values)
+        return (*parts, *(replace(values, numbers=part) for part in (INTEGERS[:1], INTEGERS[1:])))
 
-    def _of_values(self, key: str) -> tuple[Requirements, ...]:
-        """Return what to ask for the values alone."""
+    def requirements(self, key: str) -> Requirements:
+        """Return what to ask of the label `key`; only for one of `parts`."""
+        if self == MISSING:
+            return (Requirement(key, Operator.DOES_NOT_EXIST),)
         if not self.others:
-            return ((Requirement(key, Operator.IN, self.listed),),) if self.listed else ()
-        excluding = (Requirement(key, Operator.NOT_IN, self.listed),) if self.listed else ()
+            return (Requirement(key, Operator.IN, self.listed),)
+        asked: list[Requirement] = []
         if self.numbers is None:
-            return ((Requirement(key, Operator.EXISTS), *excluding),)
-        return tuple((*bounds, *excluding) for bounds in _bounds(key, self.numbers))
+            asked += [] if self.missing else [Requirement(key, Operator.EXISTS)]
+        else:
+            start, stop = self.numbers.start, self.numbers.stop
+            asked += [Requirement(key, Operator.GT, bound=start - 1)] if start else []
+            asked += [Requirement(key, Operator.LT, bound=stop)] if stop < INTEGERS.stop else []
+        return (*asked, *([Requirement(key, Operator.NOT_IN, self.listed)] if self.listed else ()))
 
 
 def _all_but(listed: frozenset[str], numbers: range | None, missing: bool) -> LabelStates:  # noqa: FBT001 (internal)
@@ -126,24 +129,7 @@ def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
         return None
     if max(first.start, second.start) > min(first.stop, second.stop):
         return None
-    return replace(
-        one, numbers=range(min(first.start, second.start), max(first.stop, second.stop))
-    )
-
-
-def _bounds(key: str, numbers: range) -> tuple[Requirements, ...]:
-    """Return a range of integers by Gt and Lt, whose bounds cannot be negative.
-
-    Nothing is greater than -1 or less than 2**63 as far as they go, so that the set of all integers
-    takes two alternatives.
-    """
-    above = Requirement(key, Operator.GT, bound=numbers.start - 1)
-    below = Requirement(key, Operator.LT, bound=numbers.stop)
-    if numbers == INTEGERS:
-        return (replace(above, bound=0),), (replace(below, bound=1),)
-    return (
-        (*((above,) if numbers.start else ()), *((below,) if numbers.stop < 2**63 else ())),
-    )
+    return replace(one, numbers=range(min(first.start, second.start), max(first.stop, second.stop)))
 
 
 EVERYTHING: Final = LabelStates(missing=True, others=True)

@@ -130,22 +130,17 @@ class NodeResourcesFitFilter:
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
         """Return PASS, or a set of bits: too many pods, then one per resource that falls short."""
-        wanted = self._wanted(pod)
-
-        def codes(rows: ClusterView) -> IntColumn:
-            requested = rows.sums[Sum.REQUESTS]
-            full = requested[PODS] >= rows.allocatable[PODS]
-            found = np.where(full, _TOO_MANY_PODS, PASS)
-            for i, (name, amount) in enumerate(wanted):
-                at = rows.axis.find(name)
-                if at is None:
-                    found |= _bit(i)
-                else:
-                    found[requested[at] > rows.allocatable[at] - amount] |= _bit(i)
-            return found
-
-        key = ("NodeResourcesFit", wanted)
-        return view.pod_column(key, _NODES_AND_PODS, codes)
+        requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
+        codes = np.where(requested[PODS] >= allocatable[PODS], _TOO_MANY_PODS, PASS)
+        for i, (name, amount) in enumerate(self._wanted(pod)):
+            at = view.axis.find(name)
+            if at is None:
+                codes |= _bit(i)
+                continue
+            short = requested[at] > allocatable[at] - amount
+            if short.any():
+                codes |= short * np.int64(_bit(i))
+        return codes
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the bits of a code."""

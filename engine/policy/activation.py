@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from engine.model import api
 from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -57,8 +58,14 @@ def node_value(
 def amounts_value(amounts: Amounts) -> dict[str, float]:
     """Return amounts as expressions see them: cpu in cores, all else in whole units."""
     return {
-        name: amount / _MILLI if name == CPU else float(amount) for name, amount in amounts.items()
+        name: float(amount) / _MILLI if name == CPU else float(amount)
+        for name, amount in amounts.items()
     }
+
+
+def taints_value(taints: Iterable[api.Taint]) -> list[object]:
+    """Return taints as expressions see them."""
+    return [{"key": one.key, "value": one.value, "effect": one.effect} for one in taints]
 
 
 def _pod_value(request: PlacementRequest) -> dict[str, object]:
@@ -109,13 +116,6 @@ def _node(view: ClusterView, row: int) -> Node:
     return node
 
 
-def _taints(view: ClusterView, row: int) -> list[object]:
-    return [
-        {"key": one.key, "value": one.value, "effect": one.effect}
-        for one in _node(view, row).taints
-    ]
-
-
 def _usage(view: ClusterView, row: int, now: Micros) -> dict[str, float] | None:
     usage = view.usages[row]
     if usage is None or usage.usage is None or now - view.metric_time[row] >= USAGE_LIFETIME:
@@ -135,7 +135,7 @@ NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros], object]]] =
     "name": lambda view, row, _: view.names[row],
     "labels": lambda view, row, _: dict(_node(view, row).labels),
     "annotations": lambda view, row, _: dict(_node(view, row).annotations),
-    "taints": lambda view, row, _: _taints(view, row),
+    "taints": lambda view, row, _: taints_value(_node(view, row).taints),
     "unschedulable": lambda view, row, _: _node(view, row).unschedulable,
     "ready": lambda view, row, _: _node(view, row).ready,
     "allocatable": lambda view, row, _: amounts_value(_node(view, row).allocatable),

@@ -22,7 +22,7 @@ from engine.plugins import PLUGINS, Args, Plugin
 from engine.policy import schema
 from engine.policy.compiled import CompiledPolicy
 from engine.policy.environment import Where, environment, misspelt_resources, where_known
-from engine.policy.expressions import NodeExpression
+from engine.policy.expressions import node_condition, node_number
 from engine.policy.positions import Document
 from engine.policy.rules import (
     ExpressionJudge,
@@ -44,6 +44,7 @@ _CONDITIONS: Final = ("spec", "match", "matchConditions")
 _VARIABLES: Final = ("spec", "variables")
 _FILTERS: Final = ("spec", "filters")
 _SCORES: Final = ("spec", "scores")
+_RULES: Final = environment(Where.RULES)
 _IDENTIFIER = re.compile(r"\w+")
 
 
@@ -238,9 +239,9 @@ def _filter_rule(
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
         judge, dynamic = PluginJudge(plugin.filter(args)), rule.plugin not in STATIC_PLUGINS
     else:
-        expression = NodeExpression(programs.found[path])
+        expression = node_condition(programs.found[path], _RULES)
         judge = ExpressionJudge(expression, rule.message or "")
-        dynamic = not set(expression.node_fields) <= {"labels"}
+        dynamic = not expression.reads_labels_alone
     return FilterRule(
         policy=policy, name=rule.name, dynamic=dynamic, on_error=rule.on_error, judge=judge
     )
@@ -255,7 +256,7 @@ def _score_rule(
         assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
         scorer = PluginScorer(plugin.score(args))
     else:
-        scorer = ExpressionScorer(NodeExpression(programs.found[path]))
+        scorer = ExpressionScorer(node_number(programs.found[path], _RULES))
     return ScoreRule(
         policy=policy, name=rule.name, weight=rule.weight, on_error=rule.on_error, scorer=scorer
     )

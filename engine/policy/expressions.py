@@ -1,127 +1,80 @@
-"""Expressions over the rows of a cluster: the one place that knows how they are evaluated."""
+"""Expressions that are asked of every node, and how they are evaluated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from engine.cel import CelError, Program
+from engine.cel import CelError, Environment, Program
+from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
-from engine.policy.activation import NODE_FIELDS, node_value
 from engine.policy.context import PolicyContext
+from engine.policy.node_table import NodeLayout, NodeTable
 from engine.view import BoolColumn, ClusterView
 
-_Scalar = TypeVar("_Scalar", np.bool_, np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Column(Generic[_Scalar]):
-    """What an expression gave for some rows.
-
-    Attributes:
-        values: one per row; 0 where `faults` is True.
-        faults: where it could not be evaluated, or gave something else than it should.
-    """
-
-    values: NDArray[_Scalar]
-    faults: BoolColumn
+_LAYOUT: Final = NodeLayout()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExpression:
-    """An expression that is asked of every node.
+    """A condition or a number that is asked of every node.
 
     Attributes:
-        program: the compiled expression.
-        node_fields: the fields of `node` that it reads.
+        program: evaluates it for one node; the last word on what it means.
+        plan: evaluates it for all nodes at once.
+        checked: returns the value of the program if it is what it has to be, else raises
+            `CelError`.
     """
 
     program: Program
-    node_fields: tuple[str, ...] = field(init=False)
+    plan: Plan
+    checked: Callable[[object], float]
 
-    def __post_init__(self) -> None:
+    @property
+    def reads_labels_alone(self) -> bool:
+        """Whether nothing of a node decides its value but its labels."""
         read = [fields for root, *fields in self.program.references if root == "node"]
-        whole = any(not fields for fields in read)
-        names = NODE_FIELDS if whole else {fields[0] for fields in read}
-        object.__setattr__(self, "node_fields", tuple(sorted(names)))
+        return all(fields[:1] == ["labels"] for fields in read)
 
-    def bools(
-        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
-    ) -> Column[np.bool_]:
-        """Return what a condition says of some valid rows."""
-        return self._column(context, view, rows, now, _BOOL)
+    def column(
+        self, context: PolicyContext, view: ClusterView, wanted: BoolColumn, now: Micros
+    ) -> Column:
+        """Return the value for each row, bool or float64, shape (n,).
 
-    def numbers(
-        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
-    ) -> Column[np.float64]:
-        """Return the finite numbers that some valid rows give."""
-        return self._column(context, view, rows, now, _NUMBER)
-
-    def bool_fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
-        """Return why a condition could not be evaluated for a row."""
-        return self._fault(context, view, row, now, _BOOL)
-
-    def number_fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
-        """Return why a number could not be had for a row."""
-        return self._fault(context, view, row, now, _NUMBER)
-
-    def _column(
-        self,
-        context: PolicyContext,
-        view: ClusterView,
-        rows: NDArray[np.intp],
-        now: Micros,
-        result: _Result[_Scalar],
-    ) -> Column[_Scalar]:
-        """Evaluate for each row, or once for all if nothing of the node is read."""
-        distinct = rows if self.node_fields else rows[:1]
+        Args:
+            context: the request.
+            view: the nodes.
+            wanted: the valid rows that matter, shape (n,); others get anything.
+            now: the moment to judge the age of reports at.
+        """
         activation = context.activation(self.program)
-        values = np.zeros(distinct.size, result.kind)
-        faults = np.zeros(distinct.size, np.bool_)
-        for i, row in enumerate(distinct.tolist()):
-            activation["node"] = node_value(self.node_fields, view, row, now)
-            try:
-                values[i] = result.checked(self.program.evaluate(activation, context.budget))
-            except CelError:
-                faults[i] = True
-        if distinct.size < rows.size:
-            return Column(np.repeat(values, rows.size), np.repeat(faults, rows.size))
-        return Column(values, faults)
+        return self.plan.evaluate(NodeTable(view, now), activation, context.budget, wanted)
 
-    def _fault(
-        self,
-        context: PolicyContext,
-        view: ClusterView,
-        row: int,
-        now: Micros,
-        result: _Result[_Scalar],
-    ) -> str:
-        activation = context.activation(self.program)
-        activation["node"] = node_value(self.node_fields, view, row, now)
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return why there is no value for a row."""
+        read = [path for path in self.program.references if path[0] == "node"]
+        node = NodeTable(view, now).row(row, read)
+        activation = {**context.activation(self.program), **node}
         try:
-            result.checked(self.program.evaluate(activation, context.budget))
+            self.checked(self.program.evaluate(activation, context.budget))
         except CelError as error:
             return str(error)
-        return ""
+        return "the expression could not be evaluated for all nodes together"
 
 
-@dataclass(frozen=True, slots=True)
-class _Result(Generic[_Scalar]):
-    """What an expression has to give.
+def node_condition(program: Program, environment: Environment) -> NodeExpression:
+    """Return an expression that gives a bool for a node."""
+    plan = plan_condition(program.root, environment, _LAYOUT)
+    return NodeExpression(program, plan, checked_bool)
 
-    Attributes:
-        kind: the type of its column.
-        checked: takes any CEL value, raises `CelError` for one that will not do.
-    """
 
-    kind: type[_Scalar]
-    checked: Callable[[object], float]
+def node_number(program: Program, environment: Environment) -> NodeExpression:
+    """Return an expression that gives a finite number for a node."""
+    plan = plan_number(program.root, environment, _LAYOUT)
+    return NodeExpression(program, plan, checked_number)
 
 
 def checked_bool(value: object) -> bool:
@@ -143,11 +96,10 @@ def checked_number(value: object) -> float:
     """
     if type(value) not in NUMBERS:
         raise CelError(f"the expression gave a `{type_of(value)}`, not a number")
-    number = float(value)  # type: ignore[arg-type]  # one of NUMBERS
+    try:
+        number = float(value)  # type: ignore[arg-type]  # one of NUMBERS
+    except OverflowError:  # JSON knows integers of any size
+        number = math.inf
     if not math.isfinite(number):
         raise CelError("the expression gave a number that is not finite")
     return number
-
-
-_BOOL = _Result(np.bool_, checked_bool)
-_NUMBER = _Result(np.float64, checked_number)

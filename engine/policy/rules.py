@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterOutcome, ScoreOutcome
+from engine.model.decision import FilterOutcome, ScoreOutcome, tally
 from engine.model.time import Micros
 from engine.plugins import FAULT, MAX_SCORE, PASS, Filter, Score
 from engine.policy.context import PolicyContext
@@ -72,16 +72,13 @@ class FilterRule:
 
     def outcome(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterOutcome:
         """Return what the filter says of every node."""
-        codes = np.where(view.valid, self.judge.codes(context, view, now), PASS)
-        rejects = codes != PASS
-        reasons = {
-            code: self.judge.reason(code, context, view)
-            for code in np.unique(codes[rejects]).tolist()
-            if code != FAULT
-        }
-        faulty = codes == FAULT
-        faults = int(faulty.sum())
+        codes = self.judge.codes(context, view, now)
+        rejects = (codes != PASS) & view.valid
+        counts = tally(codes.take(rejects.nonzero()[0]))
+        faults = counts.pop(FAULT, 0)
+        reasons = {code: self.judge.reason(code, context, view) for code in counts}
         if faults:
+            faulty = rejects & (codes == FAULT)
             reasons[FAULT] = self.judge.fault(context, view, int(faulty.argmax()), now)
             context.errors.append(_fault_line(self.policy, self.name, reasons[FAULT], faults))
             if self.on_error is OnFilterError.IGNORE_RULE:
@@ -120,17 +117,16 @@ class ScoreRule:
     ) -> ScoreOutcome:
         """Return the scores of the candidates, in their order; no other node has a say in them."""
         raw, faulty = self.scorer.raw(context, view, candidates, now)
-        faults = 0 if faulty is None else int(faulty.sum())
-        sound = np.ones(candidates.size, np.bool_) if faulty is None else ~faulty
-        reason = ""
-        if faults:
-            row = int(candidates[sound.argmin()])
-            reason = self.scorer.fault(context, view, row, now)
+        sound: BoolColumn | slice = slice(None)
+        faults, reason = 0, ""
+        if faulty is not None and faulty.any():
+            sound, faults = ~faulty, int(faulty.sum())
+            reason = self.scorer.fault(context, view, int(candidates[faulty.argmax()]), now)
             context.errors.append(_fault_line(self.policy, self.name, reason, faults))
             if self.on_error is OnScoreError.IGNORE_RULE:
                 sound[:] = False
         normalized = np.zeros(candidates.size, np.int64)
-        if sound.any():
+        if raw[sound].size:
             normalized[sound] = self.scorer.normalize(raw[sound])
             reason = "" if normalized.any() else _NO_POINTS
         return ScoreOutcome(
@@ -176,10 +172,10 @@ class ExpressionJudge:
 
     def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
         """Return PASS where the expression is true."""
-        rows = np.flatnonzero(view.valid)
-        passes = self.expression.bools(context, view, rows, now)
-        codes = np.zeros(len(view), np.int64)
-        codes[rows] = np.where(passes.faults, FAULT, np.where(passes.values, PASS, _FAILED))
+        passes = self.expression.column(context, view, view.valid, now)
+        codes = np.where(passes.values, np.int64(PASS), np.int64(_FAILED))
+        if passes.faults is not None:
+            codes[passes.faults] = FAULT
         return codes
 
     def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:  # noqa: ARG002 (protocol)
@@ -192,7 +188,7 @@ class ExpressionJudge:
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return the error of the evaluation."""
-        return self.expression.bool_fault(context, view, row, now)
+        return self.expression.fault(context, view, row, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +223,14 @@ class ExpressionScorer:
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
         """Return the numbers that the expression gives."""
-        column = self.expression.numbers(context, view, rows, now)
-        return column.values, column.faults
+        wanted = np.zeros(len(view), np.bool_)
+        wanted[rows] = True
+        column = self.expression.column(context, view, wanted, now)
+        numbers = column.values[rows]
+        faults = ~np.isfinite(numbers)
+        if column.faults is not None:
+            faults |= column.faults[rows]
+        return numbers, faults
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
@@ -246,7 +248,7 @@ class ExpressionScorer:
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return the error of the evaluation."""
-        return self.expression.number_fault(context, view, row, now)
+        return self.expression.fault(context, view, row, now)
 
 
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:

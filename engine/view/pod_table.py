@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from engine.model.pod import PodShape
-    from engine.view.axis import IntColumn
+from engine.model.pod import PodShape
+from engine.view.axis import IntColumn
 
 NO_ROW = -1
 """The row of a pod that no node has yet."""

@@ -26,4 +26,6 @@ def test_the_shipped_policies_can_be_loaded_together() -> None:
 def test_the_cases_of_a_shipped_policy_hold(folder: Path) -> None:
     results = run_cases(folder)
     assert {result.name: result.failures for result in results if result.failures} == {}
-    assert {result.name: result.decision.errors for result in results if result.decision.errors} == {}
+    assert {
+        result.name: result.decision.errors for result in results if result.decision.errors
+    } == {}

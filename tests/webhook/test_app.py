@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,14 @@ async def test_a_limit_that_is_no_number_is_refused(caller: Caller, limit: str) 
 async def test_the_server_does_not_say_what_it_is_made_of(caller: Caller) -> None:
     async with caller.session.get(f"{caller.server.url}/livez") as response:
         assert response.headers["Server"] == "stowplan"
+
+
+async def test_a_review_above_seven_mebibytes_is_refused(caller: Caller) -> None:
+    headers = {"Content-Type": "application/json"}
+    url = f"{caller.server.url}/mutate"
+    body = b" " * (8 * 1024 * 1024)
+    async with caller.session.post(url, data=io.BytesIO(body), headers=headers) as response:
+        assert response.status == 413
+    body = json.dumps(REVIEW).encode() + body[: 6 * 1024 * 1024]
+    async with caller.session.post(url, data=io.BytesIO(body), headers=headers) as response:
+        assert response.status == 200

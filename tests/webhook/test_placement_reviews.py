@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState
+from tests.webhook.conftest import DENYING
 from webhook import review
 from webhook.answers import Outcome
 from webhook.explanations import Explanations
@@ -84,8 +84,7 @@ def test_a_denial_says_why_and_has_no_patch(placement: Make) -> None:
     assert "the namespace is closed" in response.status.message
 
 
-def test_a_pod_without_a_policy_passes_as_it_is(placement: Make, tmp_path: Path) -> None:
-    (tmp_path / "none").mkdir()
+def test_a_pod_without_a_policy_passes_as_it_is(placement: Make) -> None:
     nothing = PolicySet()
     answer = placement(lambda: nothing).answer(asking())
     assert answer.outcome is Outcome.ABSTAINED
@@ -157,6 +156,19 @@ def test_rules_that_cannot_be_evaluated_are_counted(placement: Make, tmp_path: P
     assert answer.response.allowed
 
 
+def test_what_a_policy_in_audit_mode_would_do_is_only_told_to_the_audit_log(
+    placement: Make, tmp_path: Path
+) -> None:
+    path = tmp_path / "audited.yaml"
+    path.write_text(DENYING.replace("priority: 10", "mode: Audit"))
+    loaded = load_policies([path])
+    answer = placement(lambda: loaded).answer(asking("closed"))
+    assert answer.response.allowed
+    assert answer.response.patch is None
+    assert answer.response.audit_annotations["audited-policies"] == "closed"
+    assert "the namespace is closed" in answer.response.audit_annotations["audited-decision"]
+
+
 def test_expressions_see_who_asks(placement: Make, tmp_path: Path) -> None:
     path = tmp_path / "who.yaml"
     path.write_text(
@@ -169,10 +181,3 @@ def test_expressions_see_who_asks(placement: Make, tmp_path: Path) -> None:
     reviews = placement(lambda: loaded)
     assert reviews.answer(asking(userInfo={"username": "bob"})).outcome is Outcome.ABSTAINED
     assert reviews.answer(asking(userInfo={"username": "alice"})).outcome is Outcome.PLACED
-
-
-def test_an_annotation_names_the_policy_that_advised(placement: Make) -> None:
-    patch = placement().answer(asking()).response.patch
-    assert patch is not None
-    assert "balance-limits" in json.dumps(json.loads(patch))
-    assert base64.b64encode(patch)

@@ -124,7 +124,7 @@ def test_a_denial_says_forbidden_and_why() -> None:
 
 def test_warnings_are_short_few_and_on_one_line() -> None:
     # 4096 runes in all is what the API server passes on: 16 of 256.
-    answer = answered(review.allowed("u", warnings=["a\nb", "x" * 5000, *["y"] * 50]))
+    answer = answered(review.allowed("u", warnings=["a\n\x00b", "x" * 5000, *["y"] * 50]))
     assert answer["warnings"][0] == "a b"
     assert answer["warnings"][1].endswith("x...")
     assert len(answer["warnings"]) == 16

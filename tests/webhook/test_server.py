@@ -71,6 +71,7 @@ async def test_changed_policy_files_are_noticed_and_a_bad_change_is_told(
 async def test_the_greeting_says_where_and_how_to_call(start: Start) -> None:
     async with start() as caller:
         greeting = caller.server.greeting()
+        assert "policies  2, over 3 nodes" in greeting
         for url in (
             f"{caller.server.url}/mutate",
             f"{caller.server.url}/validate",
@@ -164,3 +165,11 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
             assert await running.wait() == -signal.SIGTERM
         writer.transport.abort()
         await reader.read()
+
+
+async def test_a_port_that_is_taken_is_named(start: Start) -> None:
+    async with start() as caller:
+        port = caller.server.url.rsplit(":", 1)[1]
+        with pytest.raises(SettingsError, match=rf"127\.0\.0\.1:{port}: cannot be listened on"):
+            async with start(port=int(port)):
+                pass

@@ -99,13 +99,14 @@ def test_every_mistake_is_reported_with_the_place_its_value_came_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STOWPLAN_MAX_IN_FLIGHT", "0")
-    config = written(tmp_path, "log_level: loud\n")
+    config = written(tmp_path, "host: x\nlog_level: loud\n")
     with pytest.raises(SettingsError) as failure:
         given("--port", "99999", "--config", config)
     places = {problem.file: problem for problem in failure.value.problems}
     assert "`99999`" in places["--port"].message
     assert "greater than 0" in places["STOWPLAN_MAX_IN_FLIGHT"].message
-    assert "`loud`" in places["`log_level` in the configuration file"].message
+    assert "`loud`" in places[config].message
+    assert places[config].line == 2
     assert all("stowplan serve --help" in problem.hint for problem in places.values())
 
 
@@ -115,7 +116,9 @@ def test_every_mistake_is_reported_with_the_place_its_value_came_from(
         ("host: x\npolices: [a]\n", 2, "unknown setting `polices`"),
         ("config: other.yaml\n", 1, "unknown setting `config`"),
         ("- a\n- b\n", 1, "expected `setting: value` lines"),
-        ("host: x\nport: [\n", 3, "expected the node content"),
+        ("host: x\nport: [\n", 2, "not YAML"),
+        ("host: x\nhost: y\n", 2, "`host` stands twice"),
+        ("host: x\n---\nhost: y\n", 3, "expected one document"),
     ],
 )
 def test_a_file_that_is_no_settings_file_says_where_and_why(

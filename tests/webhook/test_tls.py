@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -27,9 +27,10 @@ def pair(
     *,
     until: datetime = NOW + timedelta(days=30),
     password: bytes = b"",
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
 ) -> tuple[Path, Path]:
     """Write a certificate, valid from a day before NOW, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
         x509.CertificateBuilder()
@@ -128,6 +129,12 @@ def test_the_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     _, key = pair(tmp_path, "two")
     with pytest.raises(TlsError, match=r"two\.key: this is not the key of .*one\.crt"):
         load_certificate(cert, key, now=NOW)
+
+
+def test_a_key_too_weak_to_be_served_is_refused(tmp_path: Path) -> None:
+    weak = rsa.generate_private_key(65_537, 1024)  # noqa: S505 - that is the point
+    with pytest.raises(TlsError, match=r"tls\.crt: cannot be served"):
+        load_certificate(*pair(tmp_path, key=weak), now=NOW)
 
 
 def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:

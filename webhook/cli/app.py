@@ -2,38 +2,109 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
-from cyclopts import App, Parameter
-from rich.console import Console
+from cyclopts import App, CycloptsError, Parameter
 
 from engine.errors import InvalidFileError, StowplanError
-from webhook.cli.demo import demo
+from webhook.cli.console import errors
 from webhook.cli.exit_codes import EXIT_CODES, Exit
-from webhook.cli.explain import explain
-from webhook.cli.lint import lint
-from webhook.cli.policy_tests import run_policy_tests
-from webhook.cli.serve import serve
-from webhook.settings import ShownEnvironment
-
-_HELP = f"""Placement policies and ElasticQuota for any Kubernetes cluster, beside its scheduler.
-
-Start with `stowplan demo`: it needs no cluster and ends by itself.
-{EXIT_CODES}
-"""
-
-app = App(name="stowplan", help=_HELP, default_parameter=Parameter(negative=()))
-app.command(demo)
-app.command(explain)
-app.command(run_policy_tests, name="test")
-app.command(lint)
-app.command(serve, config=ShownEnvironment())
 
 
-def main() -> None:
-    """Run the command line; ends the process with an `Exit` status."""
+def _shown_default(value: object) -> str | None:
+    """Return what `--help` says of a default; nothing of one that means nothing."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or None
+    return None if value in (None, False) else str(value)
+
+
+app = App(
+    name="stowplan",
+    version=lambda: importlib.metadata.version("stowplan"),
+    default_parameter=Parameter(negative=(), show_default=_shown_default),
+    help=f"""Placement policies and ElasticQuota for any Kubernetes cluster, beside its scheduler.
+
+    Start with `stowplan demo`: it needs no cluster and ends by itself.
+
+    {EXIT_CODES}
+    """,
+)
+
+# By name, so that `lint` need not wait for the import of a web server.
+app.command(
+    "webhook.cli.demo:demo",
+    name="demo",
+    help="""Send pods to a real server on a small recorded cluster, and show what it answers.
+
+    The server listens on a free port of this machine, with a certificate made for the occasion.
+    """,
+)
+app.command(
+    "webhook.cli.explain:explain",
+    name="explain",
+    help="""Show what would be decided for a pod, and why, node by node.
+
+    Nothing is sent anywhere: the decision is made here, as a webhook with these policies and its
+    default settings makes it.
+    """,
+)
+app.command(
+    "webhook.cli.policy_tests:run_policy_tests",
+    name="test",
+    help="""Run the cases of policies: `cases.yaml` beside each policy, in a folder and below.
+
+    A case is a small cluster, a pod, and what must come of it.
+    """,
+)
+app.command(
+    "webhook.cli.lint:lint",
+    name="lint",
+    help="Check policy files, and show what their rules come to.",
+)
+app.command(
+    "webhook.cli.serve:app",
+    name="serve",
+    help="""Answer admission reviews over TLS until told to end by SIGINT or SIGTERM.
+
+    Each setting is taken from its flag, else from its environment variable, else from the file
+    named by `--config`, else from its default.
+    """,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line, by default with the arguments of the process.
+
+    Raises:
+        SystemExit: always; with an `Exit` status.
+    """
     try:
-        sys.exit(app())
+        status = app(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        _fail(_usage(error), Exit.FAILED)
+    except InvalidFileError as error:
+        _fail(str(error), Exit.INVALID)
     except StowplanError as error:
-        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(Exit.INVALID if isinstance(error, InvalidFileError) else Exit.FAILED)
+        _fail(str(error), Exit.FAILED)
+    except OSError as error:  # a full disk, say, or no more files to open
+        _fail((error.strerror or str(error)).lower(), Exit.FAILED)
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+    sys.exit(status)
+
+
+def _usage(error: CycloptsError) -> str:
+    """Return what is wrong with the arguments, in the words of our other errors."""
+    message = str(error).replace('"', "`").removesuffix(".")
+    command = " ".join(("stowplan", *(error.command_chain or ())))
+    return f"{message[:1].lower()}{message[1:]}\nhint: see `{command} --help`"
+
+
+def _fail(message: str, status: Exit) -> NoReturn:
+    errors().print(message, markup=False, soft_wrap=True)
+    sys.exit(status)

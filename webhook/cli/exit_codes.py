@@ -12,6 +12,7 @@ class Exit(IntEnum):
     FAILED = 1  # the command could not be run: an argument or a setting is wrong
     DENIED = 2  # the pod is denied, or a case failed
     INVALID = 3  # a policy, or another file that was given, has mistakes
+    INTERRUPTED = 130  # by Ctrl-C
 
 
 EXIT_CODES = (

@@ -2,85 +2,114 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.types import NonNegativeInt
 from rich.console import Console
+from rich.markup import escape
 
 from engine.explain import explanation
-from engine.model.decision import Verdict
-from engine.model.time import micros
-from engine.pipeline import decide
+from engine.model.decision import Decision, Verdict
+from engine.model.time import Micros, micros
+from engine.pipeline import Scope, decide
 from engine.placement import patch_for
-from engine.policy import load_policies
-from engine.quota import QuotaLedger
+from engine.quota import QuotaLedger, QuotaVerdict
+from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_cluster
+from webhook.cli.loading import load_cluster, load_some_policies
 from webhook.cli.pods import placement_request, read_manifest
-from webhook.cli.render import show_decision, show_patch
+from webhook.cli.render import show_patch, show_reasons, verdict_line
+from webhook.cluster import Recording
 
 _NODES = 20
+_SCOPE = Scope()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def explain(
-    pod: Path,
+    pod: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     cluster: list[Path],
     policies: list[Path],
     namespace: str = "default",
     now: datetime | None = None,
-    nodes: int = _NODES,
+    nodes: NonNegativeInt = _NODES,
     patch: bool = False,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show what would be decided for a pod, and why, node by node.
-
-    Nothing is sent anywhere: the decision is made here, exactly as the webhook makes it.
+    """Show what would be decided for a pod.
 
     Args:
         pod: a manifest with one Pod, YAML or JSON; `-` reads standard input.
-        cluster: files or folders as `kubectl get nodes,pods,namespaces -A -o yaml` prints them;
+        cluster: files or folders as `kubectl get nodes,pods,namespaces -A -o json` prints them;
             with `elasticquotas` and `nodemetrics` too where the cluster has them.
         policies: policy files, or folders of them.
         namespace: the namespace of a pod that names none.
-        now: the moment to judge the age of measurements at; when the cluster was recorded, if
-            not given.
+        now: the moment to judge the age of measurements at, as `2026-03-02T10:00:00Z`; when the
+            cluster was recorded, if not given.
         nodes: how many candidates, and how many of the others, to list.
         patch: also print the JSON patch the webhook would answer with.
-        json: print everything as JSON.
+        json: print everything as JSON, and nothing else.
     """
-    console, errors = Console(), Console(stderr=True)
-    policy_set = load_policies(policies)
-    recording = load_cluster(cluster, errors)
-    moment = recording.recorded_at if now is None else micros(now)
-    state = recording.state
-    state.track(policy_set.load_profiles)
-    view = state.view()
-
     manifest = read_manifest(pod)
-    home = str((manifest.get("metadata") or {}).get("namespace") or namespace)
-    request = placement_request(
-        manifest,
-        namespace=home,
-        namespace_labels=view.namespace_labels.get(home, {"kubernetes.io/metadata.name": home}),
-    )
-    decision = decide(request, policy_set, view, moment)
-    quota = QuotaLedger().admit(request.pod, view, moment, uid="", dry_run=True)
-    operations = patch_for(decision, request, view).operations
+    policy_set = load_some_policies(policies)
+    recording = load_cluster(cluster, console.errors())
+    recording.state.track(policy_set.load_profiles)
+    view = recording.state.view()
+    moment, why = _moment(now, recording)
 
+    request = placement_request(manifest, namespace=namespace, view=view)
+    decision = decide(request, policy_set, view, moment, scope=_SCOPE)
+    quota = QuotaVerdict()
+    if request.pod.namespace not in _SCOPE.excluded_namespaces:
+        quota = QuotaLedger().admit(request.pod, view, moment, uid="", dry_run=True)
+    advice = patch_for(decision, request, view)
+
+    output = console.output()
     if json:
         told = explanation(decision)
         told["quota"] = {"allowed": quota.allowed, "message": quota.message}
-        told["patch"] = list(operations)
-        console.print_json(data=told)
+        told["patch"], told["warnings"] = list(advice.operations), list(advice.warnings)
+        output.print_json(data=told)
     else:
-        show_decision(console, explanation(decision, most_nodes=nodes))
-        if not quota.allowed:
-            console.print(f"[bold red]Denied by ElasticQuota[/]: {quota.message}")
+        _show(output, decision, quota, f"judged at {_text(moment)}, {why}", nodes)
+        for warning in advice.warnings:
+            output.print(f"[yellow]warning:[/] {escape(warning)}")
         if patch:
-            show_patch(console, operations)
-    denied = decision.verdict is Verdict.DENY or not quota.allowed
-    return Exit.DENIED if denied else Exit.OK
+            output.print("\n[bold]JSON patch[/]")
+            show_patch(output, advice.operations)
+    return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
+
+
+def _moment(now: datetime | None, recording: Recording) -> tuple[Micros, str]:
+    """Return the moment to judge at, and why it is that one."""
+    if now is not None:
+        return micros(now), "as `--now` says"
+    if recording.recorded_at:
+        return recording.recorded_at, "the newest moment in the recording"
+    return micros(datetime.now(UTC)), "now: the recording names no moment"
+
+
+def _text(moment: Micros) -> str:
+    return (_EPOCH + timedelta(microseconds=moment)).isoformat().replace("+00:00", "Z")
+
+
+def _show(
+    output: Console, decision: Decision, quota: QuotaVerdict, judged: str, nodes: int
+) -> None:
+    """Print the verdict, then what it rests on."""
+    told = explanation(decision, most_nodes=nodes)
+    verdict = verdict_line(told["verdict"], told["pod"], told["message"])
+    if quota.allowed:
+        output.print(verdict)
+    else:
+        output.print(verdict_line(Verdict.DENY, told["pod"], quota.message))
+        output.print(f"its quota aside: {verdict}")
+    if decision.pod.node_name:
+        output.print("hint: without `spec.nodeName` you see where it would go")
+    output.print(judged)
+    show_reasons(output, told)

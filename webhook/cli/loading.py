@@ -6,10 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from engine.errors import Problem
+from engine.errors import InvalidFileError, Problem
+from engine.policy import PolicySet, load_policies
 from webhook.cluster import Recording, load_recorded
+
+
+def load_some_policies(paths: Sequence[Path]) -> PolicySet:
+    """Return the policies of some files and folders, of which there must be any.
+
+    Raises:
+        InvalidFileError: there is none, or something is wrong with them.
+    """
+    policies = load_policies(paths)
+    if not policies:
+        raise InvalidFileError(
+            [Problem(file=str(path), message="holds no policy") for path in paths]
+        )
+    return policies
 
 
 def load_cluster(paths: Sequence[Path], console: Console) -> Recording:
@@ -21,20 +36,17 @@ def load_cluster(paths: Sequence[Path], console: Console) -> Recording:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        DownloadColumn(binary_units=True),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task("loading the cluster", total=None)
         recording = load_recorded(
             paths,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    show_problems(recording.problems, console)
+    for problem in recording.problems:
+        console.print(str(problem), markup=False, soft_wrap=True)
     return recording
-
-
-def show_problems(problems: Sequence[Problem], console: Console) -> None:
-    """Print mistakes, each with its place, source line and hint."""
-    for problem in problems:
-        console.print(str(problem), markup=False, highlight=False, soft_wrap=True)

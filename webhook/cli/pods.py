@@ -1,65 +1,102 @@
-"""A pod manifest as a person writes it, turned into what the webhook gets."""
+"""A pod manifest as a person writes it, turned into the request that creating it would make."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from engine.errors import InvalidFileError, Problem
 from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
+from engine.view import ClusterView
+from webhook.answers import pod_in
+from webhook.cluster import read_objects
+from webhook.cluster.faults import UNREADABLE, problems_of
+from webhook.cluster.objects import ApiObject
+from webhook.review import PODS, AdmissionRequest, GroupVersionKind
+
+_STANDARD_INPUT = Path("/dev/stdin")
+_POD = GroupVersionKind(version="v1", kind="Pod")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the one Pod in a YAML or JSON file; `-` reads standard input.
+    """Return the one Pod in a YAML or JSON file, as plain JSON values; `-` reads standard input.
+
+    What the API server fills in before anyone is asked, and decisions depend on, is filled in.
 
     Raises:
-        InvalidFileError: the file cannot be read, or does not hold exactly one Pod.
+        InvalidFileError: the file cannot be read, or does not hold one Pod and nothing else.
     """
-    name = "standard input" if path == Path("-") else str(path)
-    try:
-        text = sys.stdin.read() if path == Path("-") else path.read_text(encoding="utf-8")
-        documents = [doc for doc in yaml.load_all(text, yaml.CSafeLoader) if doc is not None]
-    except (OSError, UnicodeDecodeError) as error:
-        raise _invalid(name, f"cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise _invalid(name, f"not YAML: {' '.join(str(error).split())}") from error
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise _invalid(name, "expected one object", hint="give a manifest with a single Pod")
-    manifest: dict[str, Any] = documents[0]
-    if manifest.get("kind") != "Pod":
-        kind = str(manifest.get("kind"))[:64]
-        raise _invalid(name, f"expected kind Pod, not `{kind}`", hint="give the pod, not its owner")
+    file = _STANDARD_INPUT if path == Path("-") else path
+    objects: list[ApiObject] = []
+    for found in read_objects(file):
+        if isinstance(found, Problem):
+            raise InvalidFileError([found])
+        objects.append(found)
+    if len(objects) != 1:
+        message = f"expected one Pod, found {len(objects)} objects"
+        raise InvalidFileError([Problem(file=str(file), message=message)])
+    manifest = _checked(objects[0])
+    _default_requests(manifest)
     return manifest
 
 
 def placement_request(
-    manifest: Mapping[str, Any], *, namespace: str, namespace_labels: Mapping[str, str]
+    manifest: Mapping[str, Any], *, namespace: str, view: ClusterView
 ) -> PlacementRequest:
-    """Return the request that creating this pod would make.
+    """Return the request that creating a pod would make.
 
-    Raises:
-        InvalidFileError: a field has a value that the API would not take.
+    Args:
+        manifest: as `read_manifest` gives it.
+        namespace: where it is created, if it does not say so itself.
+        view: the cluster, for the labels of the namespace.
     """
     raw = msgspec.json.encode(manifest)
-    try:
-        pod = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace=namespace)
-    except ValueError as error:
-        name = str((manifest.get("metadata") or {}).get("name", "pod"))
-        raise _invalid(name, str(error)) from error
+    request = AdmissionRequest(
+        uid="explain",
+        operation="CREATE",
+        kind=_POD,
+        resource=PODS,
+        namespace=(manifest.get("metadata") or {}).get("namespace") or namespace,
+        name=(manifest.get("metadata") or {}).get("name") or "",
+        object=msgspec.Raw(raw),
+    )
+    pod = pod_in(request)
     return PlacementRequest(
         pod=pod,
         raw=raw,
-        namespace_labels=namespace_labels,
-        request={"operation": "CREATE", "namespace": pod.namespace, "name": pod.name},
+        namespace_labels=view.namespace_labels.get(pod.namespace, {}),
+        request=request.variables(),
     )
 
 
-def _invalid(name: str, message: str, hint: str = "") -> InvalidFileError:
-    return InvalidFileError([Problem(file=name, message=message, hint=hint)])
+def _checked(found: ApiObject) -> dict[str, Any]:
+    """Return an object as plain values if it is a pod that makes sense."""
+    if (found.group, found.kind) != ("", "Pod"):
+        hint = "give a pod itself: the one below `template`, say, with `kind: Pod` above it"
+        message = f"expected a Pod, not a `{found.kind[:64]}`"
+        raise InvalidFileError([found.problem(("kind",), message, hint)])
+    try:
+        pod_of(found.decode(api.Pod))
+    except UNREADABLE as error:
+        problems = problems_of(found, api.Pod, error)
+        raise InvalidFileError([replace(problem, hint="") for problem in problems]) from error
+    manifest: dict[str, Any] = msgspec.convert(found.plain(), dict[str, Any])
+    return manifest
+
+
+def _default_requests(manifest: Mapping[str, Any]) -> None:
+    """Let containers request their limits where they request nothing else.
+
+    Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
+    """
+    spec = manifest.get("spec") or {}
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from engine.cases import run_cases
+from engine.errors import InvalidFileError, Problem
 from engine.explain import explanation
+from engine.policy.loader import CASES_FILE
+from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import show_decision
 
 
 def run_policy_tests(path: Path, /, *, verbose: bool = False) -> int:
-    """Run the cases of policies: `cases.yaml` beside each policy, in a folder and below.
-
-    A case is a small cluster, a pod, and what must come of it.
+    """Run the cases of policies.
 
     Args:
         path: a folder of policies, or one `cases.yaml`.
         verbose: also show the whole decision of each case that failed.
     """
-    console = Console()
+    if not path.is_dir() and path.name != CASES_FILE:
+        hint = f"give a folder of policies, or its `{CASES_FILE}`"
+        problem = Problem(file=str(path), message=f"not a folder, nor a `{CASES_FILE}`", hint=hint)
+        raise InvalidFileError([problem])
+    output = console.output()
     results = run_cases(path)
     failed = [result for result in results if result.failures]
     for result in results:
         mark = "[bold red]FAIL[/]" if result.failures else "[green]ok[/]  "
-        console.print(f"{mark} {escape(result.file)}: {escape(result.name)}", highlight=False)
+        output.print(f"{mark} {escape(result.file)}: {escape(result.name)}")
         for failure in result.failures:
-            console.print(f"       {escape(failure)}", highlight=False)
+            output.print(f"       {escape(failure)}")
         if result.failures and verbose:
-            show_decision(console, explanation(result.decision))
-    console.print(f"{len(results) - len(failed)} passed, {len(failed)} failed", highlight=False)
+            show_decision(output, explanation(result.decision))
+    output.print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
     return Exit.DENIED if failed else Exit.OK

@@ -1,77 +1,97 @@
-"""Decisions as tables for a terminal."""
+"""Decisions and patches on a terminal: the verdict first, then the nodes, then what went wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.highlighter import JSONHighlighter
 from rich.markup import escape
 from rich.table import Table
 
 _VERDICT_STYLE = {"Place": "bold green", "Abstain": "bold yellow", "Deny": "bold red"}
+_MEBIBYTE = 1 << 20
 
 
 def show_decision(console: Console, told: Mapping[str, Any]) -> None:
-    """Print what `engine.explain.explanation` tells: verdict first, then the nodes, then faults."""
-    pod, verdict = told["pod"], told["verdict"]
-    console.print(
-        f"[{_VERDICT_STYLE[verdict]}]{verdict}[/] {escape(pod['namespace'])}/{escape(pod['name'])}:"
-        f" {escape(told['message'])}"
-    )
+    """Print what `engine.explain.explanation` tells."""
+    console.print(verdict_line(told["verdict"], told["pod"], told["message"]))
+    show_reasons(console, told)
+
+
+def verdict_line(verdict: str, pod: Mapping[str, str], message: str) -> str:
+    """Return what becomes of a pod, and why, in one line."""
+    name = f"{pod['namespace']}/{pod['name']}"
+    return f"[{_VERDICT_STYLE[verdict]}]{verdict}[/] {escape(name)}: {escape(message)}"
+
+
+def show_reasons(console: Console, told: Mapping[str, Any]) -> None:
+    """Print all that an explanation tells beside the verdict."""
     if told["policies"]:
         console.print(f"policies: {escape(', '.join(told['policies']))}")
     if told["estimate"]:
-        console.print(f"estimated usage: {_pairs(told['estimate'])}")
-    if told["ranking"]:
-        console.print(_ranking(told))
-    if told["rejected"]:
-        console.print(_rejected(told))
+        console.print(f"expected usage: {escape(', '.join(_amounts(told['estimate'])))}")
     for error in told["errors"]:
         console.print(f"[yellow]could not be evaluated:[/] {escape(error)}")
+    if told["ranking"]:
+        console.print(f"\n[bold]{told['candidates']} of {told['nodes']} nodes fit[/], best first")
+        console.print(_ranking(told))
+    if told["rejected"]:
+        total = sum(count["nodes"] for count in told["rejectedBy"])
+        console.print(f"\n[bold]{total} left out[/]")
+        console.print(_rejected(told, total))
     if "audit" in told:
-        console.print("[bold]in Audit mode, not applied:[/]")
+        console.print("\n[bold]Not applied: what policies in Audit mode would have done[/]")
         show_decision(console, told["audit"])
 
 
+def show_patch(console: Console, operations: Sequence[Mapping[str, Any]]) -> None:
+    """Print a JSON patch, as it can be given to `kubectl patch --type=json`."""
+    text = JSONHighlighter()(_folded(operations, min(console.width, 100)))
+    console.print(text, soft_wrap=True)  # never broken inside a text, so that it can be copied
+
+
+def plain_table(*columns: str) -> Table:
+    """Return a table without a frame, where what is too long for its column goes on below."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
 def _ranking(told: Mapping[str, Any]) -> Table:
-    """Return the candidates, best first, each score as raw, normalised and weighted."""
-    table = Table(title=f"{told['candidates']} of {told['nodes']} nodes fit", title_justify="left")
-    table.add_column("node")
-    table.add_column("total", justify="right", style="bold")
+    """Return the candidates, best first: their points by rule, and the sum."""
+    table = plain_table("node", "total")
+    several = len(told["policies"]) > 1
     for score in told["ranking"][0]["scores"]:
-        table.add_column(f"{escape(score['rule'])}\nraw > 0..100 x {score['weight']}")
+        rule = f"{score['policy']}\n{score['rule']}" if several else score["rule"]
+        table.add_column(f"{escape(rule)} x {score['weight']}", overflow="fold")
     for row in told["ranking"]:
-        cells = (
-            f"{score['raw']} > {score['normalized']} x {score['weight']} = {score['weighted']}"
-            for score in row["scores"]
+        points = (
+            f"{score['normalized']} [dim]({_raw(score['raw'])})[/]" for score in row["scores"]
         )
-        table.add_row(escape(row["node"]), str(row["total"]), *cells)
+        table.add_row(escape(row["node"]), f"[bold]{row['total']}[/]", *points)
+    if len(table.columns) > 2:  # noqa: PLR2004 - node and total
+        table.caption = "points from 0 to 100 x weight (raw score)"
+        table.caption_justify = "left"
     _note_the_rest(table, told["candidates"] - len(told["ranking"]))
     return table
 
 
-def _rejected(told: Mapping[str, Any]) -> Table:
+def _rejected(told: Mapping[str, Any], total: int) -> Table:
     """Return the nodes left out, each with every rule that turned it away."""
-    total = sum(count["nodes"] for count in told["rejectedBy"])
-    table = Table(title=f"{total} left out", title_justify="left")
-    for column in ("node", "policy", "filter", "reason"):
-        table.add_column(column)
+    table = plain_table("node", "policy", "filter", "reason")
     for node, reasons in told["rejected"].items():
         for i, reason in enumerate(reasons):
+            told_before = escape(node) if i == 0 else ""
             table.add_row(
-                escape(node) if i == 0 else "",
-                *(escape(reason[key]) for key in ("policy", "rule", "reason")),
+                told_before, *(escape(reason[key]) for key in ("policy", "rule", "reason"))
             )
     _note_the_rest(table, total - len(told["rejected"]))
     return table
-
-
-def show_patch(console: Console, operations: Iterable[Mapping[str, Any]]) -> None:
-    """Print a JSON patch, one operation a line, values in full."""
-    for operation in operations:
-        console.print(f"[bold]{operation['op']}[/] {escape(operation['path'])}")
-        console.print_json(data=operation["value"], indent=2)
 
 
 def _note_the_rest(table: Table, count: int) -> None:
@@ -79,5 +99,28 @@ def _note_the_rest(table: Table, count: int) -> None:
         table.add_row(f"... and {count} more", style="dim")
 
 
-def _pairs(amounts: Mapping[str, str]) -> str:
-    return escape(", ".join(f"{name} {amount}" for name, amount in amounts.items()))
+def _raw(score: float) -> str:
+    return str(score) if isinstance(score, int) else f"{score:.4g}"
+
+
+def _amounts(estimate: Mapping[str, str]) -> Iterable[str]:
+    """Return amounts as people write them: an estimate in bytes is rounded."""
+    for name, amount in estimate.items():
+        bytes_ = int(amount) if name != "cpu" and amount.isdigit() else 0
+        yield f"{name} {f'{bytes_ // _MEBIBYTE}Mi' if bytes_ >= _MEBIBYTE else amount}"
+
+
+def _folded(value: object, width: int, indent: int = 0) -> str:
+    """Return JSON in which whatever fits on a line stands on one."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if indent + len(flat) <= width or not isinstance(value, dict | list | tuple) or not value:
+        return flat
+    inner, pad = indent + 2, " " * (indent + 2)
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {_folded(item, width, inner)}" for key, item in value.items()]
+        opening, closing = "{}"
+    else:
+        parts = [_folded(item, width, inner) for item in value]
+        opening, closing = "[]"
+    body = f",\n{pad}".join(parts)
+    return f"{opening}\n{pad}{body}\n{' ' * indent}{closing}"

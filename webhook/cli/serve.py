@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from webhook import server
 from webhook.cli.exit_codes import Exit
-from webhook.settings import Settings
+from webhook.settings import Settings, ShownEnvironment
+
+app = App(name="serve", config=ShownEnvironment())
 
 
+@app.default
 def serve(*, settings: Annotated[Settings | None, Parameter(name="*")] = None) -> int:
     """Answer admission reviews over TLS until told to end by SIGINT or SIGTERM.
 

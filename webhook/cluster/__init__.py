@@ -4,6 +4,6 @@ What belongs here: reading objects from files (later: from the API server), deco
 saying what is wrong with which of them. What never does: what an object means for a decision.
 """
 
-from webhook.cluster.recorded import Progress, Recording, load_recorded
+from webhook.cluster.recorded import Progress, Recording, load_recorded, read_objects
 
-__all__ = ["Progress", "Recording", "load_recorded"]
+__all__ = ["Progress", "Recording", "load_recorded", "read_objects"]

@@ -63,8 +63,11 @@ def in_words(message: str) -> str:
     expected = _EXPECTED.fullmatch(message)
     if expected is None:
         return message[:1].lower() + message[1:]
-    wanted = [_WORDS.get(name, name) for name in expected["wanted"].split(" | ") if name != "null"]
-    return f"expected {' or '.join(wanted)}, got {_WORDS.get(expected['got'], expected['got'])}"
+    wanted = expected["wanted"].split(" | ")
+    # Null is never worth asking for, and a number includes a whole number.
+    unsaid = {"null", "int"} if "float" in wanted else {"null"}
+    said = " or ".join(_WORDS.get(name, name) for name in wanted if name not in unsaid)
+    return f"expected {said}, got {_WORDS.get(expected['got'], expected['got'])}"
 
 
 def _name(found: ApiObject) -> str:

@@ -82,6 +82,16 @@ def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) ->
     return loader.finished()
 
 
+def read_objects(path: Path) -> Iterator[ApiObject | Problem]:
+    """Yield the objects in a file, of any kind, and what is wrong with those that cannot be read.
+
+    Raises:
+        InvalidFileError: the file cannot be read, or is neither YAML nor JSON with objects of
+            Kubernetes.
+    """
+    yield from _objects(_content(path), str(path))
+
+
 class _Loader:
     """Reads file after file, and keeps the books."""
 

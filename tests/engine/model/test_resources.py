@@ -16,6 +16,7 @@ from engine.model.resources import (
     container_limits,
     effective_limits,
     non_zero_requests,
+    peak_limits,
     pod_limits,
     pod_requests,
     qos_class,
@@ -216,6 +217,16 @@ def test_container_limits_know_neither_init_containers_nor_overhead() -> None:
         overhead={"cpu": "1"},
     )
     assert container_limits(pod) == {"cpu": 3000, "memory": GI}
+
+
+def test_peak_limits_take_the_greatest_init_container_and_all_overhead() -> None:
+    # cpu: max(1 + 2, 8) + 1 = 9; memory: max(1Gi, 0) + 0; the sidecar is no more than a floor
+    pod = _pod(
+        containers=[_limited(cpu="1"), _limited(cpu="2", memory="1Gi"), _asks(cpu="4")],
+        initContainers=[_limited(cpu="8") | {"restartPolicy": "Always"}],
+        overhead={"cpu": "1", "ephemeral-storage": "5"},
+    )
+    assert peak_limits(pod) == {"cpu": 9000, "memory": GI, "ephemeral-storage": 5}
 
 
 def test_sums_saturate_at_int64() -> None:

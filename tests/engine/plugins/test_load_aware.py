@@ -123,6 +123,22 @@ def test_a_production_pod_is_held_to_production_usage_alone() -> None:
     assert _reason(busy, NOTHING, prodUsageThresholds={"cpu": 10}) == CPU
 
 
+def test_pods_of_one_estimate_and_two_classes_are_told_apart_on_one_view() -> None:
+    args = LoadAwareArgs.model_validate(
+        {"prodUsageThresholds": {"cpu": 10}, "scoreAccordingProdUsage": True}
+    )
+    view = cluster([BIG], [], [report("a", {"cpu": 99_000})], [args.load_profile])
+    filtering, scoring = LoadAwareFilter(args), LoadAwareScore(args)
+    codes: list[int] = []
+    scores: list[int] = []
+    for priority_class in ("koord-prod", "koord-batch"):  # 250m and 200Mi each
+        one = pod(metadata={"labels": {"koordinator.sh/priority-class": priority_class}})
+        codes += filtering.filter(one, view, NOW).tolist()
+        scores += scoring.score(one, view, NOW).values.tolist()
+    assert codes[0] == PASS != codes[1]
+    assert scores[0] > scores[1]
+
+
 def test_a_negative_threshold_rejects_even_an_idle_node() -> None:
     prod = pod(requests={"cpu": "1"})
     assert _reason(report("a", {}), prod, prodUsageThresholds={"cpu": -1}) == CPU

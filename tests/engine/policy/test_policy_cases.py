@@ -45,7 +45,9 @@ def test_a_cluster_is_made_of_lists_of_objects(tmp_path: Path) -> None:
             pods: [{metadata: {name: p, namespace: shop}, spec: {nodeName: a}}]
             nodeMetrics:
             - metadata: {name: a}
-              status: {updateTime: 2026-01-01T00:00:00Z, nodeMetric: {nodeUsage: {resources: {cpu: 1}}}}
+              status:
+                updateTime: 2026-01-01T00:00:00Z
+                nodeMetric: {nodeUsage: {resources: {cpu: 1}}}
             namespaces: [{metadata: {name: shop, labels: {team: x}}}]
             elasticQuotas:
             - {apiVersion: scheduling.x-k8s.io/v1alpha1, metadata: {name: q, namespace: shop}}
@@ -99,11 +101,11 @@ def test_a_pod_without_a_namespace_is_in_the_default_one(tmp_path: Path) -> None
         (_one(pod="{metadata: {name: 5}}"), "cases.yaml:4:26: expected a text"),
         (
             _one(cluster="{nodes: [{spec: {taints: [{key: 1}]}}]}"),
-            "cases.yaml:3:45: expected a text",
+            "cases.yaml:3:44: expected a text",
         ),
         (
             _one(cluster="{nodes: [{status: {allocatable: {cpu: lots}}}]}"),
-            "cases.yaml:3:22: ",
+            "cases.yaml:3:21: `lots` is not a quantity",
         ),
         (_one() + "- {}", "cases.yaml:6:3: missing key `name`"),
         (_one().replace("Z", ""), "cases.yaml:2:8: input should have timezone info"),

@@ -71,7 +71,10 @@ def test_everything_that_is_written_is_heeded() -> None:
             "filters: [{plugin: LimitAware, message: no}]",
             "a plugin gives its own reasons, drop `message`",
         ),
-        ("filters: [{plugin: LimitAware}, {plugin: LimitAware}]", "name `LimitAware` is used twice"),
+        (
+            "filters: [{plugin: LimitAware}, {plugin: LimitAware}]",
+            "name `LimitAware` is used twice",
+        ),
         (
             "variables: [{name: a, expression: '1'}, {name: a, expression: '2'}]",
             "name `a` is used twice",
@@ -88,13 +91,16 @@ def test_everything_that_is_written_is_heeded() -> None:
             "match: {objectSelector: {matchExpressions: [{key: a, operator: In}]}}",
             "must not be empty for In and NotIn",
         ),
-        ("filters: [{name: a, expression: '1'}]", "a filter must be a `bool`, true for nodes that pass, not `int`"),
+        (
+            "filters: [{name: a, expression: '1'}]",
+            "a filter must be a `bool`, true for nodes that pass, not `int`",
+        ),
         (
             "match: {matchConditions: [{name: a, expression: pod.name}]}",
             "a condition must be a `bool`, not `string`",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named(spec: str, message: str) -> None:
     assert [found for found, _ in _mistakes(spec)] == [message]
 
@@ -130,14 +136,17 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
         ),
         (
             "match: {matchConditions: [{name: a, expression: variables.b}]}",
-            ("unknown name `variables`", "`variables` is known in variables, filters and scores alone"),
+            (
+                "unknown name `variables`",
+                "`variables` is known in variables, filters and scores alone",
+            ),
         ),
         (
             "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}]",
             ("`variables` has no field `b`", ""),
         ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_comes_with_a_hint(spec: str, mistake: tuple[str, str]) -> None:
     assert _mistakes(spec) == [mistake]
 

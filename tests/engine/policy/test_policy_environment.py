@@ -32,7 +32,7 @@ def _declared(path: str) -> set[str]:
 
 
 def test_the_manual_is_the_table() -> None:
-    """If this fails: `python -c "import engine.policy.environment as e; print(e.manual(), end='')"`."""
+    """If it is not, write `engine.policy.environment.manual()` to the file."""
     assert _MANUAL.read_text(encoding="utf-8") == manual()
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -150,68 +152,6 @@ def test_a_plugin_gives_its_own_reasons() -> None:
     assert list(outcome.reasons.values()) == ["Insufficient cpu limit"]
 
 
-# Variables.
-
-
-def test_variables_build_on_each_other_and_are_read_by_rules() -> None:
-    spec = """
-    variables:
-    - {name: cores, expression: pod.requests.cpu}
-    - {name: twice, expression: variables.cores * 2.0}
-    filters:
-    - {name: rule, expression: node.allocatable.cpu > variables.twice}
-    """
-    view = view_of(node("a"))
-    pod = {"containers": [{"resources": {"requests": {"cpu": "1900m"}}}]}
-    assert _rejected(_filtered(spec, view, request_of(pod))[0], view) == set()
-    pod = {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}
-    assert _rejected(_filtered(spec, view, request_of(pod))[0], view) == {"a"}
-
-
-def test_a_variable_that_fails_is_absent_and_reported_once() -> None:
-    spec = """
-    variables: [{name: bad, expression: object.spec.none}]
-    filters: [{name: rule, expression: '!has(variables.bad) && node.ready'}]
-    """
-    compiled = policy(spec)
-    context = PolicyContext(compiled, request_of())
-    view = view_of(node("a"), node("b"))
-    for _ in range(2):
-        assert not compiled.filters[0].outcome(context, view, NOW).rejects.any()
-    (error,) = context.errors
-    assert error.startswith("p: variable `bad`: ")
-
-
-def test_a_variable_that_nothing_reads_is_not_computed() -> None:
-    spec = """
-    variables: [{name: bad, expression: object.spec.none}]
-    filters: [{name: rule, expression: node.ready}]
-    """
-    _, context = _filtered(spec, view_of(node("a")))
-    assert context.errors == []
-
-
-def test_variables_can_be_read_as_a_whole() -> None:
-    spec = """
-    variables: [{name: a, expression: '1'}, {name: b, expression: '2'}]
-    filters: [{name: rule, expression: variables.size() == 2}]
-    """
-    view = view_of(node("a"))
-    assert _rejected(_filtered(spec, view)[0], view) == set()
-
-
-def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
-    view = view_of(*(node(f"n{i}") for i in range(60)))
-    containers = [{"name": str(i)} for i in range(100)]
-    loops = "object.spec.containers.all(a, object.spec.containers.all(b, a.name != 'x'))"
-    outcome, _ = _filtered(
-        _expression(f"{loops} && node.ready"), view, request_of({"containers": containers})
-    )
-    # 10,100 iterations a node: 24 nodes fit in 250,000.
-    assert outcome.faults == 36
-    assert "iterations" in outcome.reasons[FAULT]
-
-
 # Scores.
 
 
@@ -283,7 +223,7 @@ def test_points_keep_the_order_within_0_and_100(raw: list[float]) -> None:
     points = scorer.normalize(np.array(raw)).tolist()
     assert all(0 <= point <= 100 for point in points)
     pairs = sorted(zip(raw, points, strict=True))
-    assert all(one[1] <= other[1] for one, other in zip(pairs, pairs[1:], strict=False))
+    assert all(one[1] <= other[1] for one, other in pairwise(pairs))
     if max(raw) / 2 > min(raw) / 2:
         assert (min(points), max(points)) == (0, 100)
 

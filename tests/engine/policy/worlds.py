@@ -24,7 +24,7 @@ NOW = Micros(1_000_000 * SECOND)
 Json = dict[str, Any]
 
 
-def node(name: str, **more: Any) -> Node:
+def node(name: str, **more: Any) -> Node:  # noqa: ANN401 - the fields of a node
     """Return a node of 4 cores and 8 GiB."""
     return Node(**{"name": name, "allocatable": {"cpu": 4000, "memory": 8 * GIB}, **more})
 
@@ -52,7 +52,7 @@ def request_of(
     *,
     namespace_labels: dict[str, str] | None = None,
     request: Json | None = None,
-    **metadata: Any,
+    **metadata: Any,  # noqa: ANN401 - JSON
 ) -> PlacementRequest:
     """Return the request to create a pod in namespace `shop`."""
     wire = {"metadata": {"namespace": "shop", **metadata}, "spec": spec or {}}

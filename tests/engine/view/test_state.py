@@ -1,25 +1,26 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage
-from engine.view import ClusterState, ClusterView, Domain, IntColumn, LoadProfile, Sum
+from engine.view import ClusterState, ClusterView, Domain, LoadProfile, Sum
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
+from tests.engine.view_facts import facts
 
 GPU = "example.com/gpu"
+QUOTA_GROUP = "scheduling.x-k8s.io"
 PROFILES = (
     LoadProfile(known=("cpu", "memory"), factors=(("cpu", 85), ("memory", 70))),
     LoadProfile(known=("cpu",), factors=(("cpu", 100),), seconds_after_scheduled=30),
@@ -35,66 +36,35 @@ TEMPLATES: tuple[dict[str, Any], ...] = (
     {"overhead": {"cpu": "10m"}, "initContainers": [{"resources": {"limits": {"memory": "2Gi"}}}]},
 )
 
-NAMESPACES = st.sampled_from(["shop", "batch"])
+NAMESPACES = st.sampled_from(["default", "batch"])
 NODES = st.sampled_from(["a", "b", "c", "d"])
 PODS = st.sampled_from(["p", "q", "r", "s", "t"])
 SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2023-11-14T00:00:00Z"}
 
 
-def shop_pod(name: str = "p", on: str = "", namespace: str = "shop", **more: Any) -> Pod:  # noqa: ANN401 (any part of a pod)
-    return pod(name, on, metadata={"namespace": namespace}, **more)
+def a_pod(
+    name: str = "p",
+    on: str = "",
+    *,
+    namespace: str = "default",
+    template: Mapping[str, Any] = TEMPLATES[1],
+    conditions: Sequence[Mapping[str, str]] = (),
+) -> Pod:
+    metadata = {"name": name, "namespace": namespace}
+    return pod(name, on, metadata=metadata, conditions=conditions, **template)
 
 
-def quota(namespace: str, name: str, cpu: int = 4_000) -> ElasticQuota:
+def quota(namespace: str, name: str, cpu: int = 4_000, group: str = QUOTA_GROUP) -> ElasticQuota:
     return ElasticQuota(
-        namespace=namespace,
-        name=name,
-        group="scheduling.x-k8s.io",
-        min=None,
-        max={"cpu": cpu},
-        used={},
+        namespace=namespace, name=name, group=group, min=None, max={"cpu": cpu}, used={}
     )
 
 
 def used(cpu: int, pods: Mapping[str, int] | None = None, *, on: str = "a") -> NodeUsage:
-    by_name = {name: PodUsage({"cpu": amount}, is_prod=True) for name, amount in (pods or {}).items()}
+    by_name = {
+        name: PodUsage({"cpu": amount}, is_prod=True) for name, amount in (pods or {}).items()
+    }
     return report(on, {"cpu": cpu}, pods=by_name)
-
-
-def facts(view: ClusterView) -> dict[str, object]:
-    """Return all that a view says, without the order of its rows and without zeros."""
-    return {
-        "nodes": {name: _node_facts(view, row) for name, row in view.rows.items()},
-        "requests": {
-            namespace: _positive(amounts) for namespace, amounts in view.namespace_requests.items()
-        },
-        "quotas": dict(view.quotas),
-        "labels": dict(view.namespace_labels),
-    }
-
-
-def _node_facts(view: ClusterView, row: int) -> dict[str, object]:
-    return {
-        "node": view.nodes[row],
-        "usage": view.usages[row],
-        "valid": bool(view.valid[row]),
-        "unschedulable": bool(view.unschedulable[row]),
-        "allocatable": _amounts(view, view.allocatable, row),
-        "sums": {one: _amounts(view, view.sums[one], row) for one in Sum},
-        "metric_time": int(view.metric_time[row]),
-        "load": {
-            profile: {one.name: getattr(sums, one.name)[:, row].tolist() for one in fields(sums)}
-            for profile, sums in view.load.items()
-        },
-    }
-
-
-def _amounts(view: ClusterView, matrix: IntColumn, row: int) -> Amounts:
-    return _positive(dict(zip(view.axis.names, matrix[:, row].tolist(), strict=True)))
-
-
-def _positive(amounts: Amounts) -> Amounts:
-    return {name: amount for name, amount in amounts.items() if amount}
 
 
 class AnyOrderOfEvents(RuleBasedStateMachine):
@@ -134,9 +104,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         phase=st.sampled_from(("Running", "Running", "Failed")),
     )
     def set_pod(self, *, phase: str, **parts: Any) -> None:  # noqa: ANN401 (parts of a pod)
-        self._set_pod(msgspec.structs.replace(_pod(**parts), phase=phase))
-
-    def _set_pod(self, new: Pod) -> None:
+        new = msgspec.structs.replace(a_pod(**parts), phase=phase)
         self.now = Micros(self.now + SECOND)
         old, since = self.pods.pop(new.key, (None, self.now))
         if old is None or old.node_name != new.node_name:
@@ -144,7 +112,6 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         if not new.is_terminal:
             self.pods[new.key] = new, since if new.scheduled_at is None else new.scheduled_at
         self.state.set_pod(new, seen_at=self.now)
-        self.most_names = max(self.most_names, len(self.names()))
 
     @rule(name=PODS, namespace=NAMESPACES)
     def delete_pod(self, name: str, namespace: str) -> None:
@@ -195,24 +162,21 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def keep_a_what_if(self, on: str, template: dict[str, Any]) -> None:
         view = self.state.view()
         if on in view.rows:
-            what_if = view.after(_pod("new", "shop", "", template), on)
+            what_if = view.after(a_pod("new", template=template), on)
             self.kept.append((what_if, facts(what_if)))
 
-    def names(self) -> set[str]:
-        """Return the names that some object speaks of."""
-        on = {pod.node_name for pod, _ in self.pods.values()}
-        return (on | self.nodes.keys() | self.usages.keys()) - {""}
-
     @invariant()
-    def rows_are_used_again(self) -> None:
-        self.most_names = max(self.most_names, len(self.names()))
-        # A pod that moves holds two rows for a moment.
-        assert len(self.state.view()) <= self.most_names + 1
+    def count_names(self) -> None:
+        on = {one_pod.node_name for one_pod, _ in self.pods.values()}
+        spoken_of = (on | self.nodes.keys() | self.usages.keys()) - {""}
+        self.most_names = max(self.most_names, len(spoken_of))
 
     def teardown(self) -> None:
-        assert facts(self.state.view()) == facts(self._rebuilt())
-        for view, remembered in self.kept:
-            assert facts(view) == remembered
+        view = self.state.view()
+        assert facts(view) == facts(self._rebuilt())
+        assert len(view) <= self.most_names + 1  # a pod that moves holds two rows for a moment
+        for kept, remembered in self.kept:
+            assert facts(kept) == remembered
 
     def _rebuilt(self) -> ClusterView:
         """Return the view of the objects that are left, told in another order."""
@@ -231,12 +195,142 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         return state.view()
 
 
-def _pod(
-    name: str, namespace: str, on: str, template: dict[str, Any], conditions: Any = ()  # noqa: ANN401
-) -> Pod:
-    metadata = {"name": name, "namespace": namespace}
-    return pod(name, on, metadata=metadata, conditions=conditions, **template)
-
-
 AnyOrderOfEvents.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
-test_any_order_of_events_gives_the_view_of_what_is_left = AnyOrderOfEvents.TestCase
+TestAnyOrderOfEventsGivesTheViewOfWhatIsLeft = AnyOrderOfEvents.TestCase
+
+
+@given(st.sampled_from(TEMPLATES), st.sampled_from(TEMPLATES))
+def test_what_if_is_what_comes(there: dict[str, Any], new: dict[str, Any]) -> None:
+    state = ClusterState()
+    state.set_node(node("a", cpu="4"))
+    state.set_pod(a_pod("p", "a", template=there), seen_at=NOW)
+    what_if = facts(state.view().after(a_pod("q", template=new), "a"))
+    state.set_pod(a_pod("q", "a", template=new), seen_at=NOW)
+    assert what_if == facts(state.view())
+
+
+def test_there_is_no_what_if_on_a_node_that_is_unknown() -> None:
+    with pytest.raises(KeyError):
+        ClusterState().view().after(a_pod(), "a")
+
+
+def test_a_view_is_made_once_per_version() -> None:
+    state = ClusterState()
+    state.set_node(node("a", cpu="4"))
+    assert state.view() is state.view()
+
+
+def test_a_heartbeat_of_a_node_is_no_event() -> None:
+    state = ClusterState()
+    state.set_node(node("a", cpu="4"))
+    before = state.view().version
+    state.set_node(node("a", cpu="4"))
+    assert state.view().version == before
+
+
+def test_an_update_of_a_pod_that_changes_nothing_counted_is_no_event() -> None:
+    state = ClusterState()
+    state.set_pod(a_pod("p", "a"), seen_at=NOW)
+    before = state.view().version
+    state.set_pod(a_pod("p", "a"), seen_at=Micros(NOW + SECOND))
+    assert state.view().version == before
+
+
+def test_only_rows_that_an_event_speaks_of_are_out_of_date() -> None:
+    state = ClusterState()
+    for name in "abc":
+        state.set_node(node(name, cpu="4"))
+    before = state.view().version
+    state.set_pod(a_pod("p", "b"), seen_at=NOW)
+    view = state.view()
+    assert view.changed_since(before, (Domain.PODS,)).tolist() == [view.rows["b"]]
+    assert view.changed_since(before, (Domain.NODES, Domain.METRICS)).size == 0
+
+
+def test_pods_may_be_known_before_their_node_and_outlive_it() -> None:
+    state = ClusterState()
+    state.set_pod(a_pod("p", "a"), seen_at=NOW)
+    assert not state.view().valid[state.view().rows["a"]]
+    state.set_node(node("a", cpu="4"))
+    state.delete_node("a")
+    view = state.view()
+    # 500m, requested by the one pod that is left.
+    assert not view.valid[view.rows["a"]]
+    assert view.amount(view.sums[Sum.REQUESTS], "cpu")[view.rows["a"]] == 500
+    state.delete_pod("default/p")
+    assert "a" not in state.view().rows
+
+
+def test_a_pod_that_finishes_gives_back_what_it_took() -> None:
+    state = ClusterState()
+    for name in ("p", "q"):
+        state.set_pod(a_pod(name, "a"), seen_at=NOW)
+    # 500m twice, and two pods.
+    assert state.view().namespace_requests == {"default": {"cpu": 1000, "pods": 2}}
+    state.set_pod(msgspec.structs.replace(a_pod("p", "a"), phase="Succeeded"), seen_at=NOW)
+    assert state.view().namespace_requests == {"default": {"cpu": 500, "pods": 1}}
+    assert state.pod_count == 1
+
+
+def test_a_pending_pod_counts_for_its_namespace_and_no_node() -> None:
+    state = ClusterState()
+    state.set_pod(a_pod("p"), seen_at=NOW)
+    assert state.view().namespace_requests == {"default": {"cpu": 500, "pods": 1}}
+    assert not state.view().rows
+    assert state.placement("default/p") is None
+
+
+def test_a_bound_pod_is_found_by_its_name() -> None:
+    state = ClusterState()
+    bound = a_pod("p", "a")
+    state.set_pod(bound, seen_at=NOW)
+    assert state.placement("default/p") == ("a", bound.shape)
+    assert state.placement("default/q") is None
+
+
+def test_a_pod_that_does_not_say_when_it_was_bound_was_so_when_first_seen_there() -> None:
+    state = ClusterState()
+    state.track(PROFILES[:1])
+    # Measured 30 s ago for the 60 s before: what was bound 90 s ago or earlier is measured in full.
+    for name in "ab":
+        measured = {"p": PodUsage({"cpu": 100}, is_prod=True)}
+        state.set_usage(report(name, {"cpu": 100}, age=30, pods=measured))
+
+    def delta(name: str) -> int:
+        view = state.view()
+        return int(view.load[PROFILES[0]].node_delta[0, view.rows[name]])
+
+    state.set_pod(a_pod("p", "a"), seen_at=seconds_ago(600))
+    assert delta("a") == 0
+    state.set_pod(a_pod("p", "a"), seen_at=seconds_ago(10))
+    assert delta("a") == 0
+    # Moved 10 s ago: 85 % of 500m, less the 100m measured.
+    state.set_pod(a_pod("p", "b"), seen_at=seconds_ago(10))
+    assert delta("b") == 325
+    # Now it says when it was bound: long before.
+    state.set_pod(a_pod("p", "b", conditions=[SCHEDULED]), seen_at=seconds_ago(10))
+    assert delta("b") == 0
+
+
+def test_quotas_of_a_namespace_stand_in_name_order() -> None:
+    state = ClusterState()
+    for name in ("y", "x"):
+        state.set_quota(quota("default", name))
+    state.set_quota(quota("default", "x", group="scheduling.sigs.k8s.io"))
+    told = [(one.name, one.group) for one in state.view().quotas["default"]]
+    assert told == [
+        ("x", "scheduling.sigs.k8s.io"),
+        ("x", "scheduling.x-k8s.io"),
+        ("y", "scheduling.x-k8s.io"),
+    ]
+
+
+def test_resources_get_a_place_when_they_are_first_named() -> None:
+    state = ClusterState()
+    state.set_node(node("a", cpu="4"))
+    before = state.view()
+    state.set_pod(a_pod("p", "a", template={"limits": {GPU: "2"}}), seen_at=NOW)
+    assert before.axis.find(GPU) is None
+    assert before.amount(before.sums[Sum.LIMITS], GPU).tolist() == [0]
+    view = state.view()
+    assert view.amount(view.sums[Sum.LIMITS], GPU).tolist() == [2]

@@ -1,0 +1,46 @@
+"""Expressions over tables: one evaluation for all rows, with the answers of the scalar evaluator.
+
+What belongs here is how an expression is spread over rows: which part is the same for all, which
+depends on few distinct values, which is arithmetic on whole columns. What never does is any
+knowledge of what a table holds, and any meaning of the language but that of `kernels`: everything
+else runs the closures of `engine.cel.compiler`.
+
+`parts` says what each part reads, `plan` chooses its route, `steps` and `spread` give its column.
+"""
+
+from __future__ import annotations
+
+from engine.cel.columnar.columns import (
+    FAILED,
+    Bools,
+    Coded,
+    Column,
+    Gap,
+    Layout,
+    Leaf,
+    Path,
+    Table,
+    packed,
+    unpacked,
+)
+from engine.cel.columnar.plan import Plan, Routed, plan_condition, plan_number
+from engine.cel.columnar.run import Route
+
+__all__ = [
+    "FAILED",
+    "Bools",
+    "Coded",
+    "Column",
+    "Gap",
+    "Layout",
+    "Leaf",
+    "Path",
+    "Plan",
+    "Route",
+    "Routed",
+    "Table",
+    "packed",
+    "plan_condition",
+    "plan_number",
+    "unpacked",
+]

@@ -1,0 +1,310 @@
+"""Operators on whole columns: the only place where a meaning of the language is written twice.
+
+Each function here gives, row by row, the value or the fault that its namesake in
+`engine.cel.operators`, `engine.cel.compiler.logic` or `engine.cel.functions` gives. The values of
+rows at fault are garbage, so callers silence numpy's warnings. Columns of shape () hold one value
+for all rows, which may be of any type; those of shape (n,) are bool, int64 or float64.
+
+An int compares with a double as a double, rounded from 2**53 on, as `engine.cel.values.comparable`
+does: the conversion of a column rounds alike.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cel.columnar.columns import FAILED, Bools, Column, either
+from engine.cel.values import INT_MAX, INT_MIN, UInt
+
+Kernel: TypeAlias = Callable[..., Column]
+"""Takes the columns of the operands."""
+
+_Ints: TypeAlias = NDArray[np.int64]
+_Doubles: TypeAlias = NDArray[np.float64]
+
+
+class UnlikeTypesError(Exception):
+    """The rows of a result are of unlike types, which no column can hold."""
+
+
+# Logic.
+
+
+def as_bool(column: Column) -> Column:
+    """Return a column as it stands where only a bool may: anything else is a fault."""
+    return column if column.values.dtype.kind == "b" else FAILED
+
+
+def as_number(column: Column) -> Column:
+    """Return a column as it stands where any number may, as doubles: anything else is a fault."""
+    values = column.values
+    if values.dtype.kind == "O" and type(value := values.item()) is UInt:
+        return Column(np.array(float(value)), column.faults)
+    return to_double(column)
+
+
+def not_(column: Column) -> Column:
+    """Return `!column`."""
+    operand = as_bool(column)
+    return Column(~operand.values, operand.faults)
+
+
+class Deciding:
+    """`&&` or `||` over operands that come one by one.
+
+    A row is decided as soon as one operand is false (`&&`) or true (`||`), whatever the others
+    are; a row that is not decided is at fault if any operand is.
+    """
+
+    def __init__(self, *, decisive: bool) -> None:
+        self._decisive = decisive
+        self._decided: Bools | None = None
+        self._faults: Bools | None = None
+
+    @property
+    def decided(self) -> Bools | None:
+        """Which rows are decided, None if none can be yet."""
+        return self._decided
+
+    def add(self, column: Column) -> None:
+        """Take the next operand, a column of bools."""
+        decides = column.values if self._decisive else ~column.values
+        if column.faults is not None:
+            decides = decides & ~column.faults
+            self._faults = either(self._faults, column.faults)
+        self._decided = decides if self._decided is None else self._decided | decides
+
+    def result(self) -> Column:
+        """Return the value of the whole; there was at least one operand."""
+        decided = self._decided
+        assert decided is not None  # noqa: S101 - INVARIANT: `add` was called
+        faults = None if self._faults is None else self._faults & ~decided
+        return Column(decided if self._decisive else ~decided, faults)
+
+
+def choose(test: Column, then: Column, otherwise: Column) -> Column:
+    """Return `test ? then : otherwise`; what happened in the branch not taken does not matter.
+
+    Raises:
+        UnlikeTypesError: the branches are of unlike types.
+    """
+    faults = test.faults
+    if then.faults is not None or otherwise.faults is not None:
+        faults = either(faults, np.where(test.values, _mask(then), _mask(otherwise)))
+    return Column(np.where(test.values, *_alike([then, otherwise])), faults)
+
+
+def _mask(column: Column) -> Bools:
+    return np.array(False) if column.faults is None else column.faults  # noqa: FBT003 (numpy)
+
+
+def _alike(columns: Sequence[Column]) -> list[NDArray[Any]]:
+    """Return the values of columns that have to be of one type; one that failed is of any."""
+    sound = {column.values.dtype for column in columns if column is not FAILED}
+    if len(sound) > 1 or np.dtype(np.object_) in sound:
+        raise UnlikeTypesError
+    kind = sound.pop() if sound else np.dtype(np.bool_)
+    return [column.values.astype(kind, copy=False) for column in columns]
+
+
+# Arithmetic: on ints with the rows where the result does not fit, on doubles as in IEEE 754.
+
+
+def _arithmetic(
+    on_ints: Callable[[_Ints, _Ints], tuple[_Ints, Bools]],
+    on_doubles: Callable[[_Doubles, _Doubles], _Doubles] | None,
+) -> Kernel:
+    def apply(left: Column, right: Column) -> Column:
+        kind = left.values.dtype.kind
+        if kind == right.values.dtype.kind:
+            if kind == "f" and on_doubles is not None:
+                values = on_doubles(left.values, right.values)
+                return Column(values, either(left.faults, right.faults))
+            if kind == "i":
+                result, wrong = on_ints(left.values, right.values)
+                faults = either(left.faults, right.faults)
+                return Column(result, either(faults, wrong) if wrong.any() else faults)
+        return FAILED
+
+    return apply
+
+
+def _add(left: _Ints, right: _Ints) -> tuple[_Ints, Bools]:
+    total = left + right
+    return total, ((left ^ total) & (right ^ total)) < 0  # sign flipped against both
+
+
+def _subtract(left: _Ints, right: _Ints) -> tuple[_Ints, Bools]:
+    difference = left - right
+    return difference, ((left ^ right) & (left ^ difference)) < 0
+
+
+def _multiply(left: _Ints, right: _Ints) -> tuple[_Ints, Bools]:
+    product = left * right
+    divisor = np.where(left == 0, 1, left)
+    undone = product // divisor  # of a product that wrapped it is not `right`
+    wrong = ((left != 0) & (undone != right)) | ((left == -1) & (right == INT_MIN))
+    return product, wrong
+
+
+def _divide(left: _Ints, right: _Ints) -> tuple[_Ints, Bools]:
+    remainder, wrong = _modulo(left, right)
+    return (left - remainder) // _divisor(right, wrong), wrong
+
+
+def _modulo(left: _Ints, right: _Ints) -> tuple[_Ints, Bools]:
+    wrong = (right == 0) | ((left == INT_MIN) & (right == -1))
+    return np.fmod(left, _divisor(right, wrong)), wrong
+
+
+def _divisor(values: _Ints, wrong: Bools) -> _Ints:
+    return np.where(wrong, 1, values)
+
+
+def negate(column: Column) -> Column:
+    """Return `-column`."""
+    kind = column.values.dtype.kind
+    if kind == "f":
+        return Column(-column.values, column.faults)
+    return _arithmetic(_subtract, None)(_ZERO, column)
+
+
+_ZERO: Final = Column(np.array(0, np.int64))
+
+# Comparison.
+
+
+def _comparison(compare: Callable[[Any, Any], Any], *, unlike: Column) -> Kernel:
+    """Return the kernel of a comparison; `unlike` is its value between types it does not cover."""
+
+    def apply(left: Column, right: Column) -> Column:
+        one, other = left.values, right.values
+        kinds = one.dtype.kind + other.dtype.kind
+        if kinds in _MIXED:
+            one, other = one.astype(np.float64), other.astype(np.float64)
+        elif "O" in kinds:
+            one, other = _with_uint(one, other), _with_uint(other, one)
+            if one is None or other is None:
+                kinds = ""
+        elif kinds not in _SAME:
+            kinds = ""
+        if not kinds:
+            return Column(unlike.values, either(unlike.faults, either(left.faults, right.faults)))
+        return Column(compare(one, other), either(left.faults, right.faults))
+
+    return apply
+
+
+_SAME: Final = frozenset({"bb", "ii", "ff"})
+_MIXED: Final = frozenset({"if", "fi"})
+
+
+def _with_uint(values: NDArray[Any], against: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)
+    """Return a uint as it is to be compared, None for another type that no number compares with.
+
+    An int column compares rightly with a Python int, even with one beyond its range.
+    """
+    if values.dtype.kind != "O":
+        return values if values.dtype.kind in "if" else None
+    value = values.item()
+    if type(value) is not UInt:
+        return None
+    return float(value) if against.dtype.kind == "f" else int(value)
+
+
+# Conversions and functions of numbers.
+
+
+def to_double(column: Column) -> Column:
+    """Return `double(column)`."""
+    if column.values.dtype.kind not in "if":
+        return FAILED
+    return Column(column.values.astype(np.float64, copy=False), column.faults)
+
+
+def to_int(column: Column) -> Column:
+    """Return `int(column)`, truncated; what is not within 64 bits is a fault."""
+    values = column.values
+    if values.dtype.kind != "f":
+        return column if values.dtype.kind == "i" else FAILED
+    wrong = ~((values > float(INT_MIN)) & (values < float(INT_MAX)))  # NaN is wrong, too
+    faults = either(column.faults, wrong) if wrong.any() else column.faults
+    return Column(np.where(wrong, 0.0, values).astype(np.int64), faults)
+
+
+def _extreme(beats: Callable[[Any, Any], Any]) -> Kernel:
+    """Return the kernel of `math.greatest` or `math.least`: of equals and NaN the first stays."""
+
+    def pick(*columns: Column) -> Column:
+        if any(column.values.dtype.kind == "b" for column in columns):
+            return FAILED
+        best, *others = _alike(columns)
+        for values in others:
+            best = np.where(beats(values, best), values, best)
+        return Column(best, reduce(either, (column.faults for column in columns)))
+
+    return pick
+
+
+def absolute(column: Column) -> Column:
+    """Return `math.abs(column)`."""
+    values, kind = column.values, column.values.dtype.kind
+    if kind not in "if":
+        return FAILED
+    wrong = values == INT_MIN if kind == "i" else None
+    faults = column.faults if wrong is None or not wrong.any() else either(column.faults, wrong)
+    return Column(np.abs(values), faults)
+
+
+def _on_doubles(apply: Callable[[_Doubles], _Doubles]) -> Kernel:
+    def rounded(column: Column) -> Column:
+        if column.values.dtype.kind != "f":
+            return FAILED
+        return Column(apply(column.values), column.faults)
+
+    return rounded
+
+
+def _nearest(values: _Doubles) -> _Doubles:
+    """Return the nearest whole numbers, halves away from zero, the sign of zero kept."""
+    whole = np.trunc(values)
+    half = np.abs(values - whole) >= 0.5  # noqa: PLR2004 (a half)
+    return np.where(half, whole + np.copysign(1.0, values), whole)
+
+
+_square_root: Final = _on_doubles(np.sqrt)
+
+OPERATORS: Final[Mapping[str, Kernel]] = {
+    "+": _arithmetic(_add, operator.add),
+    "-": _arithmetic(_subtract, operator.sub),
+    "*": _arithmetic(_multiply, operator.mul),
+    "/": _arithmetic(_divide, operator.truediv),
+    "%": _arithmetic(_modulo, None),
+    "==": _comparison(operator.eq, unlike=Column(np.array(False))),  # noqa: FBT003 (numpy)
+    "!=": _comparison(operator.ne, unlike=Column(np.array(True))),  # noqa: FBT003 (numpy)
+    "<": _comparison(operator.lt, unlike=FAILED),
+    "<=": _comparison(operator.le, unlike=FAILED),
+    ">": _comparison(operator.gt, unlike=FAILED),
+    ">=": _comparison(operator.ge, unlike=FAILED),
+}
+"""By symbol: takes left and right."""
+
+FUNCTIONS: Final[Mapping[str, Kernel]] = {
+    "double": to_double,
+    "int": to_int,
+    "math.abs": absolute,
+    "math.ceil": _on_doubles(np.ceil),
+    "math.floor": _on_doubles(np.floor),
+    "math.greatest": _extreme(operator.gt),
+    "math.least": _extreme(operator.lt),
+    "math.round": _on_doubles(_nearest),
+    "math.sqrt": lambda column: _square_root(to_double(column)),
+    "math.trunc": _on_doubles(np.trunc),
+}
+"""By full name: takes the arguments."""

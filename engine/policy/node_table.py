@@ -1,0 +1,239 @@
+"""Nodes as the table on which expressions are planned: `node` of `engine.policy.environment`.
+
+INVARIANT: what a column says of a valid row is what `engine.policy.activation` says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cel.columnar import Coded, Column, Leaf, Path, Table, packed, unpacked
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
+from engine.model.resource_names import CPU, MEMORY
+from engine.model.resources import Amounts
+from engine.model.time import Micros
+from engine.policy.activation import NODE_FIELDS, USAGE_LIFETIME, node_value, taints_value
+from engine.view import (
+    ALL_DOMAINS,
+    BoolColumn,
+    ClusterView,
+    DictionaryColumn,
+    Domain,
+    Sum,
+    dictionary_column,
+    label_column,
+    taint_column,
+)
+from engine.view.axis import PODS
+
+_MILLI = 1000
+_NODES = (Domain.NODES,)
+_PODS = (Domain.PODS,)
+_METRICS = (Domain.METRICS,)
+_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
+
+_SUMS: Final = {"requested": Sum.REQUESTS, "limits": Sum.LIMITS}
+_AMOUNTS: Final = frozenset({"allocatable", "usage", *_SUMS})
+_TEXTS: Final = frozenset({"labels", "annotations"})
+_SCALARS: Final[Mapping[str, CelType]] = {"podCount": INT, "ready": BOOL, "unschedulable": BOOL}
+_DOMAINS: Final = {
+    "limits": _NODES_AND_PODS,
+    "podCount": _PODS,
+    "requested": _NODES_AND_PODS,
+    "usage": _METRICS,
+}
+"""What a field of a node is made from, where that is not the node alone."""
+
+_FEW, _MANY = 32, 1 << 20  # different values in a large cluster
+_MOST_CODES = 64  # that are given out even for a small cluster
+_UNIQUE: Final = frozenset({"kubernetes.io/hostname"})
+"""Labels that have another value on every node."""
+
+
+class NodeLayout:
+    """What is known of nodes before there are any."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The one variable that has another value in each row."""
+        return frozenset({"node"})
+
+    def leaf(self, path: Path) -> Leaf:
+        """Return what a `NodeTable` has for a path that begins with `node`."""
+        _, field, key = (*path, "", "")[:3]
+        if field in _SCALARS:
+            return Leaf(path[:2], _SCALARS[field], _FEW)
+        if field in _AMOUNTS and key:
+            return Leaf(path[:3], DOUBLE, _FEW if field == "allocatable" else _MANY)
+        if field in _TEXTS and key:
+            return Leaf(path[:3], None, _MANY if key in _UNIQUE else _FEW)
+        if field in _AMOUNTS or field in _TEXTS or not field:
+            return Leaf(path[:2], MAP, _MANY)
+        return Leaf(path[:2], None, _FEW if field == "taints" else _MANY)
+
+
+class NodeTable:
+    """The nodes of a view at a moment; rows that are no node may hold anything."""
+
+    def __init__(self, view: ClusterView, now: Micros) -> None:
+        """Take the view, and the moment to judge the age of reports at."""
+        self._view = view
+        self._now = now
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def numbers(self, path: Path) -> Column:
+        """Return a number or bool of each node, at fault where it has none."""
+        _, field, *rest = path
+        if field == "podCount":
+            return Column(self._view.sums[Sum.REQUESTS, PODS])
+        if not rest:
+            return Column(self._flags(field))
+        values, present = self._amounts(field, rest[0])
+        unknown = self._without_usage(field)
+        if unknown is not None:
+            return Column(values, unknown | ~present)
+        return Column(values, None if present.all() else ~present)
+
+    def presence(self, path: Path) -> Column:
+        """Return whether the last key of a path is there, at fault where its map is not."""
+        _, field, *rest = path
+        if not rest:
+            absent = self._without_usage(field)
+            return Column(np.array(True)) if absent is None else Column(~absent)  # noqa: FBT003
+        if field in _AMOUNTS:
+            _, present = self._amounts(field, rest[0])
+            return Column(present, self._without_usage(field))
+        return Column(self._texts(field, rest[0]).present)
+
+    def coded(self, path: Path) -> Coded | None:
+        """Return a text or the taints of each node by code; None for all else, and for too many."""
+        _, field, key = (*path, "", "")[:3]
+        if field == "taints":
+            taints = taint_column(self._view)
+            return Coded(taints.codes, [taints_value(value or ()) for value in taints.values])
+        if field not in _TEXTS or not key:
+            return None
+        texts = self._texts(field, key)
+        most = max(_MOST_CODES, len(self) // 4)
+        return Coded(texts.codes, texts.values) if len(texts.values) <= most else None
+
+    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
+        """Return the node of a row with the fields that `paths` name."""
+        if self._view.nodes[number] is None:
+            return {"node": {}}
+        fields = {path[1] for path in paths if len(path) > 1}
+        whole = any(len(path) == 1 for path in paths)
+        names = NODE_FIELDS if whole else sorted(fields & NODE_FIELDS.keys())
+        return {"node": node_value(names, self._view, number, self._now)}
+
+    def remember(
+        self,
+        key: Hashable,
+        paths: Sequence[Path],
+        compute: Callable[[Table], Column],
+        *,
+        for_all_requests: bool,
+    ) -> Column:
+        """Return the column that `compute` gives, remembered by the view."""
+        view, now = self._view, self._now
+        fields = {path[1] if len(path) > 1 else "" for path in paths}
+        domains = {domain for field in fields for domain in _domains(field)}
+        silent = self._silent_rows() if fields & {"usage", ""} else b""
+        remembered = view.node_column if for_all_requests else view.pod_column
+        cells = remembered(
+            ("expression", key, silent),
+            tuple(sorted(domains)) or _NODES,
+            lambda part: packed(compute(NodeTable(part, now))),
+        )
+        return unpacked(cells)
+
+    # Columns.
+
+    def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn]:
+        """Return an amount of each node as expressions see it, and where there is one."""
+
+        def compute(part: ClusterView) -> NDArray[np.float64]:
+            if field in _SUMS:
+                return _summed(part, _SUMS[field], name)
+            listed = _usages(part) if field == "usage" else _offers(part)
+            found = [amounts.get(name) for amounts in listed]
+            return np.array(
+                [[one or 0 for one in found], [one is not None for one in found]], float
+            )
+
+        amounts, present = self._view.node_column(("node", field, name), _domains(field), compute)
+        return amounts / _MILLI if name == CPU else amounts, present != 0
+
+    def _flags(self, field: str) -> BoolColumn:
+        if field == "unschedulable":
+            return self._view.unschedulable
+        return self._view.node_column(
+            ("node", field),
+            _NODES,
+            lambda part: _bools(node is not None and node.ready for node in part.nodes),
+        )
+
+    def _texts(self, field: str, key: str) -> DictionaryColumn[str]:
+        if field == "labels":
+            return label_column(self._view, key)
+        return dictionary_column(
+            self._view,
+            ("annotation", key),
+            _NODES,
+            lambda part: (
+                None if node is None else node.annotations.get(key) for node in part.nodes
+            ),
+        )
+
+    def _without_usage(self, field: str) -> BoolColumn | None:
+        """Return where usage is not known; None if it is everywhere, or was not asked for."""
+        if field != "usage":
+            return None
+        measured = self._view.node_column(
+            ("node", field),
+            _METRICS,
+            lambda part: _bools(one is not None and one.usage is not None for one in part.usages),
+        )
+        unknown = ~measured | self._is_silent()
+        return unknown if unknown.any() else None
+
+    def _is_silent(self) -> BoolColumn:
+        """Return where the last report, if any, is too old to be believed."""
+        return self._now - self._view.metric_time >= USAGE_LIFETIME
+
+    def _silent_rows(self) -> bytes:
+        """Return the rows whose reports have grown too old, as a part of a key.
+
+        INVARIANT: between two views, a row that is in neither or in both, and whose report did not
+        change, has the same usage in both.
+        """
+        return np.flatnonzero(self._is_silent() & (self._view.metric_time > 0)).tobytes()
+
+
+def _domains(field: str) -> tuple[Domain, ...]:
+    return _DOMAINS.get(field, _NODES) if field else ALL_DOMAINS
+
+
+def _offers(view: ClusterView) -> Iterator[Amounts]:
+    return ({} if node is None else node.allocatable for node in view.nodes)
+
+
+def _usages(view: ClusterView) -> Iterator[Amounts]:
+    return ({} if report is None else report.usage or {} for report in view.usages)
+
+
+def _summed(view: ClusterView, which: Sum, name: str) -> NDArray[np.float64]:
+    """Return a sum over the pods of each node, and where it is told: (2, n)."""
+    amounts = view.amount(view.sums[which], name)
+    offered = _bools(name in offer for offer in _offers(view))
+    return np.stack([amounts, (amounts != 0) | offered | (name in (CPU, MEMORY))]).astype(float)
+
+
+def _bools(values: Iterable[bool]) -> BoolColumn:
+    return np.fromiter(values, np.bool_)

@@ -1,0 +1,181 @@
+"""A table made of plain rows, with a memory, for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engine.cel import CelError, compile_node, new_frame
+from engine.cel.ast import Node
+from engine.cel.check import check
+from engine.cel.columnar import (
+    Coded,
+    Column,
+    Gap,
+    Leaf,
+    Path,
+    Plan,
+    Table,
+    packed,
+    plan_condition,
+    plan_number,
+    unpacked,
+)
+from engine.cel.environment import Environment
+from engine.cel.parser import parse
+from engine.cel.values import BOOL, DOUBLE, DYN, INT, MAP, NUMBERS, CelType
+
+Row = dict[str, Any]
+"""What `node` is in one row."""
+
+ENVIRONMENT = Environment(variables={"node": DYN, "pod": DYN})
+_DEPTH = 3  # a path goes as far as `node.labels.zone`
+_TYPES: Mapping[frozenset[type], CelType] = {
+    frozenset({bool}): BOOL,
+    frozenset({int}): INT,
+    frozenset({float}): DOUBLE,
+    frozenset({dict}): MAP,
+}
+
+
+@dataclass(frozen=True)
+class RowsLayout:
+    """The layout that fits some rows.
+
+    With `hidden`, a table has nothing but whole rows, so that all is evaluated row by row.
+    """
+
+    rows: Sequence[Row]
+    hidden: bool = False
+    variables: frozenset[str] = frozenset({"node"})
+
+    def leaf(self, path: Path) -> Leaf:
+        if self.hidden:
+            return Leaf(path[:1])
+        path = path[:_DEPTH]
+        found = [followed(row, path) for row in self.rows]
+        kinds = frozenset(type(value) for value in found if type(value) is not Gap)
+        return Leaf(path, _TYPES.get(kinds), distinct=len({repr(value) for value in found}))
+
+
+@dataclass(frozen=True)
+class RowsTable:
+    """Rows as columns; `memory` is shared by the tables of one history, None for no memory."""
+
+    rows: Sequence[Row]
+    memory: dict[Hashable, tuple[Sequence[Row], Any]] | None = None
+    asked: list[str] = field(default_factory=list)  # whatever else than codes was asked for
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def numbers(self, path: Path) -> Column:
+        found = [followed(row, path) for row in self.rows]
+        faults = np.array([type(value) is Gap for value in found], np.bool_)
+        present = [value for value in found if type(value) is not Gap]
+        values = np.zeros(len(found), type(present[0]) if present else np.float64)
+        values[~faults] = present
+        return Column(values, faults if faults.any() else None)
+
+    def presence(self, path: Path) -> Column:
+        above = [followed(row, path[:-1]) for row in self.rows]
+        values = np.array([type(one) is dict and path[-1] in one for one in above], np.bool_)
+        return Column(values, np.array([type(one) is not dict for one in above], np.bool_))
+
+    def coded(self, path: Path) -> Coded | None:
+        if len(path) == 1:
+            return None
+        codes: dict[str, int] = {repr(Gap(len(path) - 2)): 0}
+        values: list[object] = [None]
+        for row in self.rows:
+            value = followed(row, path)
+            if repr(value) not in codes:
+                codes[repr(value)] = len(values)
+                values.append(value)
+        numbers = [codes[repr(followed(row, path))] for row in self.rows]
+        return Coded(np.array(numbers, np.int32), values)
+
+    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
+        self.asked.append(f"row for {paths}")
+        return {"node": self.rows[number]}
+
+    def remember(
+        self,
+        key: Hashable,
+        paths: Sequence[Path],  # noqa: ARG002 (a row is one thing here)
+        compute: Callable[[Table], Column],
+        *,
+        for_all_requests: bool,
+    ) -> Column:
+        key = (key, for_all_requests)
+        if self.memory is None:
+            return compute(self)
+        before, cells = self.memory.get(key, ((), None))
+        changed = [
+            number
+            for number, row in enumerate(self.rows)
+            if number >= len(before) or before[number] is not row
+        ]
+        part = packed(compute(RowsTable([self.rows[number] for number in changed])))
+        whole = np.zeros((2, len(self.rows)), part.dtype)
+        if cells is not None:
+            kept = min(cells.shape[1], len(self.rows))
+            whole[:, :kept] = cells[:, :kept]
+        whole[:, changed] = part
+        self.memory[key] = (self.rows, whole)
+        self.asked.append(f"remember {len(changed)}")
+        return unpacked(whole)
+
+
+def followed(row: Row, path: Path) -> object:
+    """Return what stands at the end of a path, or the gap in it."""
+    value: object = row
+    for found, key in enumerate(path[1:]):
+        if type(value) is not dict:
+            return Gap(found, value)
+        if key not in value:
+            return Gap(found)
+        value = value[key]
+    return value
+
+
+def resolved(expression: str) -> Node:
+    """Return the tree of an expression; a mistake in it is left to fail when it is evaluated."""
+    return check(parse(expression, ENVIRONMENT.limits), ENVIRONMENT).root
+
+
+def condition(expression: str, layout: RowsLayout) -> Plan:
+    """Return the plan of a condition."""
+    return plan_condition(resolved(expression), ENVIRONMENT, layout)
+
+
+def number(expression: str, layout: RowsLayout) -> Plan:
+    """Return the plan of a number."""
+    return plan_number(resolved(expression), ENVIRONMENT, layout)
+
+
+def listed(column: Column) -> list[str]:
+    """Return the values of a column as text, `error` where there is none."""
+    faults = np.zeros(len(column.values), bool) if column.faults is None else column.faults
+    pairs = zip(column.values.tolist(), faults.tolist(), strict=True)
+    return ["error" if fault else repr(value) for value, fault in pairs]
+
+
+def by_row(expression: str, rows: Sequence[Row], pod: object, *, as_number: bool) -> list[str]:
+    """Return what the scalar evaluator gives for each row, in the form of `listed`."""
+    closure = compile_node(resolved(expression), ENVIRONMENT)
+    results = []
+    for row in rows:
+        try:
+            value = closure(new_frame({"node": row, "pod": pod}))
+        except CelError:
+            value = None
+        if as_number:
+            good = type(value) in NUMBERS
+            results.append(repr(float(value)) if good else "error")  # type: ignore[arg-type]
+        else:
+            results.append(repr(value) if type(value) is bool else "error")
+    return results

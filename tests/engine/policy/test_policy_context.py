@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from engine.model.decision import FilterOutcome
+from engine.model.request import PlacementRequest
+from engine.plugins import FAULT
+from engine.policy import PolicyContext
+from engine.view import ClusterView
+from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
+
+
+def _filtered(
+    spec: str, view: ClusterView, request: PlacementRequest | None = None
+) -> tuple[FilterOutcome, PolicyContext]:
+    compiled = policy(spec)
+    context = PolicyContext(compiled, request or request_of())
+    return compiled.filters[0].outcome(context, view, NOW), context
+
+
+def test_variables_build_on_each_other_and_are_read_by_rules() -> None:
+    spec = """
+    variables:
+    - {name: cores, expression: pod.requests.cpu}
+    - {name: twice, expression: variables.cores * 2.0}
+    filters:
+    - {name: rule, expression: node.allocatable.cpu > variables.twice}
+    """
+    view = view_of(node("a"))
+    pod = {"containers": [{"resources": {"requests": {"cpu": "1900m"}}}]}
+    assert not _filtered(spec, view, request_of(pod))[0].rejects.any()
+    pod = {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}
+    assert _filtered(spec, view, request_of(pod))[0].rejects[view.rows["a"]]
+
+
+def test_a_variable_that_fails_is_absent_and_reported_once() -> None:
+    spec = """
+    variables: [{name: bad, expression: object.spec.none}]
+    filters: [{name: rule, expression: '!has(variables.bad) && node.ready'}]
+    """
+    compiled = policy(spec)
+    context = PolicyContext(compiled, request_of())
+    view = view_of(node("a"), node("b"))
+    for _ in range(2):
+        assert not compiled.filters[0].outcome(context, view, NOW).rejects.any()
+    (error,) = context.errors
+    assert error.startswith("p: variable `bad`: ")
+
+
+def test_a_variable_that_nothing_reads_is_not_computed() -> None:
+    spec = """
+    variables: [{name: bad, expression: object.spec.none}]
+    filters: [{name: rule, expression: node.ready}]
+    """
+    _, context = _filtered(spec, view_of(node("a")))
+    assert context.errors == []
+
+
+def test_variables_can_be_read_as_a_whole() -> None:
+    spec = """
+    variables: [{name: a, expression: '1'}, {name: b, expression: '2'}]
+    filters: [{name: rule, expression: variables.size() == 2}]
+    """
+    view = view_of(node("a"))
+    assert not _filtered(spec, view)[0].rejects.any()
+
+
+def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
+    view = view_of(*(node(f"n{i}") for i in range(30)))
+    containers = [{"name": str(i)} for i in range(100)]
+    loops = "object.spec.containers.all(a, object.spec.containers.all(b, a.name != node.name))"
+    spec = f"filters: [{{name: rule, expression: {loops!r}}}]"
+    outcome, _ = _filtered(spec, view, request_of({"containers": containers}))
+    # 10,100 iterations a node: 24 nodes would fit in 250,000, but 30 do not.
+    assert outcome.faults == 30
+    assert "iterations" in outcome.reasons[FAULT]
+    outcome, _ = _filtered(spec, view, request_of({"containers": containers[:50]}))
+    assert outcome.faults == 0

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cel import CelError, compile_program
+from engine.model.time import SECOND, Micros
+from engine.policy import PolicyContext
+from engine.policy.activation import NODE_FIELDS, node_value
+from engine.policy.environment import Where, environment
+from engine.policy.expressions import (
+    NodeExpression,
+    checked_bool,
+    checked_number,
+    node_condition,
+    node_number,
+)
+from engine.view import ClusterState, ClusterView
+from tests.engine.policy.events import EVENTS, apply
+from tests.engine.policy.worlds import NOW, node, request_of, usage, view_of
+
+_RULES = environment(Where.RULES)
+_CONDITIONS = [
+    "node.usage.cpu / node.allocatable.cpu < 0.65",
+    "has(node.usage) && node.usage.memory < 2500.0",
+    "!has(node.usage) || node.usage.cpu + pod.requests.cpu <= node.allocatable.cpu",
+    "node.requested['nvidia.com/gpu'] < node.allocatable['nvidia.com/gpu']",
+    "'nvidia.com/gpu' in node.allocatable",
+    "node.labels.zone == pod.labels.zone",
+    "node.labels[?'zone'].orValue('none') in ['x', 'none']",
+    "node.taints.all(t, pod.tolerations.exists(p, p.key == t.key))",
+    "node.ready && !node.unschedulable && node.podCount < 2",
+    "node.annotations.note.startsWith('x') || node.name == 'a'",
+    "node.labels == pod.labels",
+    "pod.labels.zone == 'x'",
+    "size(node) == 10",
+]
+_NUMBERS = [
+    "node.allocatable.memory - node.requested.memory",
+    "node.podCount",
+    "'zone' in node.labels ? 1 : 0.5",
+    "-node.usage.cpu / node.allocatable.cpu",
+    "node.labels.zone == pod.labels.zone ? node.podCount * 2 : 0",
+    "size(node.taints)",
+    "int(node.name)",
+]
+
+
+def _condition(source: str) -> NodeExpression:
+    return node_condition(compile_program(source, _RULES), _RULES)
+
+
+def _number(source: str) -> NodeExpression:
+    return node_number(compile_program(source, _RULES), _RULES)
+
+
+_EXPRESSIONS = [*map(_condition, _CONDITIONS), *map(_number, _NUMBERS)]
+
+
+def _by_rows(
+    expression: NodeExpression, context: PolicyContext, view: ClusterView, now: Micros
+) -> dict[str, float | None]:
+    """Return the value for each node, one evaluation each; None where it fails."""
+    values: dict[str, float | None] = {}
+    for row in np.flatnonzero(view.valid).tolist():
+        activation = context.activation(expression.program)
+        activation["node"] = node_value(NODE_FIELDS, view, row, now)
+        try:
+            value = expression.program.evaluate(activation)
+            values[view.names[row]] = float(expression.checked(value))
+        except CelError:
+            values[view.names[row]] = None
+    return values
+
+
+def _all_at_once(
+    expression: NodeExpression, context: PolicyContext, view: ClusterView, now: Micros
+) -> dict[str, float | None]:
+    column = expression.column(context, view, view.valid, now)
+    values: dict[str, float | None] = {}
+    for row in np.flatnonzero(view.valid).tolist():
+        value = float(column.values[row])
+        fails = column.faults is not None and bool(column.faults[row])
+        values[view.names[row]] = None if fails or not math.isfinite(value) else value
+    return values
+
+
+@settings(max_examples=40)
+@given(
+    before=EVENTS,
+    after=EVENTS,
+    later=st.integers(0, 300),
+    zone=st.sampled_from([None, "x", "y"]),
+)
+def test_all_nodes_at_once_give_what_each_gives_alone(
+    before: list[Any], after: list[Any], later: int, zone: str | None
+) -> None:
+    context = PolicyContext(None, request_of(labels={"zone": zone} if zone else {}))
+    state = ClusterState()
+    for events, now in ((before, NOW), (after, Micros(NOW + later * SECOND))):
+        for event in events:
+            apply(state, event)
+        view = state.view()
+        for expression in _EXPRESSIONS:
+            told = expression.program.source
+            assert _all_at_once(expression, context, view, now) == _by_rows(
+                expression, context, view, now
+            ), told
+
+
+def test_a_fault_is_explained_by_the_row_it_is_asked_for() -> None:
+    expression, context = _condition("node.usage.cpu < 1.0"), PolicyContext(None, request_of())
+    view = view_of(node("a"), usage("a", memory=1), node("b"))
+    assert "cpu" in expression.fault(context, view, view.rows["a"], NOW)
+    assert "usage" in expression.fault(context, view, view.rows["b"], NOW)
+
+
+@pytest.mark.parametrize(
+    ("source", "alone"),
+    [
+        ("node.labels.zone == 'a' && 'x' in node.labels", True),
+        ("pod.name == ''", True),
+        ("node['labels'].size() == 0", True),
+        ("node.labels.zone == node.name", False),
+        ("size(node) == 1", False),
+    ],
+)
+def test_it_is_known_which_expressions_read_labels_alone(source: str, *, alone: bool) -> None:
+    assert _condition(source).reads_labels_alone is alone
+
+
+def test_a_bool_is_nothing_but_a_bool() -> None:
+    assert checked_bool(True) is True  # noqa: FBT003 - a value
+    for value in (1, "true", None, [True]):
+        with pytest.raises(CelError, match="not a `bool`"):
+            checked_bool(value)
+
+
+def test_a_number_is_finite_and_no_bool() -> None:
+    assert checked_number(3) == 3.0
+    for value in (math.nan, math.inf, 10**400):
+        with pytest.raises(CelError, match="not finite"):
+            checked_number(value)
+    for other in (True, "1", None):
+        with pytest.raises(CelError, match="not a number"):
+            checked_number(other)

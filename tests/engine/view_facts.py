@@ -1,0 +1,44 @@
+"""What a view says, in a form that two views can be compared by."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from engine.model.resources import Amounts
+from engine.view import ClusterView, IntColumn, Sum
+
+
+def facts(view: ClusterView) -> dict[str, object]:
+    """Return all that a view says, without the order of its rows and without zeros."""
+    return {
+        "nodes": {name: _node_facts(view, row) for name, row in view.rows.items()},
+        "requests": {
+            namespace: _positive(amounts) for namespace, amounts in view.namespace_requests.items()
+        },
+        "quotas": dict(view.quotas),
+        "labels": dict(view.namespace_labels),
+    }
+
+
+def _node_facts(view: ClusterView, row: int) -> dict[str, object]:
+    return {
+        "node": view.nodes[row],
+        "usage": view.usages[row],
+        "valid": bool(view.valid[row]),
+        "unschedulable": bool(view.unschedulable[row]),
+        "allocatable": _amounts(view, view.allocatable, row),
+        "sums": {one: _amounts(view, view.sums[one], row) for one in Sum},
+        "metric_time": int(view.metric_time[row]),
+        "load": {
+            profile: {one.name: getattr(sums, one.name)[:, row].tolist() for one in fields(sums)}
+            for profile, sums in view.load.items()
+        },
+    }
+
+
+def _amounts(view: ClusterView, matrix: IntColumn, row: int) -> Amounts:
+    return _positive(dict(zip(view.axis.names, matrix[:, row].tolist(), strict=True)))
+
+
+def _positive(amounts: Amounts) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if amount}

@@ -1,0 +1,28 @@
+"""Where the commands print: as wide as the terminal, and wide enough where there is none."""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Console
+
+_WIDTH_OF_A_PIPE = 160
+"""Of tables, where neither a terminal nor `COLUMNS` says how wide; lines of text are not cut."""
+
+
+def output() -> Console:
+    """Return standard output."""
+    return _console(stderr=False)
+
+
+def errors() -> Console:
+    """Return standard error: what is not the answer that was asked for."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if console.is_terminal:
+        return console
+    width = None if "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)
