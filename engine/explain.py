@@ -8,28 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from engine.model.decision import Decision, Verdict
+from engine.model.decision import Decision
 from engine.model.quantity import amount_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMED_NODES = 3
+_TOLD_REASONS = 10
 
 
 def summary(decision: Decision) -> str:
     """Return one line that says what was decided and why.
 
-    `2 of 5 nodes fit, best node2, node4; 3 left out: 2 LimitAware (Insufficient cpu limit), ...`
+    `2 of 5 nodes fit, best node2, node4; left out: 2 LimitAware, 1 LoadAware`, or with the most
+    common reasons where it matters: `0 of 5 nodes fit; left out: 5 LimitAware (Insufficient ...)`.
     """
+    if not decision.filters:
+        return decision.message  # it was settled without a look at the nodes
     nodes = np.count_nonzero(decision.valid)
-    left_out = ", ".join(f"{out.nodes} {out.rule} ({out.reason})" for out in decision.left_out)
-    if decision.verdict is Verdict.PLACE:
-        best = ", ".join(_best_names(decision))
-        line = f"{decision.candidates.size} of {nodes} nodes fit, best {best}"
-    elif nodes:
-        line = f"0 of {nodes} nodes fit"
+    if not nodes:
+        return "no node is known"
+    fit = f"{decision.candidates.size} of {nodes} nodes fit"
+    if decision.candidates.size:
+        fit += f", best {', '.join(_best_names(decision))}"
+        left_out = list(_counts(decision))
     else:
-        return decision.message or "no node is known"
-    return f"{line}; left out: {left_out}" if left_out else line
+        left_out = list(_reasons(decision))
+    return f"{fit}; left out: {', '.join(left_out)}" if left_out else fit
 
 
 def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[st
         "message": decision.message,
         "policies": list(decision.policies),
         "estimate": {name: amount_text(name, n) for name, n in decision.estimate.items()},
-        "nodes": int(decision.valid.sum()),
+        "nodes": int(np.count_nonzero(decision.valid)),
         "candidates": int(decision.candidates.size),
         "ranking": list(_ranking(decision, most_nodes)),
         "rejected": dict(_rejected(decision, most_nodes)),
@@ -58,6 +62,11 @@ def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[st
                 "nodes": out.nodes,
             }
             for out in decision.left_out
+        ],
+        "abstained": [
+            {"policy": score.policy, "rule": score.rule, "reason": score.reason}
+            for score in decision.scores
+            if score.reason
         ],
         "errors": list(decision.errors),
         "decidedAt": (_EPOCH + timedelta(microseconds=decision.decided_at)).isoformat(),
@@ -74,6 +83,26 @@ def _best_names(decision: Decision) -> list[str]:
     rows = decision.candidates[: min(best, _NAMED_NODES)].tolist()
     names = [decision.names[row] for row in rows]
     return [*names, "..."] if best > _NAMED_NODES else names
+
+
+def _counts(decision: Decision) -> Iterator[str]:
+    """Yield how many nodes each filter turned away that none before it did."""
+    for outcome, stopped in decision.stopped():
+        count = np.count_nonzero(stopped)
+        if count:
+            yield f"{count} {outcome.rule}"
+
+
+def _reasons(decision: Decision) -> Iterator[str]:
+    """Yield the most common reasons for which nodes were turned away, and how many more there are.
+
+    A cluster may have as many reasons as nodes: one taint each, say.
+    """
+    left_out = sorted(decision.left_out, key=lambda out: -out.nodes)
+    for out in left_out[:_TOLD_REASONS]:
+        yield f"{out.nodes} {out.rule} ({out.reason})"
+    if len(left_out) > _TOLD_REASONS:
+        yield f"{sum(out.nodes for out in left_out[_TOLD_REASONS:])} for other reasons"
 
 
 def _ranking(decision: Decision, most: int | None) -> Iterator[dict[str, Any]]:
@@ -108,7 +137,7 @@ def _rejected(decision: Decision, most: int | None) -> Iterator[tuple[str, list[
                 {
                     "policy": outcome.policy or "scheduler",
                     "rule": outcome.rule,
-                    "reason": outcome.reasons.get(int(outcome.codes[row]), ""),
+                    "reason": outcome.reasons[int(outcome.codes[row])],
                 }
                 for outcome in decision.filters
                 if outcome.rejects[row]

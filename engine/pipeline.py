@@ -14,12 +14,10 @@ from engine.explain import summary
 from engine.model.decision import (
     Decision,
     FilterOutcome,
-    LeftOut,
     PlacementOptions,
     ScoreOutcome,
     Verdict,
     WhenNoneFits,
-    tally,
 )
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -97,14 +95,13 @@ def _decide_by(
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     own = [rule.outcome(scheduler, view, now) for rule in SCHEDULER_FILTERS]
-    reachable, unreachable = _sieve(own, view.valid)
+    reachable = _passing(own, view.valid)
     asked = [
         rule.outcome(context, view, now)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
-    passing, left_out = _sieve(asked, reachable)
-    candidates = passing.nonzero()[0]
+    candidates = np.flatnonzero(_passing(asked, reachable))
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [
@@ -130,7 +127,6 @@ def _decide_by(
         names=view.names,
         valid=view.valid.copy(),
         filters=(*own, *asked),
-        left_out=unreachable + left_out,
         scores=tuple(_reordered(score, order) for score in scores),
         candidates=candidates.take(order),
         totals=totals.take(order),
@@ -180,25 +176,11 @@ def _abstain(
     )
 
 
-def _sieve(
-    filters: Sequence[FilterOutcome], nodes: BoolColumn
-) -> tuple[BoolColumn, tuple[LeftOut, ...]]:
-    """Return which of `nodes` pass all filters, and which filter stopped how many others first."""
-    left_out: list[LeftOut] = []
+def _passing(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> BoolColumn:
+    """Return which of `nodes` pass all filters."""
     for outcome in filters:
-        stopped = (nodes & outcome.rejects).nonzero()[0]
-        if stopped.size:
-            nodes = nodes & ~outcome.rejects
-            left_out += [
-                LeftOut(
-                    policy=outcome.policy,
-                    rule=outcome.rule,
-                    reason=outcome.reasons[code],
-                    nodes=count,
-                )
-                for code, count in tally(outcome.codes.take(stopped)).items()
-            ]
-    return nodes, tuple(left_out)
+        nodes = nodes & ~outcome.rejects
+    return nodes
 
 
 def _reordered(score: ScoreOutcome, order: NDArray[np.intp]) -> ScoreOutcome:

@@ -7,9 +7,8 @@ help is these descriptions.
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +22,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from engine.errors import InvalidFileError, Problem, StowplanError
+from engine.errors import InvalidFileError, Problem, StowplanError, did_you_mean
 from engine.pipeline import SYSTEM_NAMESPACES
 from engine.policy.positions import Document, read_documents
 from engine.quota import DEFAULT_RESERVATION_SECONDS
@@ -224,7 +223,9 @@ class _ConfigurationFile(PydanticBaseSettingsSource):
             raise SettingsError([document.problem((), "expected `setting: value` lines")])
         known = set(self.settings_cls.model_fields) - {"config"}
         unknown = [
-            document.problem_at_key((key,), f"unknown setting `{key}`", hint=_spelling(key, known))
+            document.problem_at_key(
+                (key,), f"unknown setting `{key}`", hint=did_you_mean(key, known)
+            )
             for key in document.value
             if key not in known
         ]
@@ -248,11 +249,6 @@ def _document(path: object) -> Document | None:
     if len(documents) > 1:
         raise SettingsError([documents[1].problem((), "expected one document, not several")])
     return documents[0] if documents else None
-
-
-def _spelling(key: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
 
 
 def _problems(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Problem]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from engine.cel import macros
+from engine.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from engine.cel import ast
     from engine.cel.environment import Environment
     from engine.cel.functions import Function
     from engine.cel.values import CelType
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the closest known name, empty if none is close."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
 
 
 def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str]:

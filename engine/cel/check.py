@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.cel import ast, static_types
-from engine.cel.advice import did_you_mean, mismatch, unknown_function
+from engine.cel.advice import mismatch, unknown_function
 from engine.cel.environment import ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.scope import Scope, Typed
@@ -29,6 +29,7 @@ from engine.cel.values import (
     CelType,
     type_of,
 )
+from engine.errors import did_you_mean
 
 if TYPE_CHECKING:
     from engine.cel.environment import Environment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-
-_SMALL_CODE = 1024
 
 SCHEDULER = ""
 """The policy name of the filters that the scheduler applies by itself."""
@@ -76,7 +74,8 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         rule: its name.
         codes: (n,), 0 where a node passes; anything for a row that is not a node.
         rejects: (n,), where this filter turns a node away (`onError` taken into account).
-        reasons: text per code that occurs, `Insufficient cpu limit` for one.
+        reasons: text per code that occurs, `Insufficient cpu limit` for one; put into words when
+            someone asks, and until then a hold on the view that was judged.
         dynamic: whether it speaks of changing state rather than of node labels alone.
         faults: how many rows could not be evaluated.
     """
@@ -92,14 +91,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def tally(codes: NDArray[np.int64]) -> dict[int, int]:
     """Return how many times each code occurs, in ascending order."""
-    if not codes.size:
-        return {}
-    if codes.min() >= 0 and codes.max() < _SMALL_CODE:  # most are, and that is twice as fast
-        counts = np.bincount(codes)
-        values = counts.nonzero()[0]
-        counts = counts.take(values)
-    else:
-        values, counts = np.unique(codes, return_counts=True)
+    values, counts = np.unique(codes, return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
@@ -143,8 +135,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         names: node name per row of the view it was decided on.
         valid: (n,), the rows that are nodes.
         filters: the scheduler's own, then the policies', in order.
-        left_out: who turned how many nodes away first, and why; adds up to the nodes that are
-            not candidates.
         scores: in policy order.
         candidates: rows that may take the pod, best first.
         totals: weighted sums, aligned with `candidates`.
@@ -163,7 +153,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: Sequence[str] = ()
     valid: NDArray[np.bool_]
     filters: tuple[FilterOutcome, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
     scores: tuple[ScoreOutcome, ...] = ()
     candidates: NDArray[np.intp]
     totals: NDArray[np.int64]
@@ -172,3 +161,24 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decided_at: Micros
     view_version: int
     audit: Decision | None = None
+
+    def stopped(self) -> Iterator[tuple[FilterOutcome, NDArray[np.bool_]]]:
+        """Yield each filter with the nodes that it was the first to turn away, shape (n,)."""
+        left = self.valid
+        for outcome in self.filters:
+            yield outcome, left & outcome.rejects
+            left = left & ~outcome.rejects
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Who turned how many nodes away first, and why; adds up to all that are no candidates."""
+        return tuple(
+            LeftOut(
+                policy=outcome.policy,
+                rule=outcome.rule,
+                reason=outcome.reasons[code],
+                nodes=nodes,
+            )
+            for outcome, stopped in self.stopped()
+            for code, nodes in tally(outcome.codes.take(stopped.nonzero()[0])).items()
+        )

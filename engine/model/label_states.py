@@ -51,7 +51,7 @@ class LabelStates:
 
     def allows(self, value: str) -> bool:
         """Return whether the label may have a value."""
-        if self.numbers is not None and integer(value) not in self.numbers:
+        if self.numbers is not None and not _spells(value, self.numbers):
             return False
         return (value in self.listed) is not self.others
 
@@ -112,8 +112,14 @@ def _all_but(listed: frozenset[str], numbers: range | None, missing: bool) -> La
     if numbers is not None:
         if not numbers:
             return LabelStates(missing=missing)
-        listed = frozenset(value for value in listed if integer(value) in numbers)
+        listed = frozenset(value for value in listed if _spells(value, numbers))
     return LabelStates(missing=missing, others=True, listed=listed, numbers=numbers)
+
+
+def _spells(value: str, numbers: range) -> bool:
+    """Return whether a label value is one of some integers."""
+    number = integer(value)
+    return number is not None and number in numbers  # a range looks for None one by one
 
 
 def _overlap(one: range | None, two: range | None) -> range | None:

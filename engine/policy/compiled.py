@@ -32,6 +32,8 @@ class CompiledPolicy:
         variables: the programs of its variables, by name, in order.
         load_profiles: the LoadAware sums its plugins need.
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
+        slow_parts: a line for each part of an expression that has to be evaluated node by node for
+            every pod, which is right but takes long in a large cluster.
     """
 
     name: str
@@ -46,6 +48,7 @@ class CompiledPolicy:
     placement: PlacementOptions = _PLACEMENT
     load_profiles: tuple[LoadProfile, ...] = ()
     estimator: Callable[[Pod], Amounts] | None = None
+    slow_parts: tuple[str, ...] = ()
 
     def matches(self, context: PolicyContext) -> bool:
         """Return whether the policy speaks of the request of a context, its own.

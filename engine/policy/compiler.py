@@ -6,12 +6,14 @@ misspelt key does not hide a mistake in an expression.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_program
+from engine.cel.columnar import Route
 from engine.cel.static_types import NUMERIC, can_be
 from engine.cel.values import BOOL, DYN
 from engine.errors import Problem, did_you_mean
@@ -44,6 +46,7 @@ _CONDITIONS: Final = ("spec", "match", "matchConditions")
 _VARIABLES: Final = ("spec", "variables")
 _FILTERS: Final = ("spec", "filters")
 _SCORES: Final = ("spec", "scores")
+_MICROS_PER_MILLI = 1000
 _RULES: Final = environment(Where.RULES)
 _IDENTIFIER = re.compile(r"\w+")
 
@@ -208,6 +211,14 @@ def _assembled(
             for profile in plugin.load_profiles(args)
         )
     )
+    filters = tuple(
+        _filter_rule(name, rule, (*_FILTERS, i), programs, plugins)
+        for i, rule in enumerate(spec.filters)
+    )
+    scores = tuple(
+        _score_rule(name, rule, (*_SCORES, i), programs, plugins)
+        for i, rule in enumerate(spec.scores)
+    )
     return CompiledPolicy(
         name=name,
         mode=spec.mode,
@@ -216,18 +227,24 @@ def _assembled(
         object_selector=spec.match.object_selector.parsed(),
         conditions={one.name: programs.found[*_CONDITIONS, i] for i, one in enumerate(conditions)},
         variables={one.name: programs.found[*_VARIABLES, i] for i, one in enumerate(variables)},
-        filters=tuple(
-            _filter_rule(name, rule, (*_FILTERS, i), programs, plugins)
-            for i, rule in enumerate(spec.filters)
-        ),
-        scores=tuple(
-            _score_rule(name, rule, (*_SCORES, i), programs, plugins)
-            for i, rule in enumerate(spec.scores)
-        ),
+        filters=filters,
+        scores=scores,
         placement=PlacementOptions(**dict(spec.placement)),
         load_profiles=profiles,
         estimator=_estimator(profiles[0]) if profiles else None,
+        slow_parts=tuple(_slow_parts(filters, scores)),
     )
+
+
+def _slow_parts(filters: Iterable[FilterRule], scores: Iterable[ScoreRule]) -> Iterator[str]:
+    judges = ((rule.name, rule.judge) for rule in filters)
+    scorers = ((rule.name, rule.scorer) for rule in scores)
+    for name, by in (*judges, *scorers):
+        if isinstance(by, ExpressionJudge | ExpressionScorer):
+            for part in by.expression.plan.routes:
+                if part.route is Route.ROWS:
+                    cost = math.ceil(part.cost / _MICROS_PER_MILLI)
+                    yield f"{name}: `{part.text}` takes some {cost} ms for each pod and 5,000 nodes"
 
 
 def _filter_rule(

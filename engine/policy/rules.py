@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -30,7 +32,7 @@ class Judge(Protocol):
     def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
         """Return a code per row, shape (n,): PASS, FAULT, or a reason > 0; any for invalid rows."""
 
-    def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:
+    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
         """Return the text of a code > 0."""
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
@@ -50,6 +52,37 @@ class Scorer(Protocol):
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why a row could not be scored."""
+
+
+class _Reasons(Mapping[int, str]):
+    """What codes mean, put into words when someone asks: few decisions are ever explained."""
+
+    __slots__ = ("_codes", "_rejects", "_tell", "_told")
+
+    def __init__(
+        self,
+        codes: IntColumn,
+        rejects: BoolColumn,
+        told: dict[int, str],
+        tell: Callable[[int], str],
+    ) -> None:
+        """Take the codes of all rows, which of them count, and the texts there are already."""
+        self._codes = codes
+        self._rejects = rejects
+        self._told = told
+        self._tell = tell
+
+    def __getitem__(self, code: int) -> str:
+        if code not in self._told:
+            self._told[code] = self._tell(code)
+        return self._told[code]
+
+    def __iter__(self) -> Iterator[int]:
+        occurring = tally(self._codes[self._rejects])
+        return iter(sorted(occurring.keys() | self._told.keys()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +107,14 @@ class FilterRule:
         """Return what the filter says of every node."""
         codes = self.judge.codes(context, view, now)
         rejects = (codes != PASS) & view.valid
-        counts = tally(codes.take(rejects.nonzero()[0]))
-        faults = counts.pop(FAULT, 0)
-        reasons = {code: self.judge.reason(code, context, view) for code in counts}
-        if faults:
+        told: dict[int, str] = {}
+        faults = 0
+        if codes.min(initial=PASS) == FAULT:
             faulty = rejects & (codes == FAULT)
-            reasons[FAULT] = self.judge.fault(context, view, int(faulty.argmax()), now)
-            context.errors.append(_fault_line(self.policy, self.name, reasons[FAULT], faults))
+            faults = int(np.count_nonzero(faulty))
+        if faults:
+            told[FAULT] = self.judge.fault(context, view, int(faulty.argmax()), now)
+            context.errors.append(_fault_line(self.policy, self.name, told[FAULT], faults))
             if self.on_error is OnFilterError.IGNORE_RULE:
                 rejects &= ~faulty
         return FilterOutcome(
@@ -88,7 +122,7 @@ class FilterRule:
             rule=self.name,
             codes=codes,
             rejects=rejects,
-            reasons=reasons,
+            reasons=_Reasons(codes, rejects, told, partial(self.judge.reason, context, view)),
             dynamic=self.dynamic,
             faults=faults,
         )
@@ -150,7 +184,7 @@ class PluginJudge:
         """Return the plugin's codes."""
         return self.plugin.filter(context.request.pod, view, now)
 
-    def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:
+    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
         """Return the plugin's reasons in one line."""
         return ", ".join(self.plugin.reasons(code, context.request.pod, view))
 
@@ -178,7 +212,7 @@ class ExpressionJudge:
             codes[passes.faults] = FAULT
         return codes
 
-    def reason(self, code: int, context: PolicyContext, view: ClusterView) -> str:  # noqa: ARG002 (protocol)
+    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
         """Return the message, or the expression."""
         if self.message:
             return self.message

@@ -7,7 +7,6 @@ to judge (an expression, the args of a plugin) is checked in `engine.policy.comp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -20,7 +19,6 @@ from engine.model import api, selectors
 from engine.model.decision import DEFAULT_GROUP_LABELS, DynamicFilters, WhenNoneFits
 from engine.policy.validation import several_mistakes
 
-API_VERSION: Final = "stowplan.dev/v1alpha1"
 KIND: Final = "PlacementPolicy"
 
 _MOST_RULES = 64  # of one sort in one policy; Kubernetes allows as many matchConditions
@@ -319,8 +317,3 @@ class PlacementPolicy(Model):
     kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]
     metadata: Annotated[Metadata, Field(description="Who it is.")]
     spec: Annotated[Spec, Field(description="What it says.")]
-
-
-def names(items: Sequence[_Named | Rule]) -> tuple[str, ...]:
-    """Return the names of items in their order."""
-    return tuple(item.name for item in items)

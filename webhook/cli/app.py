@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from engine.errors import InvalidFileError, StowplanError
 from webhook.cli.console import errors
@@ -100,8 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _usage(error: CycloptsError) -> str:
     """Return what is wrong with the arguments, in the words of our other errors."""
-    message = str(error).replace('"', "`").removesuffix(".")
     command = " ".join(("stowplan", *(error.command_chain or ())))
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        message = f"unexpected argument `{error.unused_tokens[0]}`"
+        return f"{message}\nhint: repeat a flag for each of its values; see `{command} --help`"
+    message = str(error).replace('"', "`").removesuffix(".")
     return f"{message[:1].lower()}{message[1:]}\nhint: see `{command} --help`"
 
 

@@ -7,7 +7,7 @@ import os
 from rich.console import Console
 
 _WIDTH_OF_A_PIPE = 160
-"""Of tables, where neither a terminal nor `COLUMNS` says how wide; lines of text are not cut."""
+"""Of tables, where neither a terminal nor `COLUMNS` says how wide; text is not broken then."""
 
 
 def output() -> Console:
@@ -22,7 +22,6 @@ def errors() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, highlight=False)
-    if console.is_terminal:
+    if console.is_terminal or "COLUMNS" in os.environ:
         return console
-    width = None if "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=_WIDTH_OF_A_PIPE)

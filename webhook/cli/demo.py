@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
-import ssl
-import uuid
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,160 +16,190 @@ import jsonpatch
 import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.rule import Rule
+from rich.table import Table
 
 import webhook.demo
+from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.plugins import PLUGINS
-from engine.view import ClusterView
+from engine.view import ClusterView, Sum
+from webhook.cli import console
+from webhook.cli.api_server import ApiServer, connected
 from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
-from webhook.cli.render import show_decision, show_patch
-from webhook.server import Listening, listening
+from webhook.cli.render import plain_table, show_patch
+from webhook.server import listening
 from webhook.settings import Settings
 
 _DATA = Path(webhook.demo.__file__).parent
-_POLICIES, _CLUSTER = _DATA / "policies", _DATA / "cluster.yaml"
+_LIMITS, _QUOTA = Path("pods/1-limits.yaml"), Path("pods/2-quota.yaml")
+_CLUSTER, _POLICIES = Path("cluster.yaml"), Path("policies")
+_MILLICORES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One pod of the story."""
-
-    file: str
-    title: str
-    story: str
-
-
-_STEPS = (
-    _Step(
-        "1-limits.yaml",
-        "Limits that add up",
-        "node1 is asked for less than node2, but its pods' limits add up to 10 of 8 cores. The"
-        " scheduler looks at requests alone.",
-    ),
-    _Step(
-        "2-quota.yaml",
-        "A namespace at its quota",
-        "Namespace batch may use 4 cores and uses 3500m. One more core is denied in the"
-        " validating phase, where the pod is final.",
-    ),
-)
-
-_NEXT = f"""[bold]Try next[/]
-  look at the policy        {_POLICIES}
-  explain a pod yourself    stowplan explain {_DATA}/pods/1-limits.yaml \\
-                              --cluster {_CLUSTER} --policies {_POLICIES} --patch
-  record your own cluster   kubectl get nodes,pods,namespaces -A -o json > cluster.json
-                            (add elasticquotas,nodemetrics where you have them)
-  serve it                  stowplan serve --cluster cluster.json --policies policies/balanced
-"""
+class DemoError(StowplanError):
+    """The server answered something else than the story tells."""
 
 
 def demo() -> int:
-    """Send three pods to a real server on a small recorded cluster, and show what it answers.
-
-    The server listens on a free port of this machine, with a certificate made for the occasion.
-    """
-    console = Console()
+    """Send pods to a real server on a small recorded cluster, and show what it answers."""
     logging.getLogger().setLevel(logging.ERROR)
-    asyncio.run(_run(console))
+    asyncio.run(tell(_DATA, console.output()))
     return Exit.OK
 
 
-async def _run(console: Console) -> None:
-    recording = load_cluster([_CLUSTER], console)
+async def tell(data: Path, output: Console) -> None:
+    """Tell the story with the files of a folder that is laid out as `webhook.demo`.
+
+    Raises:
+        DemoError: the server answered something else than the story tells.
+    """
+    recording = load_cluster([data / _CLUSTER], output)
+    view, moment = recording.state.view(), recording.recorded_at
     settings = Settings(
-        policies=(_POLICIES,), host="127.0.0.1", port=0, metrics_port=0, reload_seconds=0
+        policies=(data / _POLICIES,), host="127.0.0.1", port=0, metrics_port=0, reload_seconds=0
     )
-    moment = recording.recorded_at
-    async with listening(settings, recording, now=lambda: moment) as server:
-        console.print(f"A webhook listens on {server.url}, with TLS.", highlight=False)
-        trust = ssl.create_default_context(cadata=server.ca_pem.decode())
-        connector = aiohttp.TCPConnector(ssl=trust)
-        async with aiohttp.ClientSession(connector=connector) as session:
-            api_server = _ApiServer(session, server)
-            for number, step in enumerate(_STEPS, 1):
-                console.print(Rule(f"{number}. {step.title}", align="left"))
-                console.print(escape(step.story), highlight=False)
-                manifest = read_manifest(_DATA / "pods" / step.file)
-                console.print(_stock_ranking(manifest, recording.state.view(), moment))
-                await _create(manifest, api_server, console)
-    console.print(Rule("Next", align="left"))
-    console.print(_NEXT, highlight=False, soft_wrap=True)
+    try:
+        async with (
+            listening(settings, recording, now=lambda: moment) as server,
+            connected(server) as caller,
+        ):
+            output.print(
+                f"A webhook listens on {server.url}. It knows a cluster from a recording, and is"
+                " asked about new pods as the API server asks."
+            )
+            await _limits_that_add_up(data / _LIMITS, view, moment, caller, output)
+            await _a_namespace_at_its_quota(data / _QUOTA, caller, output)
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+        raise DemoError(f"the server gave no answer: {error}") from error
+    output.print("\n[bold]Next[/]")
+    output.print(_what_next(data), markup=False, soft_wrap=True)
 
 
-async def _create(manifest: dict[str, Any], api_server: _ApiServer, console: Console) -> None:
-    """Create a pod as the API server would: mutate it, then validate the result."""
-    advised = await api_server.review("mutate", manifest)
-    told = await api_server.latest_decision()
-    show_decision(console, told)
-    operations = _operations(advised)
-    console.print("[bold]POST /mutate[/] answered with this JSON patch:")
-    show_patch(console, operations)
+async def _limits_that_add_up(
+    file: Path, view: ClusterView, now: Micros, caller: ApiServer, output: Console
+) -> None:
+    output.print("\n[bold]1. Limits that add up[/]")
+    output.print(
+        "Pod shop/checkout requests 1 core and may use 4. By requests alone, as LeastAllocated has"
+        " it, node3 is best, which looks empty but is 90 % busy; then node1, where limits add up to"
+        " 10 of 8 cores already. The policy leaves out what is hot, and scores the room that limits"
+        " leave.\n"
+    )
+    manifest = read_manifest(file)
+    advised = await caller.review("mutate", manifest)
+    told = await caller.latest_decision()
+    by_requests = _scores_by_requests(manifest, view, now)
+    for node in _turned_away(told, by="scheduler"):
+        del by_requests[node]
+    _check("the order by requests", list(by_requests), ["node3", "node1", "node2"])
+    _check("the order", [row["node"] for row in told["ranking"]], ["node2", "node1"])
+    _check("what is left out", _turned_away(told, by="limits-and-load"), ["node3"])
 
-    patched = jsonpatch.apply_patch(manifest, operations)
-    checked = await api_server.review("validate", patched)
-    if checked["allowed"]:
-        console.print("[bold]POST /validate[/] [green]allowed[/]: its namespace has room")
-    else:
-        console.print("[bold]POST /validate[/] [bold red]denied[/]; kubectl would print:")
-        denial = f"Error from server (Forbidden): {checked['status']['message']}"
-        console.print(f"  {escape(denial)}", highlight=False)
-
-
-class _ApiServer:
-    """Sends reviews as an API server does."""
-
-    def __init__(self, session: aiohttp.ClientSession, server: Listening) -> None:
-        self._session = session
-        self._server = server
-
-    async def review(self, path: str, pod: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the response to the review of a pod's creation."""
-        request = {
-            "uid": str(uuid.uuid4()),
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "operation": "CREATE",
-            "namespace": pod["metadata"]["namespace"],
-            "userInfo": {"username": "demo"},
-            "object": pod,
-        }
-        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-        async with self._session.post(
-            f"{self._server.url}/{path}?timeout=10s",
-            data=msgspec.json.encode({**review, "request": request}),
-            headers={"Content-Type": "application/json"},
-            raise_for_status=True,
-        ) as answer:
-            response: dict[str, Any] = (await answer.json())["response"]
-            return response
-
-    async def latest_decision(self) -> dict[str, Any]:
-        """Return the explanation of the newest decision, from the debug page."""
-        url = f"{self._server.metrics_url}/debug/decisions"
-        async with self._session.get(url, params={"limit": 1}, raise_for_status=True) as answer:
-            (told,) = await answer.json()
-            decision: dict[str, Any] = told
-            return decision
+    output.print(_nodes(view, by_requests, told))
+    output.print("\n[bold]POST /mutate[/] is answered with this JSON patch:")
+    show_patch(output, advised.operations)
+    checked = await caller.review("validate", _patched(manifest, advised.operations))
+    _check("whether the pod is admitted", checked.allowed, expected=True)
+    output.print(
+        "[bold]POST /validate[/] [green]allows[/] the patched pod: no quota is in its way."
+    )
 
 
-def _operations(response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    patch = base64.b64decode(response.get("patch", ""))
-    operations: list[dict[str, Any]] = msgspec.json.decode(patch) if patch else []
-    return operations
+async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Console) -> None:
+    output.print("\n[bold]2. A namespace at its quota[/]")
+    output.print(
+        "Pod batch/thumbnailer requests 1 core. The pods of namespace batch request 3.5 of the 4"
+        " cores that its ElasticQuota allows.\n"
+    )
+    manifest = read_manifest(file)
+    advised = await caller.review("mutate", manifest)
+    output.print(f"[bold]POST /mutate[/] {(await caller.latest_decision())['message']}")
+    checked = await caller.review("validate", _patched(manifest, advised.operations))
+    denial = (checked.status.code, checked.status.message) if checked.status else None
+    said = "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
+    _check("the denial", denial, (403, said))
+    output.print("[bold]POST /validate[/] [bold red]denies[/] the pod with 403. kubectl prints:")
+    output.print(
+        f'  Error from server (Forbidden): error when creating "{file.name}": admission webhook'
+        f' "quota.stowplan.dev" denied the request: {said}'
+    )
 
 
-def _stock_ranking(manifest: dict[str, Any], view: ClusterView, now: Micros) -> str:
-    """Return what the stock scheduler's LeastAllocated scorer alone would make of a pod."""
-    namespace = manifest["metadata"]["namespace"]
-    pod = placement_request(manifest, namespace=namespace, namespace_labels={}).pod
+def _check(what: str, got: object, expected: object) -> None:
+    if got != expected:
+        raise DemoError(f"{what} is not as the story tells: expected {expected}, got {got}")
+
+
+def _patched(manifest: Mapping[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
+    patched: dict[str, Any] = jsonpatch.apply_patch(manifest, operations)
+    return patched
+
+
+def _turned_away(told: Mapping[str, Any], *, by: str) -> list[str]:
+    """Return the nodes that a policy, or the scheduler, leaves out before anyone else does."""
+    return [node for node, (first, *_) in told["rejected"].items() if first["policy"] == by]
+
+
+def _scores_by_requests(
+    manifest: Mapping[str, Any], view: ClusterView, now: Micros
+) -> dict[str, int]:
+    """Return the points that the scheduler's LeastAllocated gives each node, best first."""
     plugin = PLUGINS["NodeResourcesFit"]
     if plugin.score is None:
         raise AssertionError("NodeResourcesFit scores")
-    scores = plugin.score(plugin.args()).score(pod, view, now).values
-    ranking = sorted(((-int(scores[row]), name) for name, row in view.rows.items()))
-    listed = ", ".join(f"{name} {-negated}" for negated, name in ranking)
-    return f"the stock scheduler ranks by requests: {listed}"
+    pod = placement_request(manifest, namespace="", view=view).pod
+    points = plugin.score(plugin.args()).score(pod, view, now).values
+    best_first = sorted((-int(points[row]), name) for name, row in view.rows.items())
+    return {name: -negated for negated, name in best_first}
+
+
+def _nodes(view: ClusterView, by_requests: Mapping[str, int], told: Mapping[str, Any]) -> Table:
+    """Return how the nodes stand, and what they get by requests and by our policy."""
+    ours = {
+        row["node"]: f"{row['total']} points, raw {row['scores'][0]['raw']}"
+        for row in told["ranking"]
+    }
+    for node, (first, *_) in told["rejected"].items():
+        ours[node] = f"left out: {first['reason']}"
+    table = plain_table(
+        "cores", "has", "requests", "limits", "in use", "LeastAllocated", "stowplan"
+    )
+    for name, row in sorted(view.rows.items()):
+        report = view.usages[row]
+        amounts = [
+            view.amount(view.allocatable, "cpu")[row],
+            view.amount(view.sums[Sum.REQUESTS], "cpu")[row],
+            view.amount(view.sums[Sum.LIMITS], "cpu")[row],
+            (report.usage or {}).get("cpu", 0) if report else 0,
+        ]
+        cores = (f"{amount / _MILLICORES:g}" for amount in amounts)
+        points = f"{by_requests[name]} points" if name in by_requests else "out"
+        table.add_row(name, *cores, points, escape(ours[name]))
+    return table
+
+
+def _what_next(data: Path) -> str:
+    """Return commands to go on with, as they can be pasted here."""
+    stowplan = "stowplan"
+    if shutil.which(stowplan) is None:
+        stowplan = _from_here(Path(sys.executable).with_name(stowplan))
+    pod, cluster, policies = (_from_here(data / file) for file in (_LIMITS, _CLUSTER, _POLICIES))
+    return f"""\
+  # the first pod again, from the command line; then the policy behind it
+  {stowplan} explain {pod} --cluster {cluster} --policies {policies} --patch
+  {stowplan} lint {policies}
+
+  # a webhook that stays, for curl or a test cluster
+  {stowplan} serve --cluster {cluster} --policies {policies}
+
+  # your own cluster; add elasticquotas and nodemetrics where it has them
+  kubectl get nodes,pods,namespaces -A -o json > cluster.json
+  {stowplan} explain {pod} --cluster cluster.json --policies {policies}"""
+
+
+def _from_here(path: Path) -> str:
+    """Return a path as a shell takes it, short where it is below the working directory."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

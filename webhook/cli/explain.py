@@ -57,15 +57,19 @@ def explain(
     """
     manifest = read_manifest(pod)
     policy_set = load_some_policies(policies)
-    recording = load_cluster(cluster, console.errors())
+    notes = console.errors()
+    recording = load_cluster(cluster, notes)
     recording.state.track(policy_set.load_profiles)
     view = recording.state.view()
     moment, why = _moment(now, recording)
 
     request = placement_request(manifest, namespace=namespace, view=view)
+    home = request.pod.namespace
+    if home not in view.namespace_labels:
+        notes.print(f"namespace `{escape(home)}` is not in the recording: no label of it is known")
     decision = decide(request, policy_set, view, moment, scope=_SCOPE)
     quota = QuotaVerdict()
-    if request.pod.namespace not in _SCOPE.excluded_namespaces:
+    if home not in _SCOPE.excluded_namespaces:
         quota = QuotaLedger().admit(request.pod, view, moment, uid="", dry_run=True)
     advice = patch_for(decision, request, view)
 

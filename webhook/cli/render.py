@@ -39,6 +39,8 @@ def show_reasons(console: Console, told: Mapping[str, Any]) -> None:
     if told["ranking"]:
         console.print(f"\n[bold]{told['candidates']} of {told['nodes']} nodes fit[/], best first")
         console.print(_ranking(told))
+    for score in told["abstained"]:
+        console.print(f"{escape(score['rule'])} has no say: {escape(score['reason'])}")
     if told["rejected"]:
         total = sum(count["nodes"] for count in told["rejectedBy"])
         console.print(f"\n[bold]{total} left out[/]")

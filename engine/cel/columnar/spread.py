@@ -183,21 +183,19 @@ def _combinations(
 ) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:
     """Return the combinations of codes that wanted rows have, and which one each row has.
 
-    Rows that are not wanted get any; a few combinations may be there that no row has.
+    Rows that are not wanted get any.
     """
     sizes = _sizes(columns)
     total = math.prod(sizes)
+    if len(sizes) == 1 and total <= _FEW:
+        return [(code,) for code in range(total)], columns[0].codes.astype(np.intp)
     joint = np.ravel_multi_index([column.codes for column in columns], sizes)
     asked = joint if wanted is None else joint[wanted]
-    if total <= _FEW:
-        present = np.arange(total)
-    elif total <= _DENSE:
-        present = np.flatnonzero(np.bincount(asked, minlength=total))
-    else:
-        present = np.unique(asked)
     if total <= _DENSE:
+        present = np.flatnonzero(np.bincount(asked, minlength=total))
         index = _positions(present, total).take(joint)
     else:
+        present = np.unique(asked)
         index = np.searchsorted(present, joint).clip(max=max(len(present) - 1, 0))
     codes = (part.tolist() for part in np.unravel_index(present, sizes))
     return list(zip(*codes, strict=True)), index

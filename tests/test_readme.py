@@ -1,0 +1,46 @@
+"""The README shows what really comes out: every console block is run and compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```console\n\$ (stowplan .*?)\n(.*?)```", README, re.DOTALL)
+WIDTH = 100  # columns of the terminal the README shows
+
+
+def run(command: str) -> str:
+    """Return what a command of the README prints, as wide as the README shows it."""
+    program = Path(sys.executable).with_name("stowplan")
+    finished = subprocess.run(  # noqa: S603 - the README is ours
+        [program, *shlex.split(command)[1:]],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": str(WIDTH), "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert not finished.stderr
+    lines = [line.rstrip() for line in finished.stdout.splitlines()]
+    return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", "\n".join(lines)).strip()
+
+
+@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
+def test_a_console_block_shows_what_its_command_prints(command: str, shown: str) -> None:
+    # A line of three dots stands for any lines.
+    parts = re.split(r"^\.\.\.$", shown.strip(), flags=re.MULTILINE)
+    pattern = ".*".join(re.escape(part.strip("\n")) for part in parts)
+    assert re.fullmatch(pattern, run(command), re.DOTALL), run(command)
+
+
+def test_the_readme_has_console_blocks() -> None:
+    assert len(BLOCKS) >= 2

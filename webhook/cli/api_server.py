@@ -1,0 +1,94 @@
+"""The API server's side of a review, for a demonstration that involves none."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from webhook import review
+from webhook.server import Listening
+
+_SECONDS = 10
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Why a request was denied."""
+
+    code: int
+    message: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a webhook says of a request."""
+
+    uid: str
+    allowed: bool
+    patch: bytes = b"[]"  # base64 on the wire
+    status: Status | None = None
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """The patch, decoded."""
+        return msgspec.json.decode(self.patch, type=list[dict[str, Any]])
+
+
+class _Review(msgspec.Struct, frozen=True):
+    response: Answer
+
+
+class ApiServer:
+    """Sends reviews of pods as an API server does: over TLS, trusting one authority."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: Listening) -> None:
+        self._session = session
+        self._server = server
+
+    async def review(self, path: str, pod: Mapping[str, Any]) -> Answer:
+        """Return the answer to the review of a pod's creation.
+
+        Raises:
+            aiohttp.ClientError: there is no answer.
+            msgspec.DecodeError: the answer is not that to a review.
+        """
+        request = {
+            "uid": str(uuid.uuid4()),
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE",
+            "name": pod["metadata"]["name"],
+            "namespace": pod["metadata"]["namespace"],
+            "userInfo": {"username": "demo"},
+            "object": pod,
+        }
+        body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}
+        async with self._session.post(
+            f"{self._server.url}/{path}?timeout={_SECONDS}s",
+            data=msgspec.json.encode(body),
+            headers={"Content-Type": "application/json"},
+        ) as answer:
+            return msgspec.json.decode(await answer.read(), type=_Review).response
+
+    async def latest_decision(self) -> dict[str, Any]:
+        """Return the explanation of the newest decision, from the debug page."""
+        url = f"{self._server.metrics_url}/debug/decisions"
+        async with self._session.get(url, params={"limit": 1}) as answer:
+            (told,) = msgspec.json.decode(await answer.read(), type=list[dict[str, Any]])
+            return told
+
+
+@asynccontextmanager
+async def connected(server: Listening) -> AsyncIterator[ApiServer]:
+    """Connect to a webhook, as its caller."""
+    trust = ssl.create_default_context(cadata=server.ca_pem.decode())
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=trust),
+        timeout=aiohttp.ClientTimeout(total=_SECONDS),
+        raise_for_status=True,
+    ) as session:
+        yield ApiServer(session, server)
