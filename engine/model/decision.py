@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.label_condition import UNSAID, LabelCondition
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -78,6 +79,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             someone asks, and until then a hold on the view that was judged.
         dynamic: whether it speaks of changing state rather than of node labels alone.
         faults: how many rows could not be evaluated.
+        labels: what it says of node labels, which also holds for nodes to come.
     """
 
     policy: str
@@ -87,6 +89,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reasons: Mapping[int, str]
     dynamic: bool = True
     faults: int = 0
+    labels: LabelCondition = UNSAID
 
 
 def tally(codes: NDArray[np.int64]) -> dict[int, int]:

@@ -18,10 +18,9 @@ from typing import Final
 
 from engine.model.label_states import EVERYTHING, NOTHING, LabelStates, Requirements
 
-MOST_ALTERNATIVES: Final = 16
-"""A condition for which requirements need more is widened while it is put together."""
-
 MOST_TERMS: Final = 8
+"""A condition that needs more terms is widened while it is put together."""
+
 MOST_REQUIREMENTS: Final = 16  # in one term
 MOST_VALUES: Final = 64  # in one requirement
 
@@ -48,18 +47,17 @@ class Alternative:
 
     def __and__(self, other: Alternative) -> Alternative | None:
         """Return what asks for both, None where they contradict each other."""
-        labels = dict(self.labels)
-        for key, states in other.labels.items():
-            both = labels.get(key, EVERYTHING) & states
-            if both == NOTHING:
+        labels = {**self.labels, **other.labels}
+        for key in self.labels.keys() & other.labels.keys():
+            labels[key] = self.labels[key] & other.labels[key]
+            if labels[key] == NOTHING:
                 return None
-            labels[key] = both
         return Alternative(labels, self.unknown | other.unknown)
 
     def covers(self, other: Alternative) -> bool:
         """Return whether the labels of every node that the other allows are allowed here."""
-        return all(
-            other.labels.get(key, EVERYTHING) <= states for key, states in self.labels.items()
+        return self.labels.keys() <= other.labels.keys() and all(
+            other.labels[key] <= states for key, states in self.labels.items()
         )
 
     def united(self, other: Alternative) -> Alternative | None:
@@ -85,10 +83,13 @@ class Alternative:
     @property
     def width(self) -> int:
         """How many alternatives requirements need for it."""
-        return prod(len(states.parts()) for states in self.labels.values())
+        return prod(states.width for states in self.labels.values())
 
     def parts(self) -> Iterator[Alternative]:
         """Yield the alternatives that requirements need for it."""
+        if self.width == 1:
+            yield self
+            return
         for chosen in product(*(states.parts() for states in self.labels.values())):
             yield replace(self, labels=dict(zip(self.labels, chosen, strict=True)))
 
@@ -110,17 +111,26 @@ class LabelCondition:
 
     def __and__(self, other: LabelCondition) -> LabelCondition:
         """Return the condition that both hold."""
-        pairs = product(self.alternatives, other.alternatives)
-        both = _simplified(met for one, two in pairs if (met := one & two) is not None)
-        if both.width <= MOST_ALTERNATIVES:
+        both = self.meet(other)
+        if both is not None:
             return both
         narrower = self if self.width <= other.width else other
         return narrower.widened(_TOO_MANY)
 
     def __or__(self, other: LabelCondition) -> LabelCondition:
         """Return the condition that either holds."""
+        if self is NEVER or other is NEVER:
+            return other if self is NEVER else self
         either = _simplified((*self.alternatives, *other.alternatives))
-        return either if either.width <= MOST_ALTERNATIVES else unknown(_TOO_MANY)
+        return either if either.width <= MOST_TERMS else unknown(_TOO_MANY)
+
+    def meet(self, other: LabelCondition) -> LabelCondition | None:
+        """Return the condition that both hold, None if it takes more than MOST_TERMS."""
+        if self is ALWAYS or other is ALWAYS:
+            return other if self is ALWAYS else self
+        pairs = product(self.alternatives, other.alternatives)
+        both = _simplified(met for one, two in pairs if (met := one & two) is not None)
+        return both if both.width <= MOST_TERMS else None
 
     def widened(self, reason: str) -> LabelCondition:
         """Return the condition as one that is not all that must hold."""
@@ -130,8 +140,6 @@ class LabelCondition:
 
     def bounded(self) -> LabelCondition:
         """Return the condition if it can be written on a pod, and one that says nothing if not."""
-        if len(self.terms) > MOST_TERMS:
-            return unknown(f"it takes more than {MOST_TERMS} terms")
         for term in self.terms:
             if len(term) > MOST_REQUIREMENTS:
                 return unknown(f"it takes more than {MOST_REQUIREMENTS} requirements in a term")
@@ -141,7 +149,7 @@ class LabelCondition:
 
     @property
     def width(self) -> int:
-        """How many alternatives requirements need for it, or a few more than they do."""
+        """How many `terms` there are, or a few more."""
         return sum(one.width for one in self.alternatives)
 
     @property
@@ -205,4 +213,5 @@ def _added(kept: tuple[Alternative, ...], new: Alternative) -> tuple[Alternative
 
 ALWAYS: Final = LabelCondition((Alternative(),))
 NEVER: Final = LabelCondition(())
-_TOO_MANY: Final = f"it takes more than {MOST_ALTERNATIVES} alternatives"
+UNSAID: Final = unknown("nothing is said of labels")
+_TOO_MANY: Final = f"it takes more than {MOST_TERMS} terms"

@@ -57,23 +57,30 @@ class LabelStates:
 
     def united(self, other: LabelStates) -> LabelStates | None:
         """Return the states in either set, None where no one set of this kind holds just those."""
+        if self <= other:
+            return other
+        if other <= self:
+            return self
         missing = self.missing or other.missing
-        one, two = replace(self, missing=missing), replace(other, missing=missing)
-        if one <= two:
-            return two
-        if two <= one:
-            return one
-        if self.numbers is not None and other.numbers is not None:
-            return _joined(one, two)
         if self.numbers is not None or other.numbers is not None:
-            return None
+            numbers = _joined(self, other)
+            return numbers and replace(numbers, missing=missing)
+        listed = other.listed | self.listed
         if self.others and other.others:
-            return replace(one, listed=one.listed & two.listed)
-        if self.others:
-            return replace(one, listed=one.listed - two.listed)
-        if other.others:
-            return replace(two, listed=two.listed - one.listed)
-        return replace(one, listed=one.listed | two.listed)
+            listed = self.listed & other.listed
+        elif self.others:
+            listed = self.listed - other.listed
+        elif other.others:
+            listed = other.listed - self.listed
+        return LabelStates(missing=missing, others=self.others or other.others, listed=listed)
+
+    @property
+    def width(self) -> int:
+        """How many `parts` it has."""
+        if self.missing and self.others and self.numbers is None:
+            return 1
+        of_values = 2 if self.numbers == INTEGERS else 1 if self.others or self.listed else 0
+        return of_values + self.missing
 
     def parts(self) -> tuple[LabelStates, ...]:
         """Return disjoint sets that are this one together, each of which `requirements` can tell.
@@ -81,15 +88,15 @@ class LabelStates:
         No requirement tells a label that is missing or has one of a few values, and it takes both
         Gt and Lt to tell one that has any integer. The empty set has no parts.
         """
-        if self.missing and self.others and self.numbers is None:
+        if self.width == 1:
             return (self,)
-        values = replace(self, missing=False)
-        parts = (MISSING,) if self.missing else ()
-        if values == NOTHING:
-            return parts
-        if self.numbers != INTEGERS:
-            return (*parts, values)
-        return (*parts, *(replace(values, numbers=part) for part in (INTEGERS[:1], INTEGERS[1:])))
+        parts = [MISSING] if self.missing else []
+        if self.numbers == INTEGERS:
+            halves = (INTEGERS[:1], INTEGERS[1:])
+            parts += (replace(self, missing=False, numbers=half) for half in halves)
+        elif self.others or self.listed:
+            parts.append(replace(self, missing=False))
+        return tuple(parts)
 
     def requirements(self, key: str) -> Requirements:
         """Return what to ask of the label `key`; only for one of `parts`."""
@@ -129,13 +136,19 @@ def _overlap(one: range | None, two: range | None) -> range | None:
 
 
 def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
-    """Return two sets of numbers as one, None where there is something between them."""
+    """Return the values in either of two sets, at least one of them of numbers, if one can."""
+    one, two = replace(one, missing=False), replace(two, missing=False)
+    if one <= two:
+        return two
+    if two <= one:
+        return one
     first, second = one.numbers, two.numbers
     if first is None or second is None or one.listed or two.listed:
         return None
     if max(first.start, second.start) > min(first.stop, second.stop):
-        return None
-    return replace(one, numbers=range(min(first.start, second.start), max(first.stop, second.stop)))
+        return None  # there is something between them
+    numbers = range(min(first.start, second.start), max(first.stop, second.stop))
+    return LabelStates(others=True, numbers=numbers)
 
 
 EVERYTHING: Final = LabelStates(missing=True, others=True)

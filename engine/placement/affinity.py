@@ -19,6 +19,9 @@ Operation: TypeAlias = dict[str, Any]
 Requirement: TypeAlias = Mapping[str, Any]
 """A node selector requirement as it stands in JSON: key, operator, values."""
 
+Alternatives: TypeAlias = Sequence[Sequence[Requirement]]
+"""Of which one must hold as a whole; no one is empty. Without any, nothing is asked for."""
+
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -33,9 +36,20 @@ def node_affinity_of(affinity: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return (affinity or {}).get("nodeAffinity") or {}
 
 
+def required_terms(affinity: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any] | None] | None:
+    """Return the required terms of a pod's `spec.affinity`, None when nothing is required."""
+    required = node_affinity_of(affinity).get(REQUIRED)
+    return None if required is None else required.get("nodeSelectorTerms") or ()
+
+
+def is_empty(term: Mapping[str, Any] | None) -> bool:
+    """Return whether a term asks for nothing, and so matches nothing."""
+    return not term or not (term.get("matchExpressions") or term.get("matchFields"))
+
+
 def affinity_tree(
     affinity: Mapping[str, Any] | None,
-    required: Sequence[Requirement],
+    required: Alternatives,
     preferred: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return what `graft` must add to `spec.affinity`: all but what goes into existing terms.
@@ -44,27 +58,34 @@ def affinity_tree(
     are alternatives, so one more beside the user's would let in nodes that they shut out.
     """
     tree: dict[str, Any] = {}
-    if required and node_affinity_of(affinity).get(REQUIRED) is None:
-        tree[REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": list(required)}]}
+    if required and required_terms(affinity) is None:
+        terms = [{"matchExpressions": list(alternative)} for alternative in required]
+        tree[REQUIRED] = {"nodeSelectorTerms": terms}
     if preferred:
         tree[PREFERRED] = list(preferred)
     return {"nodeAffinity": tree} if tree else {}
 
 
 def and_into_required(
-    affinity: Mapping[str, Any] | None, requirements: Sequence[Requirement]
+    affinity: Mapping[str, Any] | None, required: Alternatives
 ) -> Iterator[Operation]:
-    """Yield operations that make every existing required term demand `requirements` too.
+    """Yield operations that make every existing required term demand one of `required` too.
 
-    Empty terms stay empty: they match nothing, and a requirement would make them match something.
+    A term gets the first alternative, and there is a copy of it with each of the others. Empty
+    terms stay empty: they match nothing, and a requirement would make them match something.
     """
-    required = node_affinity_of(affinity).get(REQUIRED)
-    if required is None or not requirements:
+    if not required:
         return
-    for index, term in enumerate(required.get("nodeSelectorTerms") or ()):
-        if term and (term.get("matchExpressions") or term.get("matchFields")):
-            place = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms/{index}"
-            yield from graft(term, {"matchExpressions": list(requirements)}, place)
+    place = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
+    for index, term in enumerate(required_terms(affinity) or ()):
+        if term is None or is_empty(term):
+            continue
+        first, *others = required
+        yield from graft(term, {"matchExpressions": list(first)}, f"{place}/{index}")
+        for other in others:
+            expressions = [*(term.get("matchExpressions") or ()), *other]
+            copy = {**term, "matchExpressions": expressions}
+            yield {"op": "add", "path": f"{place}/-", "value": copy}
 
 
 def graft(document: Mapping[str, Any], tree: Mapping[str, Any], place: str) -> Iterator[Operation]:

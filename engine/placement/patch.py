@@ -14,11 +14,20 @@ from engine.errors import PatchError
 from engine.model import api
 from engine.model.decision import Decision, DynamicFilters, Verdict
 from engine.model.request import PlacementRequest
-from engine.placement.affinity import Operation, affinity_tree, and_into_required, graft
+from engine.placement.affinity import (
+    Alternatives,
+    Operation,
+    affinity_tree,
+    and_into_required,
+    graft,
+    is_empty,
+    required_terms,
+)
 from engine.placement.annotations import ANNOTATIONS, Advice, advice_of, annotations_of
 from engine.placement.exclusion import Exclusion, exclusion_of, rejected_nodes
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preference import Preference, preference_of
+from engine.placement.promise import Promise, promise_of
 from engine.placement.tiers import reach
 from engine.view import ClusterView
 
@@ -38,6 +47,7 @@ class Patch:
     warnings: tuple[str, ...] = ()
 
 
+_LONGEST_RULE = 63
 _WHY = f"label {HOSTNAME} is missing or not unique"
 
 
@@ -59,9 +69,10 @@ class _Touched(TypedDict, total=False):
 def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
     """Return how a decision is written on its pod.
 
-    Only a decision to place is written. A pod that carries one of our annotations was placed
-    before, in an earlier round of its admission or by whoever kept its manifest, and gets nothing
-    more: patching twice equals once.
+    A pod that is denied gets nothing, and one for which there is no node now only what holds for
+    nodes to come. A pod that carries one of our annotations was placed before, in an earlier round
+    of its admission or by whoever kept its manifest, and gets nothing more: patching twice equals
+    once.
 
     Args:
         decision: what was decided.
@@ -74,42 +85,58 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
     if decision.view_version != view.version:
         versions = f"{decision.view_version}, not {view.version}"
         raise PatchError(f"the decision was made on another version of the view: {versions}")
-    if decision.verdict is not Verdict.PLACE or not decision.candidates.size:
+    if decision.verdict is Verdict.DENY:
         return Patch()
     if any(key in request.pod.annotations for key in ANNOTATIONS):
         return Patch()
-    # 1. What is required: no rejected node, if the policy wants its filters to be binding.
+    # 1. What is required: what filters say of labels, and from here on the scheduler with them.
+    document = msgspec.json.decode(request.raw, type=_Touched)
+    affinity = (document.get("spec") or {}).get("affinity")
+    promise = promise_of(decision, sum(not is_empty(t) for t in required_terms(affinity) or ()))
+    decision = promise.applied(decision)
+    placing = decision.verdict is Verdict.PLACE and bool(decision.candidates.size)
+    if not placing and not promise.required:
+        return Patch()
+    # 2. What else is required: no rejected node, if the policy wants its filters to be binding.
     rejected, hostnames = rejected_nodes(decision), Hostnames(view)
     exclusion = Exclusion()
-    if decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
+    if placing and decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
         exclusion = exclusion_of(rejected, view, hostnames, decision.placement.max_nodes)
-    # 2. What is preferred, with as much to say as the user's own terms have.
+    required = _required(promise, exclusion)
+    # 3. What is preferred, with as much to say as the user's own terms have.
     total_weight = reach(_weights(request.pod.affinity))
     preference = preference_of(
         decision, view, hostnames, total_weight, some_rejected=bool(rejected.any())
     )
-    # 3. What is noted, and all of it as operations, tried on the pod before anyone else does.
+    # 4. What is noted, and all of it as operations, tried on the pod before anyone else does.
     advice = advice_of(decision, preference.best_tier)
     annotations = annotations_of(decision, advice)
-    document = msgspec.json.decode(request.raw, type=_Touched)
-    operations = _operations(document, annotations, exclusion, preference)
+    operations = _operations(document, annotations, required, preference)
     ensure_applies(operations, document)
-    return Patch(operations, advice, _warnings(exclusion, preference))
+    return Patch(operations, advice, _warnings(promise, exclusion, preference))
+
+
+def _required(promise: Promise, exclusion: Exclusion) -> Alternatives:
+    """Return what is required in all; the exclusion goes into every alternative."""
+    if not exclusion.requirements:
+        return promise.required
+    alternatives: Alternatives = promise.required or ((),)
+    return [[*alternative, *exclusion.requirements] for alternative in alternatives]
 
 
 def _operations(
-    document: _Touched, annotations: Mapping[str, str], exclusion: Exclusion, preference: Preference
+    document: _Touched,
+    annotations: Mapping[str, str],
+    required: Alternatives,
+    preference: Preference,
 ) -> tuple[Operation, ...]:
     """Return the operations that bring all of it into the pod."""
     affinity = (document.get("spec") or {}).get("affinity")
     added: dict[str, Any] = {"metadata": {"annotations": annotations}}
-    to_affinity = affinity_tree(affinity, exclusion.requirements, preference.terms)
+    to_affinity = affinity_tree(affinity, required, preference.terms)
     if to_affinity:
         added["spec"] = {"affinity": to_affinity}
-    return (
-        *graft(document, added, ""),
-        *and_into_required(affinity, exclusion.requirements),
-    )
+    return (*graft(document, added, ""), *and_into_required(affinity, required))
 
 
 def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any]) -> None:
@@ -137,9 +164,12 @@ def _weights(affinity: api.NodeAffinity | None) -> int:
     return sum(term.weight for term in terms)
 
 
-def _warnings(exclusion: Exclusion, preference: Preference) -> tuple[str, ...]:
+def _warnings(promise: Promise, exclusion: Exclusion, preference: Preference) -> tuple[str, ...]:
     """Return what could not be written, each below the 120 characters that clients show."""
-    warnings = []
+    warnings = [
+        f"filter {rule[:_LONGEST_RULE]} is not required of nodes: it takes too many terms"
+        for rule in promise.left_out
+    ]
     if exclusion.left_out:
         warnings.append(
             f"{exclusion.left_out} rejected nodes are not excluded: too many, or {_WHY}"

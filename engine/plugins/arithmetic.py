@@ -6,19 +6,22 @@ place where either matters is here, each function with the argument why its resu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.plugins.base import MAX_SCORE
+from engine.view import BoolColumn, IntColumn
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from engine.view import BoolColumn, IntColumn
+FloatColumn: TypeAlias = NDArray[np.float64]
+"""One float64 per node."""
 
 _EXACT = 2**53
 """Every integer of a smaller magnitude is a float64."""
+
+_FAR = 2**60
+"""More than any node can use."""
 
 GREATEST_PERCENT = 2**40
 """The greatest magnitude of a percentage; a node ten billion times too full is just full.
@@ -28,12 +31,13 @@ resources, it stays within int64.
 """
 
 
-def trunc_div(dividend: IntColumn, divisor: IntColumn | int) -> IntColumn:
+def trunc_div(dividend: IntColumn, divisor: IntColumn | FloatColumn | int) -> IntColumn:
     """Return `dividend / divisor` as Go divides integers: truncated toward zero.
 
     Args:
         dividend: above -2**63.
-        divisor: never zero.
+        divisor: never zero; a column of floats holds integers of a magnitude of at most 2**53,
+            which saves looking at each.
 
     Below 2**53 in magnitude float64 division is exact enough. Let a, b > 0 be such integers and k
     the least integer above the true quotient a/b, which is not one itself; with 2**e < k <=
@@ -42,25 +46,28 @@ def trunc_div(dividend: IntColumn, divisor: IntColumn | int) -> IntColumn:
     [k-1, k) and truncates to k-1. (For k = 1, a/b <= 1 - 1/b <= 1 - 2**-53, a float64 itself.)
     Whole quotients are exact, and signs mirror.
     """
-    quotient: IntColumn
-    if _within(dividend, _EXACT) and _within(divisor, _EXACT):
-        quotient = (dividend / divisor).astype(np.int64)
-    else:
-        quotient = dividend // divisor
-        quotient += (quotient < 0) & (quotient * divisor != dividend)
+    if _within(dividend, _EXACT) and _is_exact(divisor):
+        return (dividend / divisor).astype(np.int64)
+    if not isinstance(divisor, int):
+        divisor = divisor.astype(np.int64)
+    quotient: IntColumn = dividend // divisor
+    quotient += (quotient < 0) & (quotient * divisor != dividend)
     return quotient
 
 
-def free_percent(capacity: IntColumn, free: IntColumn) -> IntColumn:
+def free_percent(capacity: IntColumn | FloatColumn, free: IntColumn) -> IntColumn:
     """Return how much of `capacity` is free, in percent truncated toward zero.
 
     Negative where more is taken than there is, and at most GREATEST_PERCENT in magnitude.
 
     Args:
-        capacity: never zero.
+        capacity: as a divisor of `trunc_div`.
         free: at most 2**56 in magnitude.
     """
-    return np.clip(trunc_div(free * 100, capacity), -GREATEST_PERCENT, GREATEST_PERCENT)
+    percent = trunc_div(free * 100, capacity)
+    if _within(percent, GREATEST_PERCENT):
+        return percent
+    return np.clip(percent, -GREATEST_PERCENT, GREATEST_PERCENT)
 
 
 def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:
@@ -92,7 +99,7 @@ def percent_of(amounts: IntColumn, percents: IntColumn) -> IntColumn:
     return whole * percents + trunc_div(rest * percents, 100)
 
 
-def percent_bounds(thresholds: IntColumn) -> NDArray[np.float64]:
+def percent_bounds(thresholds: IntColumn) -> FloatColumn:
     """Return the least float64 x for which Go's `math.Round(x)` is greater than each threshold.
 
     Go rounds half away from zero, so Round(x) > t, that is Round(x) >= t + 1, holds from t + 1/2
@@ -102,9 +109,7 @@ def percent_bounds(thresholds: IntColumn) -> NDArray[np.float64]:
     return np.where(thresholds >= 0, halves, np.nextafter(halves, np.inf))
 
 
-def percent_reaches(
-    used: IntColumn, total: NDArray[np.float64], bounds: NDArray[np.float64]
-) -> BoolColumn:
+def percent_reaches(used: IntColumn, total: FloatColumn, bounds: FloatColumn) -> BoolColumn:
     """Return where Go's `float64(used) / float64(total) * 100` is at least `bounds`.
 
     The three operations round as Go's do, because they are the same IEEE operations in the same
@@ -115,8 +120,28 @@ def percent_reaches(
     return percent >= bounds
 
 
-def _within(values: IntColumn | int, bound: int) -> bool:
+def least_reaching(total: FloatColumn, bounds: FloatColumn) -> IntColumn:
+    """Return the least whole amount that `percent_reaches` its bound, _FAR where none below does.
+
+    Rounding never turns an order around, so the amounts that reach a bound are all from one on,
+    and that one lies next to `bounds / 100 * total`, by less than the margin that is searched.
+    """
+    near = np.clip(bounds / 100 * total, -_FAR, _FAR)
+    margin = np.abs(near) * 2.0**-40 + 2
+    low, high = np.floor(near - margin).astype(np.int64), np.ceil(near + margin).astype(np.int64)
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        reached = percent_reaches(middle, total, bounds)
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return np.minimum(high, _FAR)
+
+
+def _is_exact(divisor: IntColumn | FloatColumn | int) -> bool:
+    if isinstance(divisor, int):
+        return abs(divisor) < _EXACT
+    return divisor.dtype == np.float64 or _within(divisor, _EXACT)
+
+
+def _within(values: IntColumn | FloatColumn, bound: int) -> bool:
     """Return whether all values lie strictly between -bound and bound."""
-    if isinstance(values, int):
-        return -bound < values < bound
     return bool(values.max(initial=0) < bound and values.min(initial=0) > -bound)

@@ -16,18 +16,16 @@ from engine.model.pod import Pod
 from engine.model.resource_names import is_scalar
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.plugins.arithmetic import free_percent, trunc_div
+from engine.plugins.arithmetic import FloatColumn, free_percent, trunc_div
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.plugins.limit_ratios import NATIVE, NodeRatios
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 
-_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
-
-_MOST_BITS = 62  # of a positive int64
 
 
 def _one_for_zero(weight: int) -> int:
@@ -96,36 +94,31 @@ class LimitAwareFilter(_LimitAware):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
-        """Return PASS, FAULT, or a set of bits: one per resource that falls short."""
+        """Return PASS, FAULT, or complaints: one per resource that falls short."""
         if pod.is_daemon_set:
             return np.full(len(view), PASS, np.int64)
         checked = _checked(pod.shape.effective_limits)
-        return view.pod_column(
-            (self, checked), _NODES_AND_PODS, lambda part: self._codes(part, checked)
-        )
-
-    def _codes(self, view: ClusterView, checked: _Limits) -> IntColumn:
         *native, is_faulty = self._native(view)
         capacities = dict(zip(NATIVE, native, strict=True))
         if len(checked) > len(NATIVE):
             named = self._ratios.named(view)
             scalars = [name for name, _ in checked[len(NATIVE) :] if name in named]
             capacities |= {name: self._capacity(view, name) for name in scalars}
-        codes = np.full(len(view), PASS, np.int64)
-        for i, (name, amount) in enumerate(checked):
-            if name in capacities:
-                allocated = view.amount(view.sums[Sum.EFFECTIVE_LIMITS], name)
-                codes |= (capacities[name] - allocated < amount) * np.int64(_bit(i))
-        return np.where(is_faulty, FAULT, codes)
+        allocated = view.sums[Sum.EFFECTIVE_LIMITS]
+        complaints = [
+            capacities[name] - view.amount(allocated, name) < amount
+            if name in capacities
+            else np.zeros(len(view), np.bool_)
+            for name, amount in checked
+        ]
+        codes = complaint_codes(complaints) if complaints else np.zeros(len(view), np.int64)
+        return np.where(is_faulty, FAULT, codes) if is_faulty.any() else codes
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the text of each bit, in the order cpu, memory, ephemeral-storage, others."""
+        """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
         checked = _checked(pod.shape.effective_limits)
-        told = checked[: _MOST_BITS - 1] if len(checked) > _MOST_BITS else checked
-        texts = [f"Insufficient {name} limit" for i, (name, _) in enumerate(told) if code & _bit(i)]
-        if len(told) < len(checked) and code & _bit(len(told)):
-            texts.append("Insufficient extended resources limit")
-        return tuple(texts)
+        texts = [f"Insufficient {name} limit" for name, _ in checked]
+        return complaint_texts(code, texts, "Insufficient extended resources limit")
 
 
 class LimitAwareScore(_LimitAware):
@@ -142,12 +135,15 @@ class LimitAwareScore(_LimitAware):
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
         own = pod.shape.effective_limits_non_zero
-        amounts = tuple(capped(own.get(name, 0)) for name, _ in self._weights)
-        values = view.pod_column(
-            (self, amounts), _NODES_AND_PODS, lambda part: self._scores(part, amounts)
-        )
-        is_faulty = self._native(view)[-1] != 0
-        return Scores(values, is_faulty if is_faulty.any() else None)
+        allocated = view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO]
+        terms, divisors = self._terms(view), self._divisors(view)
+        total = np.zeros(len(view), np.int64)
+        for at, (name, _) in enumerate(self._weights):
+            weight, capacity = terms[2 * at], terms[2 * at + 1]
+            free = capacity - view.amount(allocated, name) - capped(own.get(name, 0))
+            total += weight * free_percent(divisors[at], free)
+        is_faulty = self._native(view)[-1]
+        return Scores(trunc_div(total, divisors[-1]), is_faulty != 0 if is_faulty.any() else None)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
@@ -160,33 +156,33 @@ class LimitAwareScore(_LimitAware):
         share: NDArray[np.float64] = (scores - least) / spread
         return (MAX_SCORE * share).astype(np.int64)
 
-    def _scores(self, view: ClusterView, amounts: tuple[int, ...]) -> IntColumn:
-        *terms, divisor = self._terms(view)
-        total = np.zeros(len(view), np.int64)
-        for at, ((name, _), amount) in enumerate(zip(self._weights, amounts, strict=True)):
-            weight, capacity = terms[2 * at], terms[2 * at + 1]
-            allocated = view.amount(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], name)
-            total += weight * free_percent(capacity, capacity - allocated - amount)
-        return trunc_div(total, divisor)
-
     def _terms(self, view: ClusterView) -> IntColumn:
-        """Return weight and capacity of each scored resource in turn, and the divisor of the mean.
+        """Return weight and capacity of each scored resource in turn, shape (2 * n_scored, n).
 
-        Shape (2 * n_scored + 1, n). Weight 0 and capacity 1 where a resource takes no part or the
-        ratios of the node are unknown.
+        Weight 0 and capacity 1 where a resource takes no part or the ratios of the node are
+        unknown.
         """
 
         def compute(part: ClusterView) -> IntColumn:
             is_sound = self._native(part)[-1] == 0
-            terms, total = [], np.zeros(len(part), np.int64)
+            terms: list[IntColumn] = []
             for name, weight in self._weights:
                 capacity = self._capacity(part, name)
                 counts = is_sound & (capacity != _UNCHECKED) & (capacity != 0)
                 terms += [np.where(counts, weight, 0), np.where(counts, capacity, 1)]
-                total += terms[-2]
-            return np.stack([*terms, np.maximum(total, 1)])
+            return np.array(terms, np.int64).reshape(len(terms), len(part))
 
         return view.node_column(("LimitAware terms", self._key, self._weights), _NODES, compute)
+
+    def _divisors(self, view: ClusterView) -> FloatColumn:
+        """Return the capacities of `_terms`, and the sum of their weights, (n_scored + 1, n)."""
+
+        def compute(part: ClusterView) -> FloatColumn:
+            terms = self._terms(part)
+            total_weight = np.maximum(terms[::2].sum(axis=0), 1)
+            return np.vstack([terms[1::2], total_weight]).astype(np.float64)
+
+        return view.node_column(("LimitAware divisors", self._key, self._weights), _NODES, compute)
 
 
 def _checked(limits: Amounts) -> _Limits:
@@ -199,11 +195,6 @@ def _checked(limits: Amounts) -> _Limits:
     if not scalars and not any(limits.get(name) for name in NATIVE):
         return ()
     return tuple((name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars))
-
-
-def _bit(i: int) -> int:
-    """Return the bit of the i-th resource; all past the last bit share that one."""
-    return 1 << min(i, _MOST_BITS - 1)
 
 
 PLUGIN = Plugin(args=LimitAwareArgs, filter=LimitAwareFilter, score=LimitAwareScore)

@@ -11,12 +11,12 @@ import numpy as np
 
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.plugins.arithmetic import free_percent, percent_reaches, trunc_div
+from engine.plugins.arithmetic import FloatColumn, least_reaching, trunc_div
 from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
 from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import Limits, NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, capacity
-from engine.view import ALL_DOMAINS, BoolColumn, ClusterView, Domain, IntColumn
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
 from engine.view.estimation import estimate_vector
 
 _EXPIRED = 1
@@ -41,21 +41,20 @@ class LoadAwareFilter:
         if pod.is_daemon_set:
             return np.full(len(view), PASS, np.int64)
         is_prod = pod.shape.is_prod
-        expected = estimate_vector(self._profile, pod.shape)
-        codes = view.pod_column(
-            (self, is_prod, expected),
-            ALL_DOMAINS,
-            lambda part: self._codes(part, expected, is_prod=is_prod),
-        )
-        if not self._args.filter_expired_node_metrics:
-            return codes
-        expired = _is_expired(view, self._args, now)
-        expired &= self._readings(view, is_prod=is_prod).is_reported
-        expired &= self._limits(view, is_prod=is_prod).has_threshold
-        if not expired.any():
-            return codes
-        instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
-        return np.where(expired, instead, codes)
+        readings = self._readings(view, is_prod=is_prod)
+        in_use = readings.used(view, self._profile) + _column_of(self._profile, pod)
+        exceeds = in_use >= self._cutoffs(view, is_prod=is_prod)
+        limits = self._limits(view, is_prod=is_prod)
+        hot = np.flatnonzero(exceeds.any(axis=0) & readings.is_measured)
+        codes = np.full(len(view), PASS, np.int64)
+        first = exceeds.take(hot, axis=1).argmax(axis=0)
+        codes[hot] = _FIRST_EXCEEDED + 2 * first + limits.is_aggregated.take(hot)
+        if self._args.filter_expired_node_metrics:
+            expired = _is_expired(view, self._args, now)
+            expired &= readings.is_reported & limits.has_threshold
+            instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
+            codes[np.flatnonzero(expired)] = instead
+        return codes
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""
@@ -69,19 +68,6 @@ class LoadAwareFilter:
         """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
         return ""
 
-    def _codes(self, view: ClusterView, expected: tuple[int, ...], *, is_prod: bool) -> IntColumn:
-        """Return the codes while no report has expired."""
-        limits = self._limits(view, is_prod=is_prod)
-        readings = self._readings(view, is_prod=is_prod)
-        in_use = readings.used(view, self._profile)
-        first_code = limits.is_aggregated + np.int64(_FIRST_EXCEEDED)
-        codes = np.full(len(view), PASS, np.int64)
-        for at, (bounds, totals) in enumerate(zip(*limits.by_resource, strict=True)):
-            if np.isfinite(bounds).any():  # some node checks it
-                exceeds = percent_reaches(in_use[at] + expected[at], totals, bounds)
-                codes = np.where((codes == PASS) & exceeds, first_code + 2 * at, codes)
-        return np.where(readings.is_measured, codes, PASS)
-
     # What depends on nodes and reports alone, remembered for production and other pods each.
 
     def _limits(self, view: ClusterView, *, is_prod: bool) -> Limits:
@@ -92,6 +78,15 @@ class LoadAwareFilter:
                 lambda part: self._checks.limits(part, is_prod=is_prod).table,
             )
         )
+
+    def _cutoffs(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
+        """Return the least usage of each known resource that is too much, (n_known, n)."""
+
+        def compute(part: ClusterView) -> IntColumn:
+            bounds, totals = self._limits(part, is_prod=is_prod).by_resource
+            return least_reaching(totals, bounds)
+
+        return view.node_column((self, "cutoffs", is_prod), (Domain.NODES,), compute)
 
     def _readings(self, view: ClusterView, *, is_prod: bool) -> Readings:
         def compute(part: ClusterView) -> IntColumn:
@@ -114,53 +109,45 @@ class LoadAwareScore:
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
         """Return the weighted share of each node that is free, 0 where its report is too old."""
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
-        expected = estimate_vector(self._profile, pod.shape)
-        scores = view.pod_column(
-            (self, by_production, expected),
-            ALL_DOMAINS,
-            lambda part: self._scores(part, expected, by_production=by_production),
-        )
-        return Scores(np.where(_is_expired(view, self._args, now), 0, scores))
+        readings = self._readings(view, by_production=by_production)
+        free = self._rooms(view) - readings.used(view, self._profile)
+        free -= _column_of(self._profile, pod)
+        np.maximum(free, 0, out=free)
+        free *= MAX_SCORE
+        percents = trunc_div(free, self._totals(view))
+        score = percents.min(axis=0) * self._args.dominant_resource_weight
+        for percent, weight in zip(percents, self._weights, strict=True):
+            score += percent * weight
+        score //= self._total_weight  # truncated, for none is negative
+        score *= readings.is_measured & ~_is_expired(view, self._args, now)
+        return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are percentages unless estimates are negative."""
-        return np.clip(scores, 0, MAX_SCORE)
+        return np.maximum(np.minimum(scores, MAX_SCORE), 0)
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
         return ""
 
-    def _scores(
-        self, view: ClusterView, expected: tuple[int, ...], *, by_production: bool
-    ) -> IntColumn:
-        """Return the scores while no report has expired."""
-        dominant_weight = self._args.dominant_resource_weight
-        rooms, totals = self._rooms(view)
-        readings = self._readings(view, by_production=by_production)
-        free = rooms - readings.used(view, self._profile)
-        score = np.zeros(len(view), np.int64)
-        least = np.full(len(view), MAX_SCORE, np.int64)
-        for at, weight in enumerate(self._weights):
-            if weight or dominant_weight:
-                percent = free_percent(totals[at], np.maximum(free[at] - expected[at], 0))
-                score += percent * weight
-                if dominant_weight:
-                    np.minimum(least, percent, out=least)
-        score = trunc_div(score + least * dominant_weight, self._total_weight)
-        return np.where(readings.is_measured, score, 0)
-
     def _rooms(self, view: ClusterView) -> IntColumn:
-        """Return each known capacity, to subtract from and to divide by, (2, n_known, n).
-
-        Where a node has none of it, the former leaves nothing free.
-        """
+        """Return each known capacity, _NO_ROOM where a node has none of it, (n_known, n)."""
         known = self._profile.known
 
         def compute(part: ClusterView) -> IntColumn:
             totals = capacity(part, known)
-            return np.stack([np.where(totals > 0, totals, _NO_ROOM), np.maximum(totals, 1)])
+            return np.where(totals > 0, totals, _NO_ROOM)
 
         return view.node_column(("LoadAware rooms", known), (Domain.NODES,), compute)
+
+    def _totals(self, view: ClusterView) -> FloatColumn:
+        """Return each known capacity, 1 where a node has none of it, (n_known, n)."""
+        known = self._profile.known
+
+        def compute(part: ClusterView) -> FloatColumn:
+            return np.maximum(capacity(part, known), 1).astype(np.float64)
+
+        return view.node_column(("LoadAware totals", known), (Domain.NODES,), compute)
 
     def _readings(self, view: ClusterView, *, by_production: bool) -> Readings:
         source = PRODUCTION if by_production else self._args.score_source
@@ -171,6 +158,11 @@ class LoadAwareScore:
             lambda part: Readings.of(part, known, [source] * len(part)).table,
         )
         return Readings(table)
+
+
+def _column_of(profile: LoadProfile, pod: Pod) -> IntColumn:
+    """Return the estimated usage of a pod by known resource, shape (n_known, 1)."""
+    return np.array(estimate_vector(profile, pod.shape), np.int64)[:, np.newaxis]
 
 
 def _is_expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> BoolColumn:

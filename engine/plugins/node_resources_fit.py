@@ -20,7 +20,8 @@ from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_exten
 from engine.model.selectors import is_label_key
 from engine.model.time import Micros
 from engine.plugins.arithmetic import trunc_div
-from engine.plugins.base import MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
@@ -28,8 +29,6 @@ _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _RATIO: Final = "RequestedToCapacityRatio"
 _GREATEST_SHAPE_SCORE: Final = 10
-_TOO_MANY_PODS = 1
-_MOST_BITS = 62  # what is left of a positive int64 beside _TOO_MANY_PODS
 
 
 def _resource_name(name: str) -> str:
@@ -129,28 +128,22 @@ class NodeResourcesFitFilter:
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
-        """Return PASS, or a set of bits: too many pods, then one per resource that falls short."""
+        """Return PASS, or complaints: too many pods, then one per resource that falls short."""
         requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
-        codes = np.where(requested[PODS] >= allocatable[PODS], _TOO_MANY_PODS, PASS)
-        for i, (name, amount) in enumerate(self._wanted(pod)):
+        complaints = [requested[PODS] >= allocatable[PODS]]
+        for name, amount in self._wanted(pod):
             at = view.axis.find(name)
-            if at is None:
-                codes |= _bit(i)
-                continue
-            short = requested[at] > allocatable[at] - amount
-            if short.any():
-                codes |= short * np.int64(_bit(i))
-        return codes
+            complaints.append(
+                np.ones(len(view), np.bool_)
+                if at is None
+                else requested[at] > allocatable[at] - amount
+            )
+        return complaint_codes(complaints)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the texts of the bits of a code."""
-        texts = ["Too many pods"] if code & _TOO_MANY_PODS else []
-        wanted = self._wanted(pod)
-        told = wanted[: _MOST_BITS - 1] if len(wanted) > _MOST_BITS else wanted
-        texts += [f"Insufficient {name}" for i, (name, _) in enumerate(told) if code & _bit(i)]
-        if len(told) < len(wanted) and code & _bit(len(told)):
-            texts.append("Insufficient extended resources")
-        return tuple(texts)
+        """Return the texts of the complaints in a code."""
+        short = (f"Insufficient {name}" for name, _ in self._wanted(pod))
+        return complaint_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this filter can always be evaluated."""
@@ -170,11 +163,6 @@ class NodeResourcesFitFilter:
         return is_extended(name) and (
             name in self._ignored or name.partition("/")[0] in self._ignored_groups
         )
-
-
-def _bit(i: int) -> int:
-    """Return the bit of the i-th resource; all past the last bit share that one."""
-    return 2 << min(i, _MOST_BITS - 1)
 
 
 _ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]

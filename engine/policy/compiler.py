@@ -25,6 +25,7 @@ from engine.policy import schema
 from engine.policy.compiled import CompiledPolicy
 from engine.policy.environment import Where, environment, misspelt_resources, where_known
 from engine.policy.expressions import node_condition, node_number
+from engine.policy.labels import PLUGIN_LABELS, filter_labels
 from engine.policy.positions import Document
 from engine.policy.rules import (
     ExpressionJudge,
@@ -251,6 +252,7 @@ def _filter_rule(
     policy: str, rule: schema.Filter, path: _Path, programs: _Programs, plugins: _Plugins
 ) -> FilterRule:
     judge: Judge
+    labels = PLUGIN_LABELS
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
@@ -259,8 +261,15 @@ def _filter_rule(
         expression = node_condition(programs.found[path], _RULES)
         judge = ExpressionJudge(expression, rule.message or "")
         dynamic = not expression.reads_labels_alone
+        errors_pass = rule.on_error is schema.OnFilterError.IGNORE_RULE
+        labels = filter_labels(expression.program, errors_pass=errors_pass)
     return FilterRule(
-        policy=policy, name=rule.name, dynamic=dynamic, on_error=rule.on_error, judge=judge
+        policy=policy,
+        name=rule.name,
+        dynamic=dynamic,
+        on_error=rule.on_error,
+        judge=judge,
+        labels=labels,
     )
 
 

@@ -6,12 +6,13 @@ INVARIANT: what a column says of a valid row is what `engine.policy.activation` 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.columnar import Coded, Column, Leaf, Path, Table, packed, unpacked
+from engine.cel.columnar import Coded, Column, Gap, Leaf, Path, Table, packed, unpacked
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
@@ -30,7 +31,10 @@ from engine.view import (
 )
 from engine.view.axis import PODS
 
+_T = TypeVar("_T")
+
 _MILLI = 1000
+_EVER = np.iinfo(np.int64)
 _NODES = (Domain.NODES,)
 _PODS = (Domain.PODS,)
 _METRICS = (Domain.METRICS,)
@@ -83,45 +87,22 @@ class NodeTable:
         """Take the view, and the moment to judge the age of reports at."""
         self._view = view
         self._now = now
+        self._while = _while(view, now)
 
     def __len__(self) -> int:
         return len(self._view)
 
     def numbers(self, path: Path) -> Column:
         """Return a number or bool of each node, at fault where it has none."""
-        _, field, *rest = path
-        if field == "podCount":
-            return Column(self._view.sums[Sum.REQUESTS, PODS])
-        if not rest:
-            return Column(self._flags(field))
-        values, present = self._amounts(field, rest[0])
-        unknown = self._without_usage(field)
-        if unknown is not None:
-            return Column(values, unknown | ~present)
-        return Column(values, None if present.all() else ~present)
+        return self._kept(("numbers", path), lambda: self._numbers(path))
 
     def presence(self, path: Path) -> Column:
         """Return whether the last key of a path is there, at fault where its map is not."""
-        _, field, *rest = path
-        if not rest:
-            absent = self._without_usage(field)
-            return Column(np.array(True)) if absent is None else Column(~absent)  # noqa: FBT003
-        if field in _AMOUNTS:
-            _, present = self._amounts(field, rest[0])
-            return Column(present, self._without_usage(field))
-        return Column(self._texts(field, rest[0]).present)
+        return self._kept(("presence", path), lambda: self._presence(path))
 
     def coded(self, path: Path) -> Coded | None:
-        """Return a text or the taints of each node by code; None for all else, and for too many."""
-        _, field, key = (*path, "", "")[:3]
-        if field == "taints":
-            taints = taint_column(self._view)
-            return Coded(taints.codes, [taints_value(value or ()) for value in taints.values])
-        if field not in _TEXTS or not key:
-            return None
-        texts = self._texts(field, key)
-        most = max(_MOST_CODES, len(self) // 4)
-        return Coded(texts.codes, texts.values) if len(texts.values) <= most else None
+        """Return the values of a path by code; None for a map, and if too many differ."""
+        return self._kept(("coded", path), lambda: self._coded(path))
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row with the fields that `paths` name."""
@@ -144,31 +125,102 @@ class NodeTable:
         view, now = self._view, self._now
         fields = {path[1] if len(path) > 1 else "" for path in paths}
         domains = {domain for field in fields for domain in _domains(field)}
-        silent = self._silent_rows() if fields & {"usage", ""} else b""
+        whole_key = ("expression", key, self._while.key if fields & {"usage", ""} else b"")
         remembered = view.node_column if for_all_requests else view.pod_column
-        cells = remembered(
-            ("expression", key, silent),
-            tuple(sorted(domains)) or _NODES,
-            lambda part: packed(compute(NodeTable(part, now))),
-        )
-        return unpacked(cells)
+
+        def column() -> Column:
+            cells = remembered(
+                whole_key,
+                tuple(sorted(domains)),
+                lambda part: packed(compute(NodeTable(part, now))),
+            )
+            return unpacked(cells)
+
+        return self._kept(whole_key, column) if for_all_requests else column()
+
+    def _kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` gives, from memory while neither the view nor its moment changes."""
+        columns = self._while.columns
+        if key not in columns:
+            columns[key] = make()
+        return cast("_T", columns[key])
 
     # Columns.
 
+    def _numbers(self, path: Path) -> Column:
+        _, field, *rest = path
+        if field == "podCount":
+            return Column(self._view.sums[Sum.REQUESTS, PODS])
+        if not rest:
+            return Column(self._flags(field))
+        values, present = self._amounts(field, rest[0])
+        unknown = self._without_usage(field)
+        if unknown is not None:
+            return Column(values, unknown | ~present)
+        return Column(values, None if present.all() else ~present)
+
+    def _presence(self, path: Path) -> Column:
+        _, field, *rest = path
+        if not rest:
+            absent = self._without_usage(field)
+            return Column(np.array(True)) if absent is None else Column(~absent)  # noqa: FBT003
+        if field in _AMOUNTS:
+            _, present = self._amounts(field, rest[0])
+            return Column(present, self._without_usage(field))
+        return Column(self._texts(field, rest[0]).present)
+
+    def _coded(self, path: Path) -> Coded | None:
+        _, field, key = (*path, "", "")[:3]
+        if field == "taints":
+            taints = taint_column(self._view)
+            return Coded(taints.codes, [taints_value(value or ()) for value in taints.values])
+        most = max(_MOST_CODES, len(self) // 4)
+        if field in _TEXTS and key:
+            texts = self._texts(field, key)
+            return Coded(texts.codes, texts.values) if len(texts.values) <= most else None
+        if field in _SCALARS or (field in _AMOUNTS and key):
+            values, codes = np.unique(self.numbers(path).values, return_inverse=True)
+            if len(values) < most:
+                return self._coded_numbers(path, values.tolist(), codes.astype(np.int32))
+        return None
+
+    def _coded_numbers(self, path: Path, values: list[object], codes: NDArray[np.int32]) -> Coded:
+        """Return numbers by code, given values and their positions among them."""
+        codes = codes + np.int32(1)
+        present = self.presence(path)
+        codes[~np.broadcast_to(present.values, len(self))] = 0
+        if present.faults is not None:
+            codes[present.faults] = len(values) + 1
+        return Coded(codes, [None, *values, Gap(0)])
+
     def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn]:
         """Return an amount of each node as expressions see it, and where there is one."""
+        if field in _SUMS:
+            amounts = self._view.amount(self._view.sums[_SUMS[field]], name)
+            known = name in (CPU, MEMORY)
+            present = np.ones(len(self), np.bool_) if known else (amounts != 0) | self._offers(name)
+            return _in_units(amounts, name), present
 
         def compute(part: ClusterView) -> NDArray[np.float64]:
-            if field in _SUMS:
-                return _summed(part, _SUMS[field], name)
-            listed = _usages(part) if field == "usage" else _offers(part)
+            listed = _usages(part) if field == "usage" else _allocatables(part)
             found = [amounts.get(name) for amounts in listed]
-            return np.array(
-                [[one or 0 for one in found], [one is not None for one in found]], float
+            return np.stack(
+                [
+                    _in_units(np.array([one or 0 for one in found], np.float64), name),
+                    np.array([one is not None for one in found], np.float64),
+                ]
             )
 
-        amounts, present = self._view.node_column(("node", field, name), _domains(field), compute)
-        return amounts / _MILLI if name == CPU else amounts, present != 0
+        values, told = self._view.node_column(("node", field, name), _domains(field), compute)
+        return values, told != 0
+
+    def _offers(self, name: str) -> BoolColumn:
+        """Return which nodes name a resource in what they offer."""
+        return self._view.node_column(
+            ("node", "offers", name),
+            _NODES,
+            lambda part: _bools(name in amounts for amounts in _allocatables(part)),
+        )
 
     def _flags(self, field: str) -> BoolColumn:
         if field == "unschedulable":
@@ -200,27 +252,51 @@ class NodeTable:
             _METRICS,
             lambda part: _bools(one is not None and one.usage is not None for one in part.usages),
         )
-        unknown = ~measured | self._is_silent()
+        unknown = ~measured | self._while.silent
         return unknown if unknown.any() else None
 
-    def _is_silent(self) -> BoolColumn:
-        """Return where the last report, if any, is too old to be believed."""
-        return self._now - self._view.metric_time >= USAGE_LIFETIME
 
-    def _silent_rows(self) -> bytes:
-        """Return the rows whose reports have grown too old, as a part of a key.
+@dataclass(frozen=True, slots=True)
+class _While:
+    """A span of time in which no report of a view grows too old to be believed.
 
-        INVARIANT: between two views, a row that is in neither or in both, and whose report did not
-        change, has the same usage in both.
-        """
-        return np.flatnonzero(self._is_silent() & (self._view.metric_time > 0)).tobytes()
+    Attributes:
+        since: when it began, microseconds since the epoch.
+        until: when it is over.
+        silent: where the last report, if any, is too old, shape (n,).
+        key: which rows those are, as a part of keys. INVARIANT: between two views, a row that is
+            in neither or in both, and whose report did not change, has the same usage in both.
+        columns: what has been made of the view for this span.
+    """
+
+    since: int
+    until: int
+    silent: BoolColumn
+    key: bytes
+    columns: dict[Hashable, object] = field(default_factory=dict)
+
+
+def _while(view: ClusterView, now: Micros) -> _While:
+    """Return the span of time around a moment; it is remembered until another one is asked for."""
+    span = view.memory.get(_While)
+    if not isinstance(span, _While) or not span.since <= now < span.until:
+        ends = view.metric_time + USAGE_LIFETIME
+        silent = ends <= now
+        span = _While(
+            since=int(ends[silent].max(initial=_EVER.min)),
+            until=int(ends[~silent].min(initial=_EVER.max)),
+            silent=silent,
+            key=np.flatnonzero(silent & (view.metric_time > 0)).tobytes(),
+        )
+        view.memory[_While] = span
+    return span
 
 
 def _domains(field: str) -> tuple[Domain, ...]:
     return _DOMAINS.get(field, _NODES) if field else ALL_DOMAINS
 
 
-def _offers(view: ClusterView) -> Iterator[Amounts]:
+def _allocatables(view: ClusterView) -> Iterator[Amounts]:
     return ({} if node is None else node.allocatable for node in view.nodes)
 
 
@@ -228,11 +304,9 @@ def _usages(view: ClusterView) -> Iterator[Amounts]:
     return ({} if report is None else report.usage or {} for report in view.usages)
 
 
-def _summed(view: ClusterView, which: Sum, name: str) -> NDArray[np.float64]:
-    """Return a sum over the pods of each node, and where it is told: (2, n)."""
-    amounts = view.amount(view.sums[which], name)
-    offered = _bools(name in offer for offer in _offers(view))
-    return np.stack([amounts, (amounts != 0) | offered | (name in (CPU, MEMORY))]).astype(float)
+def _in_units(amounts: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Return amounts as expressions see them: cpu in cores, all else in whole units."""
+    return amounts / _MILLI if name == CPU else amounts.astype(np.float64)
 
 
 def _bools(values: Iterable[bool]) -> BoolColumn:

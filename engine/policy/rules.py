@@ -15,6 +15,7 @@ from engine.model.time import Micros
 from engine.plugins import FAULT, MAX_SCORE, PASS, Filter, Score
 from engine.policy.context import PolicyContext
 from engine.policy.expressions import NodeExpression
+from engine.policy.labels import PLUGIN_LABELS, FilterLabels
 from engine.policy.schema import OnFilterError, OnScoreError
 from engine.view import BoolColumn, ClusterView, IntColumn
 
@@ -95,6 +96,7 @@ class FilterRule:
         dynamic: whether it speaks of changing state rather than of node labels alone.
         on_error: what happens to a node that it cannot be evaluated for.
         judge: the plugin or expression.
+        labels: what it says of node labels.
     """
 
     policy: str
@@ -102,6 +104,7 @@ class FilterRule:
     dynamic: bool
     on_error: OnFilterError = OnFilterError.REJECT_NODE
     judge: Judge
+    labels: FilterLabels = PLUGIN_LABELS
 
     def outcome(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterOutcome:
         """Return what the filter says of every node."""
@@ -125,6 +128,7 @@ class FilterRule:
             reasons=_Reasons(codes, rejects, told, partial(self.judge.reason, context, view)),
             dynamic=self.dynamic,
             faults=faults,
+            labels=self.labels.condition(context),
         )
 
 

@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.model.pod import PriorityClass
 from engine.model.time import SECOND
 from engine.view.axis import capped
@@ -19,11 +17,7 @@ from engine.view.axis import capped
 if TYPE_CHECKING:
     from engine.model.pod import PodShape
     from engine.model.resources import Amounts
-    from engine.view.axis import IntColumn
     from engine.view.load import LoadProfile
-
-NO_DEADLINE = -(2**63)
-"""The deadline of a pod without a forced estimation window."""
 
 _TRANSLATED: Mapping[PriorityClass, Mapping[str, str]] = {
     PriorityClass.MID: {"cpu": "kubernetes.io/mid-cpu", "memory": "kubernetes.io/mid-memory"},
@@ -81,28 +75,23 @@ def windows(profile: LoadProfile, shape: PodShape) -> tuple[int, int]:
     return _window(scheduled), _window(initialized)
 
 
-def deadlines(
-    assigned_at: IntColumn,
-    initialized_at: IntColumn,
-    after_scheduled: IntColumn,
-    after_initialized: IntColumn,
-) -> IntColumn:
-    """Return until when each pod's estimate is believed, NO_DEADLINE where no window applies.
+def deadline(
+    assigned_at: int, initialized_at: int, after_scheduled: int, after_initialized: int
+) -> int | None:
+    """Return until when a pod's estimate is believed, None when no window applies.
 
     A window after Initialized, once it has begun, makes that after PodScheduled void: the latter
     may be long, to wait for slow init containers.
 
     Args:
         assigned_at: microseconds since the epoch.
-        initialized_at: microseconds since the epoch, 0 where the pod is not initialized.
+        initialized_at: microseconds since the epoch, 0 if the pod is not initialized.
         after_scheduled: window in microseconds, 0 for none.
         after_initialized: window in microseconds, 0 for none.
     """
-    return np.where(
-        (after_initialized > 0) & (initialized_at != 0),
-        initialized_at + after_initialized,
-        np.where(after_scheduled > 0, assigned_at + after_scheduled, NO_DEADLINE),
-    )
+    if after_initialized > 0 and initialized_at:
+        return initialized_at + after_initialized
+    return assigned_at + after_scheduled if after_scheduled > 0 else None
 
 
 def _window(seconds: int) -> int:

@@ -7,29 +7,33 @@ expected to use is in `engine.view.estimation`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.time import SECOND
-from engine.view.axis import GREATEST_AMOUNT
+from engine.view.axis import capped
 from engine.view.cluster_view import Domain
-from engine.view.estimation import NO_DEADLINE, deadlines, estimate_vector, windows
+from engine.view.estimation import deadline, estimate_vector, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.model.pod import PodShape
-    from engine.model.usage import NodeUsage, PodUsage
-    from engine.view.axis import BoolColumn, IntColumn
-    from engine.view.pod_table import PodTable
+    from engine.model.resources import Amounts
+    from engine.model.usage import NodeUsage
+    from engine.view.axis import IntColumn
+    from engine.view.pod_table import PodEntry, PodTable
 
 _SUMS = 4  # the fields of LoadSums, in their order
-_LONG_AGO = -(2**62)
-"""Stands for the time of a report that has none: every pod is younger."""
+_SHAPES_REMEMBERED = 65_536
 
-_LONGEST_INTERVAL = 10**10  # seconds; keeps moments within int64
+_Amounts: TypeAlias = tuple[int, ...]
+"""By known resource."""
+
+PodChange: TypeAlias = "tuple[int, str, PodEntry]"
+"""A pod that came, 1, or went, -1; by `namespace/name`, and as it is or was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,158 +89,131 @@ class LoadTracker:
     """Keeps the sums of one profile up to date."""
 
     def __init__(self, profile: LoadProfile) -> None:
-        self.profile = profile
-        self._shapes = _ShapeFacts(profile)
-        self._stacked = np.zeros((_SUMS, len(profile.known), 0), np.int64)
+        self._profile = profile
+        self._facts: dict[PodShape, _ShapeFacts] = {}
+        self._sums = np.zeros((_SUMS, len(profile.known), 0), np.int64)
         self._version = -1
-        self.sums = LoadSums(*self._stacked)
 
-    def refresh(
+    def part_with_sums(self) -> None:
+        """Leave the sums given out so far to those who hold them, and write to others."""
+        self._sums = self._sums.copy()
+
+    def refreshed(
         self,
         pods: PodTable,
         usages: Sequence[NodeUsage | None],
         changed: IntColumn,
         version: int,
-    ) -> None:
-        """Bring `sums` up to `version`: redo the rows whose pods or report changed since.
+        changes: Sequence[PodChange] | None,
+    ) -> LoadSums:
+        """Return the sums at `version`; those given out before are overwritten.
 
-        Arrays given out before are never written again.
+        A row with a new report is counted again, any other only gains and loses the parts of the
+        pods that came and went.
+
+        Args:
+            pods: all pods.
+            usages: the report of each row.
+            changed: (len(Domain), n), the version at which each row last changed.
+            version: what to bring the sums up to.
+            changes: of pods since the last time; None when there were too many to be listed.
         """
         since, self._version = self._version, version
-        outdated = (changed[Domain.PODS] > since) | (changed[Domain.METRICS] > since)
-        rows = np.flatnonzero(outdated)
-        old, n = self._stacked.shape[-1], changed.shape[-1]
-        if not rows.size and old == n:
-            return
-        stacked = np.zeros((*self._stacked.shape[:-1], n), np.int64)
-        stacked[..., :old] = self._stacked
-        stacked[..., rows] = 0
-        reports = {row: report for row in rows.tolist() if (report := usages[row]) is not None}
-        if reports:
-            reported = np.fromiter(reports, np.intp, len(reports))
-            stacked[..., reported] = self._sums_of(reported, list(reports.values()), pods)
-        self._stacked = stacked
-        self.sums = LoadSums(*stacked)
+        n = changed.shape[-1]
+        if self._sums.shape[-1] < n:
+            self._sums = np.pad(self._sums, ((0, 0), (0, 0), (0, 2 * n - self._sums.shape[-1])))
+        outdated = changed[Domain.METRICS] > since
+        if changes is None:
+            outdated |= changed[Domain.PODS] > since
+        rows = np.flatnonzero(outdated).tolist()
+        for row in rows:
+            self._sums[:, :, row] = self._counted(usages[row], pods.on_row(row))
+        counted = set(rows)
+        for sign, key, entry in changes or ():
+            report = usages[entry.row]
+            if report is not None and entry.row not in counted:
+                self._sums[:, :, entry.row] += np.multiply(self._part(key, entry, report), sign)
+        sums = self._sums[..., :n]
+        sums.flags.writeable = False
+        return LoadSums(*sums)
 
-    def _sums_of(
-        self, rows: NDArray[np.intp], reports: Sequence[NodeUsage], pods: PodTable
-    ) -> IntColumn:
-        """Return the sums of some rows and their reports, shape (4, n_known, rows)."""
-        known = self.profile.known
-        on = pods.on_rows(rows)
-        shapes = self._shapes
-        shapes.learn(pods.shapes, on.shape)
-        estimate = shapes.estimate[:, on.shape]
-        own_reports = [
-            reports[at].pods.get(key) for at, key in zip(on.position.tolist(), on.keys, strict=True)
-        ]
-        usage, is_reported, is_reported_prod = _reported(own_reports, known)
-
-        # An estimate stands beside the measurement while that may not know the pod yet.
-        updated, interval = _times(reports)
-        deadline = deadlines(
-            on.assigned_at,
-            on.initialized_at,
-            shapes.after_scheduled[on.shape],
-            shapes.after_initialized[on.shape],
-        )
-        is_fresh = ~is_reported
-        is_fresh |= on.assigned_at > (updated - interval)[on.position]
-        is_fresh |= (deadline != NO_DEADLINE) & (deadline > updated[on.position])
-        excess = np.where(is_fresh, np.maximum(estimate - usage, 0), 0)
-
-        # A pod counts as measured production only where it and its report agree that it is; one
-        # that is reported as something else keeps its full estimate, however old it is.
-        is_prod = shapes.is_prod[on.shape]
-        is_misreported = is_prod & is_reported & ~is_reported_prod
-        prod_usage = np.where(is_prod & is_reported_prod, usage, 0)
-        prod_delta = np.where(is_misreported, np.maximum(estimate, 0), np.where(is_prod, excess, 0))
-
-        parts = np.stack([excess, estimate, prod_usage, prod_delta])
-        sums = _by_row(parts, on.position, rows.size)
-        if self.profile.include_system:
-            sums[2] += _projected([report.system_usage for report in reports], known)
+    def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> IntColumn:
+        """Return the sums of a node, shape (4, n_known)."""
+        sums = np.zeros((_SUMS, len(self._profile.known)), np.int64)
+        if report is None:
+            return sums
+        parts = [self._part(key, entry, report) for key, entry in pods]
+        if parts:
+            sums += np.array(parts, np.int64).sum(axis=0)
+        if self._profile.include_system:
+            sums[2] += self._projected(report.system_usage)
         return sums
 
+    def _part(self, key: str, pod: PodEntry, report: NodeUsage) -> tuple[_Amounts, ...]:
+        """Return what one pod adds to each sum of its node."""
+        facts = self._facts_of(pod.shape)
+        estimate, nothing = facts.estimate, (0,) * len(facts.estimate)
+        own = report.pods.get(key)
+        usage = nothing if own is None else self._projected(own.amounts)
 
-class _ShapeFacts:
-    """What a profile makes of each pod shape, in columns by shape number.
+        # An estimate stands beside the measurement while that may not know the pod yet.
+        excess = nothing
+        if own is None or _is_fresh(facts, pod, report):
+            excess = tuple(max(e - u, 0) for e, u in zip(estimate, usage, strict=True))
+
+        if not facts.is_prod:
+            return excess, estimate, nothing, nothing
+        if own is None or own.is_prod:
+            return excess, estimate, usage, excess
+        # A pod counts as measured production only where it and its report agree that it is; one
+        # that is reported as something else keeps its full estimate, however old it is.
+        return excess, estimate, nothing, tuple(max(e, 0) for e in estimate)
+
+    def _projected(self, amounts: Amounts) -> _Amounts:
+        """Return amounts by known resource, capped."""
+        return tuple(capped(amounts.get(name, 0)) for name in self._profile.known)
+
+    def _facts_of(self, shape: PodShape) -> _ShapeFacts:
+        """Return what the profile makes of a shape; remembered, it depends on nothing else."""
+        facts = self._facts.get(shape)
+        if facts is None:
+            if len(self._facts) > _SHAPES_REMEMBERED:
+                self._facts.clear()
+            facts = self._facts[shape] = _ShapeFacts.of(self._profile, shape)
+        return facts
+
+
+class _ShapeFacts(NamedTuple):
+    """What a profile makes of a pod shape.
 
     Attributes:
-        estimate: (n_known, n_shapes), base units; zeros for reserve pods.
-        is_prod: (n_shapes,), never so for reserve pods.
-        after_scheduled: (n_shapes,), forced window in microseconds, 0 for none.
-        after_initialized: (n_shapes,), the same.
+        estimate: by known resource, base units; zeros for reserve pods.
+        is_prod: never so for reserve pods.
+        after_scheduled: forced window in microseconds, 0 for none.
+        after_initialized: the same.
     """
 
-    def __init__(self, profile: LoadProfile) -> None:
-        self._profile = profile
-        self._of: list[PodShape | None] = []
-        self.estimate = np.zeros((len(profile.known), 0), np.int64)
-        self.is_prod = np.zeros(0, np.bool_)
-        self.after_scheduled = np.zeros(0, np.int64)
-        self.after_initialized = np.zeros(0, np.int64)
+    estimate: _Amounts
+    is_prod: bool
+    after_scheduled: int
+    after_initialized: int
 
-    def learn(self, shapes: Sequence[PodShape | None], numbers: NDArray[np.int32]) -> None:
-        """Make the facts right for `numbers`; a number may stand for another shape than before."""
-        if len(shapes) > len(self._of):
-            self._grow(max(len(shapes), 2 * len(self._of)))
-        for number in set(numbers.tolist()):
-            shape = shapes[number]
-            if shape is not None and shape is not self._of[number]:
-                self._of[number] = shape
-                self._set(number, shape)
-
-    def _set(self, number: int, shape: PodShape) -> None:
-        counts = not shape.reserve_pod
-        scheduled, initialized = windows(self._profile, shape)
-        self.estimate[:, number] = estimate_vector(self._profile, shape) if counts else 0
-        self.is_prod[number] = counts and shape.is_prod
-        self.after_scheduled[number] = scheduled
-        self.after_initialized[number] = initialized
-
-    def _grow(self, size: int) -> None:
-        more = size - len(self._of)
-        self._of += [None] * more
-        self.estimate = np.pad(self.estimate, ((0, 0), (0, more)))
-        self.is_prod = np.pad(self.is_prod, (0, more))
-        self.after_scheduled = np.pad(self.after_scheduled, (0, more))
-        self.after_initialized = np.pad(self.after_initialized, (0, more))
+    @classmethod
+    def of(cls, profile: LoadProfile, shape: PodShape) -> _ShapeFacts:
+        """Return the facts of a shape."""
+        if shape.reserve_pod:
+            return cls((0,) * len(profile.known), False, 0, 0)  # noqa: FBT003 (see the names above)
+        return cls(estimate_vector(profile, shape), shape.is_prod, *windows(profile, shape))
 
 
-def _times(reports: Sequence[NodeUsage]) -> tuple[IntColumn, IntColumn]:
-    """Return when each report was measured and how often it comes, microseconds."""
-    updated = [_LONG_AGO if one.update_time is None else one.update_time for one in reports]
-    interval = [min(one.report_interval_seconds, _LONGEST_INTERVAL) * SECOND for one in reports]
-    return np.array(updated, np.int64), np.array(interval, np.int64)
-
-
-def _reported(
-    reports: Sequence[PodUsage | None], known: Sequence[str]
-) -> tuple[IntColumn, BoolColumn, BoolColumn]:
-    """Return usage per known resource and pod, which pods have any, and which as production.
-
-    Usage is zero where there is none.
-    """
-    is_reported = np.array([one is not None for one in reports], np.bool_)
-    is_prod = np.array([one is not None and one.is_prod for one in reports], np.bool_)
-    usage = np.zeros((len(known), len(reports)), np.int64)
-    usage[:, is_reported] = _projected([one.amounts for one in reports if one is not None], known)
-    return usage, is_reported, is_prod
-
-
-def _projected(amounts: Sequence[Mapping[str, int]], known: Sequence[str]) -> IntColumn:
-    """Return amounts by known resource, shape (n_known, len(amounts)), capped."""
-    by_name = [[one.get(name, 0) for one in amounts] for name in known]
-    return np.clip(np.array(by_name, np.int64), -GREATEST_AMOUNT, GREATEST_AMOUNT)
-
-
-def _by_row(parts: IntColumn, position: NDArray[np.intp], rows: int) -> IntColumn:
-    """Return the parts of pods, (..., m), summed per row, (..., rows); positions ascend."""
-    sums = np.zeros((*parts.shape[:-1], rows), np.int64)
-    pods = np.bincount(position, minlength=rows)
-    occupied = pods > 0
-    starts = (np.cumsum(pods) - pods)[occupied]
-    if starts.size:
-        sums[..., occupied] = np.add.reduceat(parts, starts, axis=-1)
-    return sums
+def _is_fresh(facts: _ShapeFacts, pod: PodEntry, report: NodeUsage) -> bool:
+    """Return whether a pod is so new that its measurement in a report may be of its beginning."""
+    updated = report.update_time
+    if updated is None:
+        return True
+    if pod.assigned_at > updated - report.report_interval_seconds * SECOND:
+        return True
+    until = deadline(
+        pod.assigned_at, pod.initialized_at, facts.after_scheduled, facts.after_initialized
+    )
+    return until is not None and until > updated

@@ -7,45 +7,24 @@ never kept; at 150,000 pods they would cost gigabytes.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from engine.model.pod import PodShape
-from engine.view.axis import IntColumn
 
 NO_ROW = -1
 """The row of a pod that no node has yet."""
 
-_Int = TypeVar("_Int", bound=np.integer[Any])
-_NONE: array[int] = array("i")
-_NOTHING = np.zeros(0, np.int32)
-
-
-@dataclass(frozen=True, slots=True)
-class PodsOfRows:
-    """The pods on some rows, flat; element j of each array is the same pod.
-
-    Attributes:
-        position: index into the rows asked for.
-        shape: shape number.
-        assigned_at: microseconds since the epoch.
-        initialized_at: microseconds since the epoch, 0 where it is not initialized.
-        keys: `namespace/name`.
-    """
-
-    position: NDArray[np.intp]
-    shape: NDArray[np.int32]
-    assigned_at: IntColumn
-    initialized_at: IntColumn
-    keys: list[str]
-
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):
-    """What is stored of a pod; its fields are those of `PodsOfRows`, `row` may be NO_ROW."""
+    """What is stored of a pod.
+
+    Attributes:
+        row: of its node, NO_ROW when it has none.
+        assigned_at: microseconds since the epoch.
+        initialized_at: microseconds since the epoch, 0 where it is not initialized.
+    """
 
     row: int
     shape: PodShape
@@ -80,11 +59,7 @@ class PodTable:
     def get(self, key: str) -> PodEntry | None:
         """Return what is stored of a pod, None when it is unknown."""
         slot = self._slot_of.get(key)
-        if slot is None:
-            return None
-        shape = self.shapes[self._shape[slot]]
-        assert shape is not None  # noqa: S101 - INVARIANT: a slot in use has a shape
-        return PodEntry(self._row[slot], shape, self._assigned_at[slot], self._initialized_at[slot])
+        return None if slot is None else self._entry(slot)
 
     def put(self, key: str, entry: PodEntry) -> None:
         """Store a pod, in place of what was stored under the same key."""
@@ -115,17 +90,15 @@ class PodTable:
         """Return how many pods are on a row."""
         return len(self._on_row[row]) if row < len(self._on_row) else 0
 
-    def on_rows(self, rows: NDArray[np.intp]) -> PodsOfRows:
-        """Return the pods on some rows."""
-        lists = [self._on_row[row] if row < len(self._on_row) else _NONE for row in rows.tolist()]
-        slots = np.concatenate([_NOTHING, *(np.frombuffer(on, np.int32) for on in lists if on)])
-        return PodsOfRows(
-            position=np.repeat(np.arange(len(lists)), [len(on) for on in lists]),
-            shape=_as_column(self._shape, np.int32)[slots],
-            assigned_at=_as_column(self._assigned_at, np.int64)[slots],
-            initialized_at=_as_column(self._initialized_at, np.int64)[slots],
-            keys=[self._keys[slot] for slot in slots.tolist()],
-        )
+    def on_row(self, row: int) -> Iterator[tuple[str, PodEntry]]:
+        """Yield the pods on a row by `namespace/name`; nothing may be stored meanwhile."""
+        for slot in self._on_row[row] if row < len(self._on_row) else ():
+            yield self._keys[slot], self._entry(slot)
+
+    def _entry(self, slot: int) -> PodEntry:
+        shape = self.shapes[self._shape[slot]]
+        assert shape is not None  # noqa: S101 - INVARIANT: a slot in use has a shape
+        return PodEntry(self._row[slot], shape, self._assigned_at[slot], self._initialized_at[slot])
 
     def _leave(self, slot: int) -> None:
         """Take a slot off its row and release its shape."""
@@ -165,8 +138,3 @@ class PodTable:
         self._assigned_at.append(0)
         self._initialized_at.append(0)
         return len(self._keys) - 1
-
-
-def _as_column(values: array[int], kind: type[_Int]) -> NDArray[_Int]:
-    """Return an array's memory as a numpy column; must not outlive the next append."""
-    return np.frombuffer(values, kind) if values else np.zeros(0, kind)

@@ -20,7 +20,7 @@ from engine.view.cluster_view import (
 )
 from engine.view.column_cache import ColumnCache
 from engine.view.dictionary import Dictionaries
-from engine.view.load import LoadProfile, LoadTracker
+from engine.view.load import LoadProfile, LoadTracker, PodChange
 from engine.view.pod_table import NO_ROW, PodEntry, PodTable
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _FIRST_ROWS = 64
 _SHARES_REMEMBERED = 65_536
+_MOST_CHANGES = 1024  # beyond it, counting whole nodes again is as fast
 _NODES, _PODS, _METRICS = map(int, Domain)  # numpy takes plain integers twice as fast
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
 _COLUMNS = ("_valid", "_unschedulable", "_allocatable", "_sums", "_metric_time", "_changed")
@@ -74,6 +75,7 @@ class ClusterState:
         self._pods = PodTable()
         self._shares: dict[PodShape, _Share] = {}
         self._trackers: dict[LoadProfile, LoadTracker] = {}
+        self._changes: list[PodChange] | None = None  # since the last view; None is too many
         self._names: list[str] = []
         self._names_now: tuple[str, ...] | None = None
         self._nodes: list[Node | None] = []
@@ -162,12 +164,13 @@ class ClusterState:
         if old is not None and old.row == row and old.shape is pod.shape:
             self._pods.put(key, new)
             if row != NO_ROW:
-                self._touch(row, _PODS)
+                self._note(-1, key, old)
+                self._note(1, key, new)
             return
         if old is not None:
-            self._uncount(pod.namespace, old)
+            self._uncount(key, old)
         self._pods.put(key, new)
-        self._count(pod.namespace, pod.shape, row)
+        self._count(key, new)
         if old is not None and old.row not in (NO_ROW, row):
             self._release(old.row)
 
@@ -177,7 +180,7 @@ class ClusterState:
         if old is None:
             return
         self._before_write()
-        self._uncount(key.partition("/")[0], old)
+        self._uncount(key, old)
         self._pods.delete(key)
         if old.row != NO_ROW:
             self._release(old.row)
@@ -233,8 +236,12 @@ class ClusterState:
         if self._view is not None:
             return self._view
         n = len(self._names)
-        for tracker in self._trackers.values():
-            tracker.refresh(self._pods, self._usages, self._changed[:, :n], self._version)
+        changed, changes = self._changed[:, :n], self._changes
+        load = {
+            profile: tracker.refreshed(self._pods, self._usages, changed, self._version, changes)
+            for profile, tracker in self._trackers.items()
+        }
+        self._changes = []
         if self._names_now is None:
             self._names_now = tuple(self._names)
         lease = Lease()
@@ -250,8 +257,8 @@ class ClusterState:
             allocatable=_frozen(self._allocatable[:, :n]),
             sums=_frozen(self._sums.reshape(len(Sum), len(self._axis), -1)[:, :, :n]),
             metric_time=_frozen(self._metric_time[:n]),
-            changed=_frozen(self._changed[:, :n]),
-            load={profile: tracker.sums for profile, tracker in self._trackers.items()},
+            changed=_frozen(changed),
+            load=load,
             rows=self._rows,
             namespace_labels=self._namespace_labels,
             namespace_requests=self._namespace_requests,
@@ -272,6 +279,8 @@ class ClusterState:
             return
         for name in (*_COLLECTIONS, *_COLUMNS):
             setattr(self, name, getattr(self, name).copy())
+        for tracker in self._trackers.values():
+            tracker.part_with_sums()
         self._own_requests.clear()
 
     # Rows.
@@ -332,30 +341,39 @@ class ClusterState:
 
     # Pods and quotas.
 
-    def _count(self, namespace: str, shape: PodShape, row: int) -> None:
-        """Add a pod to the sums of its namespace and, unless `row` is NO_ROW, of its node."""
-        share = self._share(shape)
-        total = self._requests_of(namespace)
+    def _count(self, key: str, pod: PodEntry) -> None:
+        """Add a pod to the sums of its namespace and, if it has one, of its node."""
+        share = self._share(pod.shape)
+        total = self._requests_of(_namespace(key))
         for name, amount in share.requests:
             total[name] = total.get(name, 0) + amount
-        if row != NO_ROW:
-            column = self._sums[:, row]
+        if pod.row != NO_ROW:
+            column = self._sums[:, pod.row]
             column += share.sums
-            self._touch(row, _PODS)
+            self._note(1, key, pod)
 
-    def _uncount(self, namespace: str, entry: PodEntry) -> None:
+    def _uncount(self, key: str, pod: PodEntry) -> None:
         """Take a pod off the sums it was added to, exactly."""
-        share = self._share(entry.shape)
+        share = self._share(pod.shape)
+        namespace = _namespace(key)
         total = self._requests_of(namespace)
         for name, amount in share.requests:
             total[name] -= amount
         if not total["pods"]:
             del self._namespace_requests[namespace]
             self._own_requests.remove(namespace)
-        if entry.row != NO_ROW:
-            column = self._sums[:, entry.row]
+        if pod.row != NO_ROW:
+            column = self._sums[:, pod.row]
             column -= share.sums
-            self._touch(entry.row, _PODS)
+            self._note(-1, key, pod)
+
+    def _note(self, sign: int, key: str, pod: PodEntry) -> None:
+        """Remember that a pod came to its node, 1, or went from it, -1."""
+        self._touch(pod.row, _PODS)
+        if self._changes is not None:
+            self._changes.append((sign, key, pod))
+            if len(self._changes) > _MOST_CHANGES:
+                self._changes = None
 
     def _requests_of(self, namespace: str) -> dict[str, int]:
         """Return the totals of a namespace, to be written: not those that a view may hold."""
@@ -390,6 +408,10 @@ class ClusterState:
         left = sorted(others + new, key=lambda quota: (quota.name, quota.group))
         if left:
             self._quotas[namespace] = tuple(left)
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]
 
 
 _GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])

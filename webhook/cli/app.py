@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CoercionError, CycloptsError, Parameter, UnusedCliTokensError
 
 from engine.errors import InvalidFileError, StowplanError
 from webhook.cli.console import errors
 from webhook.cli.exit_codes import EXIT_CODES, Exit
+
+_WANTED = {int: "a whole number", datetime: "a moment, as `2026-03-02T10:00:00Z`"}
 
 
 def _shown_default(value: object) -> str | None:
@@ -62,7 +65,11 @@ app.command(
 app.command(
     "webhook.cli.lint:lint",
     name="lint",
-    help="Check policy files, and show what their rules come to.",
+    help="""Check policy files, and show what their rules come to.
+
+    What a filter says of node labels is required of every node, also of those to come. All else is
+    advice: which nodes to prefer, true for the moment it is given.
+    """,
 )
 app.command(
     "webhook.cli.serve:app",
@@ -100,12 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _usage(error: CycloptsError) -> str:
     """Return what is wrong with the arguments, in the words of our other errors."""
-    command = " ".join(("stowplan", *(error.command_chain or ())))
+    hint = f"see `{' '.join(('stowplan', *(error.command_chain or ())))} --help`"
+    message = str(error).replace('"', "`").removesuffix(".")
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         message = f"unexpected argument `{error.unused_tokens[0]}`"
-        return f"{message}\nhint: repeat a flag for each of its values; see `{command} --help`"
-    message = str(error).replace('"', "`").removesuffix(".")
-    return f"{message[:1].lower()}{message[1:]}\nhint: see `{command} --help`"
+        hint = f"repeat a flag for each of its values; {hint}"
+    elif isinstance(error, CoercionError) and error.token and error.target_type in _WANTED:
+        wanted = _WANTED[error.target_type]
+        message = f"{error.token.keyword}: expected {wanted}, not `{error.token.value}`"
+    return f"{message[:1].lower()}{message[1:]}\nhint: {hint}"
 
 
 def _fail(message: str, status: Exit) -> NoReturn:

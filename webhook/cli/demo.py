@@ -66,13 +66,15 @@ async def tell(data: Path, output: Console) -> None:
             connected(server) as caller,
         ):
             output.print(
-                f"A webhook listens on {server.url}. It knows a cluster from a recording, and is"
-                " asked about new pods as the API server asks."
+                f"A webhook listens on {server.url}; its cluster is a recording of"
+                f" {len(view.rows)} nodes. Two pods are created, and it is asked about each as an"
+                " API server would ask."
             )
             await _limits_that_add_up(data / _LIMITS, view, moment, caller, output)
             await _a_namespace_at_its_quota(data / _QUOTA, caller, output)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-        raise DemoError(f"the server gave no answer: {error}") from error
+        reason = str(error) or "it takes too long"
+        raise DemoError(f"the server does not answer as it should: {reason}") from error
     output.print("\n[bold]Next[/]")
     output.print(_what_next(data), markup=False, soft_wrap=True)
 
@@ -84,8 +86,8 @@ async def _limits_that_add_up(
     output.print(
         "Pod shop/checkout requests 1 core and may use 4. By requests alone, as LeastAllocated has"
         " it, node3 is best, which looks empty but is 90 % busy; then node1, where limits add up to"
-        " 10 of 8 cores already. The policy leaves out what is hot, and scores the room that limits"
-        " leave.\n"
+        " 10 of 8 cores already. The policy leaves out what is hot, and gives points for the room"
+        " that limits leave.\n"
     )
     manifest = read_manifest(file)
     advised = await caller.review("mutate", manifest)
@@ -115,7 +117,8 @@ async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Conso
     )
     manifest = read_manifest(file)
     advised = await caller.review("mutate", manifest)
-    output.print(f"[bold]POST /mutate[/] {(await caller.latest_decision())['message']}")
+    told = await caller.latest_decision()
+    output.print(f"[bold]POST /mutate[/] advises it: {escape(told['message'])}")
     checked = await caller.review("validate", _patched(manifest, advised.operations))
     denial = (checked.status.code, checked.status.message) if checked.status else None
     said = "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
@@ -156,10 +159,9 @@ def _scores_by_requests(
 
 
 def _nodes(view: ClusterView, by_requests: Mapping[str, int], told: Mapping[str, Any]) -> Table:
-    """Return how the nodes stand, and what they get by requests and by our policy."""
+    """Return how the nodes stand, and their points by requests and by our policy."""
     ours = {
-        row["node"]: f"{row['total']} points, raw {row['scores'][0]['raw']}"
-        for row in told["ranking"]
+        row["node"]: f"{row['total']} ({row['scores'][0]['raw']} % room)" for row in told["ranking"]
     }
     for node, (first, *_) in told["rejected"].items():
         ours[node] = f"left out: {first['reason']}"
@@ -175,16 +177,16 @@ def _nodes(view: ClusterView, by_requests: Mapping[str, int], told: Mapping[str,
             (report.usage or {}).get("cpu", 0) if report else 0,
         ]
         cores = (f"{amount / _MILLICORES:g}" for amount in amounts)
-        points = f"{by_requests[name]} points" if name in by_requests else "out"
-        table.add_row(name, *cores, points, escape(ours[name]))
+        points = by_requests.get(name, "out")
+        table.add_row(name, *cores, str(points), escape(ours[name]))
     return table
 
 
 def _what_next(data: Path) -> str:
     """Return commands to go on with, as they can be pasted here."""
-    stowplan = "stowplan"
-    if shutil.which(stowplan) is None:
-        stowplan = _from_here(Path(sys.executable).with_name(stowplan))
+    stowplan = _from_here(Path(sys.executable).with_name("stowplan"))
+    if stowplan.startswith("/") and shutil.which("stowplan"):
+        stowplan = "stowplan"
     pod, cluster, policies = (_from_here(data / file) for file in (_LIMITS, _CLUSTER, _POLICIES))
     return f"""\
   # the first pod again, from the command line; then the policy behind it

@@ -64,12 +64,11 @@ def explain(
     moment, why = _moment(now, recording)
 
     request = placement_request(manifest, namespace=namespace, view=view)
-    home = request.pod.namespace
-    if home not in view.namespace_labels:
-        notes.print(f"namespace `{escape(home)}` is not in the recording: no label of it is known")
+    home, quota = request.pod.namespace, QuotaVerdict()
     decision = decide(request, policy_set, view, moment, scope=_SCOPE)
-    quota = QuotaVerdict()
     if home not in _SCOPE.excluded_namespaces:
+        if home not in view.namespace_labels:
+            notes.print(f"namespace `{escape(home)}` is not recorded: no label of it is known")
         quota = QuotaLedger().admit(request.pod, view, moment, uid="", dry_run=True)
     advice = patch_for(decision, request, view)
 
@@ -84,7 +83,7 @@ def explain(
         for warning in advice.warnings:
             output.print(f"[yellow]warning:[/] {escape(warning)}")
         if patch:
-            output.print("\n[bold]JSON patch[/]")
+            output.print()
             show_patch(output, advice.operations)
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
 

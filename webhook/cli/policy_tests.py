@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.markup import escape
 
 from engine.cases import run_cases
@@ -15,7 +17,9 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.render import show_decision
 
 
-def run_policy_tests(path: Path, /, *, verbose: bool = False) -> int:
+def run_policy_tests(
+    path: Path, /, *, verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False
+) -> int:
     """Run the cases of policies.
 
     Args:

@@ -39,6 +39,8 @@ def show_reasons(console: Console, told: Mapping[str, Any]) -> None:
     if told["ranking"]:
         console.print(f"\n[bold]{told['candidates']} of {told['nodes']} nodes fit[/], best first")
         console.print(_ranking(told))
+        if told["ranking"][0]["scores"]:
+            console.print("[dim]points from 0 to 100 x weight, and (the raw score)[/]")
     for score in told["abstained"]:
         console.print(f"{escape(score['rule'])} has no say: {escape(score['reason'])}")
     if told["rejected"]:
@@ -52,6 +54,9 @@ def show_reasons(console: Console, told: Mapping[str, Any]) -> None:
 
 def show_patch(console: Console, operations: Sequence[Mapping[str, Any]]) -> None:
     """Print a JSON patch, as it can be given to `kubectl patch --type=json`."""
+    if not operations:
+        console.print("no patch: the pod passes as it is")
+        return
     text = JSONHighlighter()(_folded(operations, min(console.width, 100)))
     console.print(text, soft_wrap=True)  # never broken inside a text, so that it can be copied
 
@@ -76,9 +81,6 @@ def _ranking(told: Mapping[str, Any]) -> Table:
             f"{score['normalized']} [dim]({_raw(score['raw'])})[/]" for score in row["scores"]
         )
         table.add_row(escape(row["node"]), f"[bold]{row['total']}[/]", *points)
-    if len(table.columns) > 2:  # noqa: PLR2004 - node and total
-        table.caption = "points from 0 to 100 x weight (raw score)"
-        table.caption_justify = "left"
     _note_the_rest(table, told["candidates"] - len(told["ranking"]))
     return table
 

@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cel.values import INT_MAX, INT_MIN
+
 if TYPE_CHECKING:
     from engine.cel.values import CelType
 
@@ -24,8 +26,8 @@ class Column(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         values: bool, int64 or float64, shape (n,), or () for one value that all rows share. Only
-            with shape () also object, for a value of any other type. Where a row is at fault its
-            value means nothing.
+            with shape () also object, for a value of any other type, or for an int that JSON had
+            beyond 64 bits. Where a row is at fault its value means nothing.
         faults: where there is no value because the evaluation failed, shape (n,) or (); None when
             nowhere, which is the fast path.
     """
@@ -132,15 +134,14 @@ class Table(Protocol):
 
 def constant(value: object) -> Column:
     """Return the column of one value that all rows share."""
-    kind = _KINDS.get(type(value))
-    if kind is not None:
-        return Column(np.array(value, kind))
+    if type(value) is bool or type(value) is float:
+        return Column(np.array(value))
+    if type(value) is int and INT_MIN <= value <= INT_MAX:
+        return Column(np.array(value, np.int64))
     holder = np.empty((), np.object_)
     holder[()] = value
     return Column(holder)
 
-
-_KINDS: Final = {bool: np.bool_, int: np.int64, float: np.float64}
 
 FAILED: Final = Column(np.array(False), np.array(True))  # noqa: FBT003 (numpy has it so)
 """The column of an evaluation that failed for every row."""

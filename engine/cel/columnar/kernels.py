@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel.columnar.columns import FAILED, Bools, Column, either
-from engine.cel.values import INT_MAX, INT_MIN, UInt
+from engine.cel.values import INT_MAX, INT_MIN
 
 Kernel: TypeAlias = Callable[..., Column]
 """Takes the columns of the operands."""
@@ -29,8 +29,11 @@ _Ints: TypeAlias = NDArray[np.int64]
 _Doubles: TypeAlias = NDArray[np.float64]
 
 
-class UnlikeTypesError(Exception):
-    """The rows of a result are of unlike types, which no column can hold."""
+class BeyondColumnsError(Exception):
+    """Columns do not do: values are of unlike types, or beyond 64 bits, or nested too deeply.
+
+    It is rare, and no fault of the expression, which then has to be evaluated row by row.
+    """
 
 
 # Logic.
@@ -43,10 +46,23 @@ def as_bool(column: Column) -> Column:
 
 def as_number(column: Column) -> Column:
     """Return a column as it stands where any number may, as doubles: anything else is a fault."""
-    values = column.values
-    if values.dtype.kind == "O" and type(value := values.item()) is UInt:
-        return Column(np.array(float(value)), column.faults)
-    return to_double(column)
+    number = _whole_number(column.values)
+    if number is None:
+        return to_double(column)
+    try:
+        return Column(np.array(float(number)), column.faults)
+    except OverflowError:
+        return FAILED
+
+
+def _whole_number(values: NDArray[Any]) -> int | None:
+    """Return a number that no column holds, for it is a uint or an int beyond 64 bits."""
+    value = values.item() if values.dtype.kind == "O" else None
+    return int(value) if isinstance(value, int) else None  # a bool is never of that dtype
+
+
+def _is_huge(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "O" and type(values.item()) is int
 
 
 def not_(column: Column) -> Column:
@@ -92,7 +108,7 @@ def choose(test: Column, then: Column, otherwise: Column) -> Column:
     """Return `test ? then : otherwise`; what happened in the branch not taken does not matter.
 
     Raises:
-        UnlikeTypesError: the branches are of unlike types.
+        BeyondColumnsError: the branches are of unlike types.
     """
     faults = test.faults
     if then.faults is not None or otherwise.faults is not None:
@@ -108,7 +124,7 @@ def _alike(columns: Sequence[Column]) -> list[NDArray[Any]]:
     """Return the values of columns that have to be of one type; one that failed is of any."""
     sound = {column.values.dtype for column in columns if column is not FAILED}
     if len(sound) > 1 or np.dtype(np.object_) in sound:
-        raise UnlikeTypesError
+        raise BeyondColumnsError
     kind = sound.pop() if sound else np.dtype(np.bool_)
     return [column.values.astype(kind, copy=False) for column in columns]
 
@@ -130,6 +146,8 @@ def _arithmetic(
                 result, wrong = on_ints(left.values, right.values)
                 faults = either(left.faults, right.faults)
                 return Column(result, either(faults, wrong) if wrong.any() else faults)
+        if _is_huge(left.values) or _is_huge(right.values):
+            raise BeyondColumnsError  # it may still give a number within 64 bits
         return FAILED
 
     return apply
@@ -188,14 +206,11 @@ def _comparison(compare: Callable[[Any, Any], Any], *, unlike: Column) -> Kernel
         kinds = one.dtype.kind + other.dtype.kind
         if kinds in _MIXED:
             one, other = one.astype(np.float64), other.astype(np.float64)
-        elif "O" in kinds:
-            one, other = _with_uint(one, other), _with_uint(other, one)
-            if one is None or other is None:
-                kinds = ""
         elif kinds not in _SAME:
-            kinds = ""
-        if not kinds:
-            return Column(unlike.values, either(unlike.faults, either(left.faults, right.faults)))
+            one, other = _beside(one, other), _beside(other, one)
+            if one is None or other is None:
+                faults = either(unlike.faults, either(left.faults, right.faults))
+                return Column(unlike.values, faults)
         return Column(compare(one, other), either(left.faults, right.faults))
 
     return apply
@@ -205,17 +220,20 @@ _SAME: Final = frozenset({"bb", "ii", "ff"})
 _MIXED: Final = frozenset({"if", "fi"})
 
 
-def _with_uint(values: NDArray[Any], against: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)
-    """Return a uint as it is to be compared, None for another type that no number compares with.
+def _beside(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)
+    """Return values as numpy has to compare them with those of another type, None if it cannot.
 
     An int column compares rightly with a Python int, even with one beyond its range.
     """
-    if values.dtype.kind != "O":
-        return values if values.dtype.kind in "if" else None
-    value = values.item()
-    if type(value) is not UInt:
+    if other.dtype.kind == "O" and values.dtype.kind in "if":
+        return values
+    number = _whole_number(values)
+    if number is None or other.dtype.kind not in "if":
         return None
-    return float(value) if against.dtype.kind == "f" else int(value)
+    try:
+        return float(number) if other.dtype.kind == "f" else number
+    except OverflowError:
+        raise BeyondColumnsError from None
 
 
 # Conversions and functions of numbers.

@@ -10,13 +10,13 @@ import numpy as np
 
 from engine.cel import ast
 from engine.cel.budget import Budget
-from engine.cel.columnar.columns import FAILED, Bools, Column, Layout, Table
+from engine.cel.columnar.columns import FAILED, Bools, Column, Layout, Table, constant
 from engine.cel.columnar.costs import cost_of_closure, cost_of_columns, cost_of_spread, route_of
 from engine.cel.columnar.kernels import (
     FUNCTIONS,
     OPERATORS,
+    BeyondColumnsError,
     Kernel,
-    UnlikeTypesError,
     as_bool,
     as_number,
     negate,
@@ -25,8 +25,8 @@ from engine.cel.columnar.kernels import (
 from engine.cel.columnar.parts import Part, part_of
 from engine.cel.columnar.run import Route, Run, Step
 from engine.cel.columnar.spread import Accepts, Spread, constant_name
-from engine.cel.columnar.steps import Apply, Choice, Constant, Logic, Numbers, Presence
-from engine.cel.compiler import compile_node, new_frame
+from engine.cel.columnar.steps import Apply, Choice, Constant, Fixed, Logic, Numbers, Presence
+from engine.cel.compiler import BUDGET, compile_node, new_frame
 from engine.cel.environment import Environment
 from engine.cel.errors import BudgetExhaustedError
 from engine.cel.unparse import unparse
@@ -58,7 +58,7 @@ class Plan:
 
     _root: Step
     _convert: Kernel
-    _whole: Spread | None  # for values that turn out to be of unlike types
+    _whole: Spread | None  # for when columns do not do; None if all rows share the value
 
     def evaluate(
         self,
@@ -86,9 +86,10 @@ class Plan:
     def _column(self, run: Run, wanted: Bools | None) -> Column:
         try:
             return self._convert(self._root.column(run, wanted))
-        except UnlikeTypesError:
-            assert self._whole is not None  # noqa: S101 - INVARIANT: a constant has no unlike types
-            return self._whole.column(run, wanted)
+        except BeyondColumnsError:
+            if self._whole is None:
+                return FAILED
+            return self._whole.over(run.table, run.frame, run.frame[BUDGET], wanted)
 
     @property
     def routes(self) -> tuple[Routed, ...]:
@@ -132,9 +133,11 @@ def _in_full(column: Column, rows: int) -> Column:
     values, faults = column.values, column.faults
     if faults is not None and not faults.any():
         faults = None
-    return Column(
-        np.broadcast_to(values, rows), None if faults is None else np.broadcast_to(faults, rows)
-    )
+    if not values.ndim:
+        values = np.broadcast_to(values, rows)
+    if faults is not None and not faults.ndim:
+        faults = np.broadcast_to(faults, rows)
+    return Column(values, faults)
 
 
 def _lines(step: Step, depth: int) -> list[str]:
@@ -174,14 +177,26 @@ class _Planner:
         return self._spread(part, _TYPED[part.type])
 
     def whole(self, part: Part, accepts: Accepts) -> Spread | None:
-        """Return the way to evaluate a part by its closure alone."""
-        return None if part.constant else self._spread(part, accepts)
+        """Return the way to evaluate an expression by its closure alone."""
+        if part.constant:
+            return None
+        return Spread(
+            text=unparse(part.node),
+            route=Route.ROWS,
+            cost=cost_of_spread(part, self._layout, Route.ROWS),
+            accepts=accepts,
+            paths=part.paths(),
+            closure=compile_node(part.node, self._environment),
+            whole=True,
+        )
 
     # The steps.
 
     def _step(self, part: Part) -> Step | None:
         """Return the step of a part unless it has to be spread."""
         node = part.node
+        if isinstance(node, ast.Literal):
+            return Fixed(text=unparse(node), route=Route.ONCE, cost=0, value=constant(node.value))
         if part.constant:
             closure = compile_node(node, self._environment)
             cost = cost_of_closure(part)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.cel.columnar.columns import Bools, Column, Table
+from engine.cel.columnar.kernels import BeyondColumnsError
 from engine.cel.compiler import Closure, Frame
 from engine.cel.errors import BudgetExhaustedError, CelError
 
@@ -44,12 +45,18 @@ class Step(ABC):
         route: how its column comes about.
         cost: about how many microseconds it takes for 5,000 rows, without the steps below it.
         below: the steps whose columns it works on.
+        picks: whether it does less when fewer rows are wanted.
     """
 
     text: str
     route: Route
     cost: float
     below: tuple[Step, ...] = ()
+    picks: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        slow = self.route in {Route.DISTINCT, Route.ROWS}
+        object.__setattr__(self, "picks", slow or any(step.picks for step in self.below))
 
     @abstractmethod
     def column(self, run: Run, wanted: Bools | None) -> Column:
@@ -57,13 +64,8 @@ class Step(ABC):
 
         Raises:
             BudgetExhaustedError: it costs too much.
-            UnlikeTypesError: the values are of unlike types, which was not to be expected.
+            BeyondColumnsError: columns do not do for what it is evaluated on.
         """
-
-    @property
-    def picks(self) -> bool:
-        """Whether it does less when fewer rows are wanted."""
-        return any(step.picks for step in self.below)
 
     def walk(self) -> Iterator[Step]:
         """Yield this step and all below it."""
@@ -77,6 +79,7 @@ def outcome(closure: Closure, frame: Frame) -> object:
 
     Raises:
         BudgetExhaustedError: it cost too much.
+        BeyondColumnsError: it failed in a way that `&&` and `||` do not absorb.
     """
     try:
         return closure(frame)
@@ -85,4 +88,4 @@ def outcome(closure: Closure, frame: Frame) -> object:
     except CelError as error:
         return error
     except (RecursionError, OverflowError):
-        return CelError("a value is beyond what can be evaluated")
+        raise BeyondColumnsError from None

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from engine.cel.budget import Budget
 from engine.cel.columnar.columns import Bools, Coded, Column, Gap, Path, Table
-from engine.cel.columnar.kernels import UnlikeTypesError
-from engine.cel.columnar.run import Route, Run, Step, outcome
+from engine.cel.columnar.kernels import BeyondColumnsError
+from engine.cel.columnar.run import Run, Step, outcome
 from engine.cel.compiler import BUDGET, Closure, Frame
 from engine.cel.errors import BudgetExhaustedError, CelError
-from engine.cel.values import NUMBERS
+from engine.cel.values import INT_MAX, INT_MIN, NUMBERS
 
 MOST_DISTINCT: Final = 512
 """Evaluations of one request that are free; of more, each costs an iteration of the budget."""
@@ -42,17 +42,17 @@ class Accepts(enum.Enum):
 
         Raises:
             CelError: it is a fault.
-            UnlikeTypesError: it is not of the type that was thought certain.
+            BeyondColumnsError: it is not what was thought certain.
         """
         kind = type(value)
         if self is Accepts.NUMBER:
             if kind in NUMBERS:
                 return float(value)
-        elif kind is _KINDS[self]:
+        elif kind is _KINDS[self] and (kind is not int or INT_MIN <= value <= INT_MAX):
             return value
         if self in {Accepts.CONDITION, Accepts.NUMBER}:
             raise CelError("a value of another type than may stand here")
-        raise UnlikeTypesError
+        raise BeyondColumnsError
 
 
 _KINDS: Final = {
@@ -76,17 +76,14 @@ class Spread(Step):
         paths: the leaves that it reads; at least one.
         closure: reads the leaves, and the constants by the names of `constant_name`.
         constants: the parts that read the request.
+        whole: whether it is all of an expression.
     """
 
     accepts: Accepts
     paths: tuple[Path, ...]
     closure: Closure
     constants: tuple[Closure, ...] = ()
-
-    @property
-    def picks(self) -> bool:
-        """Whether it does less when fewer rows are wanted."""
-        return self.route in {Route.DISTINCT, Route.ROWS}
+    whole: bool = False
 
     def column(self, run: Run, wanted: Bools | None) -> Column:
         """Return the column, remembered if that may pay."""
@@ -94,7 +91,7 @@ class Spread(Step):
             return run.table.remember(
                 (self.accepts, self.text),
                 self.paths,
-                lambda rows: self._over(rows, {}, None, None),
+                lambda rows: self.over(rows, {}, None, None),
                 for_all_requests=True,
             )
         constants: Frame = {}
@@ -105,11 +102,11 @@ class Spread(Step):
         budget: Budget = run.frame[BUDGET]
         key = repr(constants)
         if self._are_few(run.table, wanted) or len(key) > _LONGEST_KEY:
-            return self._over(run.table, constants, budget, wanted)
+            return self.over(run.table, constants, budget, wanted)
         return run.table.remember(
             (self.accepts, self.text, key),
             self.paths,
-            lambda rows: self._over(rows, constants, budget, None),
+            lambda rows: self.over(rows, constants, budget, None),
             for_all_requests=False,
         )
 
@@ -125,10 +122,17 @@ class Spread(Step):
         whole = len(columns) == len(self.paths) and math.prod(_sizes(columns)) <= _COUNTABLE
         return columns if whole else None
 
-    def _over(
+    def over(
         self, table: Table, constants: Frame, budget: Budget | None, wanted: Bools | None
     ) -> Column:
-        """Return the column for a table; a budget of its own for each value if there is none."""
+        """Return the column for a table, shape (n,).
+
+        Args:
+            table: the rows.
+            constants: all that the closure reads beside the leaves, by name.
+            budget: what it may cost; if None, each value has a budget of its own.
+            wanted: the rows that matter; others get anything.
+        """
         columns = self._coded(table)
         rows: Iterator[Mapping[str, object]]
         if columns is None:
@@ -164,7 +168,11 @@ class Spread(Step):
                 if budget is not None:
                     raise
                 faults[position] = True
-            except (CelError, RecursionError, OverflowError):
+            except CelError:
+                faults[position] = True
+            except (RecursionError, OverflowError):
+                if not self.whole:  # then what is around it must not absorb the failure
+                    raise BeyondColumnsError from None
                 faults[position] = True
         return Column(values.take(index), faults.take(index) if faults.any() else None)
 

@@ -15,7 +15,7 @@ from engine.cel.errors import CelError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant(Step):
-    """A part that is the same for all rows."""
+    """A part that all rows share; it is evaluated once."""
 
     closure: Closure
 
@@ -23,6 +23,17 @@ class Constant(Step):
         """Return the one value."""
         value = outcome(self.closure, run.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fixed(Step):
+    """A literal."""
+
+    value: Column
+
+    def column(self, run: Run, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+        """Return the literal."""
+        return self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from engine.cel import Closure, Environment, ast, compile_node, references
-from engine.cel.values import BOOL
+from engine.cel import BOOL, Closure, Environment, ast, compile_node, references
+from engine.cel.unparse import unparse
 from engine.policy.labels.claims import (
     LABEL,
     Bound,
@@ -35,6 +35,7 @@ from engine.policy.labels.reads import (
 )
 
 _MOST_VISITS: Final = 1000
+_LONGEST_QUOTE: Final = 60  # characters of a part that are repeated in a reason
 _TOO_LARGE: Final = "it is too large to be taken apart"
 _ENVIRONMENT: Final = Environment()
 _EQUALITIES: Final = frozenset({"==", "!=", "in"})  # requirements know no order of texts
@@ -191,16 +192,13 @@ def _closure(node: ast.Node) -> Closure:
 
 def _reason(node: ast.Node) -> str:
     """Return why no requirement says the same as a part."""
+    text = unparse(node)
+    text = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
     read = {path[:2] for path in references(node) if path[0] == "node"}
     beside = sorted(".".join(path) for path in read if path[1:] != ("labels",))
     if beside:
-        return f"it reads `{'`, `'.join(beside)}`"
-    match node:
-        case ast.Call():
-            return f"no requirement says the same as `{node.function}`"
-        case ast.Binary():
-            return f"no requirement says the same as this `{node.operator}`"
-    return "no requirement says the same as a part of it"
+        return f"`{text}` reads `{'`, `'.join(beside)}`"
+    return f"no requirement says the same as `{text}`"
 
 
 _TRUE: Final = ast.Literal(True, BOOL, offset=0)  # noqa: FBT003 (a value of the language)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
-from engine.cel import ast
-from engine.cel.values import STRING
+from engine.cel import STRING, ast
 
 Meanings: TypeAlias = Mapping[str, ast.Node]
 """What macro variables stand for where that reads the node.

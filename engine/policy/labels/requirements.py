@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import islice, pairwise
 from typing import Final
 
@@ -46,7 +45,7 @@ _STEPS_PER_PAIR: Final = 4  # what it costs to join two alternatives, in turns o
 _STEPS_PER_NUMBER: Final = 16  # and to find where a number stands among the integers
 _TOO_MUCH: Final = "it takes too long to find out"
 _INTEGERS: Final = LabelStates(others=True, numbers=INTEGERS)
-_NUMBERS: Final = "no requirement says that a label spells no number in a range"
+NO_NUMBER: Final = "no requirement says that a label is missing or no such number"
 
 
 def condition_of(
@@ -211,7 +210,7 @@ def _comparison(claim: Comparison, question: Question, frame: Frame) -> LabelCon
     condition = _joined(numbers, False, frame)  # noqa: FBT003 (internal)
     if not question.negated:
         return condition
-    return ALWAYS if condition == on_label(key, _INTEGERS) else unknown(_NUMBERS)
+    return ALWAYS if condition == on_label(key, _INTEGERS) else unknown(NO_NUMBER)
 
 
 def _texts(
@@ -236,14 +235,16 @@ def _numbers(constants: Iterable[object], holds: Callable[[str], bool]) -> Itera
     borders = {INTEGERS.start, INTEGERS.stop}
     for constant in constants:
         if type(constant) in NUMBERS:
-            borders |= {
-                bisect_left(range(INT_MAX), x=True, key=partial(_at_least, constant)),
-                bisect_left(range(INT_MAX), x=True, key=partial(operators.less, constant)),
-            }
+            borders |= _borders(constant)
     for start, stop in pairwise(sorted(borders)):
         if holds(str(start)):
             yield LabelStates(others=True, numbers=range(start, stop))
 
 
-def _at_least(number: object, integer: int) -> bool:
-    return not operators.less(integer, number)
+def _borders(number: object) -> set[int]:
+    """Return the least integers that are not less than a number, and greater than it."""
+    if isinstance(number, int):
+        borders = (int(number), int(number) + 1)
+        return {min(max(border, INTEGERS.start), INTEGERS.stop) for border in borders}
+    tests = (lambda i: not operators.less(i, number), lambda i: operators.greater(i, number))
+    return {bisect_left(range(INT_MAX), x=True, key=test) for test in tests}

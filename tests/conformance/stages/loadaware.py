@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 from pydantic import ValidationError
 
 from engine.model import api, resources
@@ -15,7 +14,7 @@ from engine.plugins.load_aware import LoadAwareFilter, LoadAwareScore
 from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_usage import Readings, UsageSource, capacity
 from engine.view import ClusterState, Sum
-from engine.view.estimation import NO_DEADLINE, deadlines, estimate, windows
+from engine.view.estimation import deadline, estimate, windows
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,
@@ -99,12 +98,11 @@ def _deadline(case: Json, _: Json) -> str | None:
     assigned_at = pod.scheduled_at
     if assigned_at is None:
         assigned_at = now_of(case) if seen_at is None else moment(seen_at)
-    facts = (assigned_at, pod.initialized_at or 0, *windows(_args(case).load_profile, pod.shape))
-    deadline = int(deadlines(*(np.array(fact, np.int64) for fact in facts)))
+    own_windows = windows(_args(case).load_profile, pod.shape)
     expected = case["expect"]["deadline"]
     return mismatch(
-        NO_DEADLINE if expected == "none" else moment(expected),
-        deadline,
+        None if expected == "none" else moment(expected),
+        deadline(assigned_at, pod.initialized_at or 0, *own_windows),
     )
 
 

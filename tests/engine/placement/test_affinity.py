@@ -27,7 +27,7 @@ def grafted(document: Json, tree: Json) -> tuple[Json, list[str]]:
 def terms_after(terms: list[Any] | None, *requirements: Json) -> list[Any]:
     """Return required terms after requirements were added to them."""
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
-    operations = list(and_into_required(affinity, requirements))
+    operations = list(and_into_required(affinity, [requirements]))
     pod = jsonpatch.apply_patch({"spec": {"affinity": affinity}}, operations)
     after: list[Any] = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     return after
@@ -87,8 +87,8 @@ def test_an_empty_term_matches_nothing_and_stays_so(empty: Json | None) -> None:
 @pytest.mark.parametrize("terms", [None, []])
 def test_a_selector_without_terms_matches_nothing_and_stays_so(terms: list[Any] | None) -> None:
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
-    assert list(and_into_required(affinity, [NOT_H1])) == []
-    assert affinity_tree(affinity, [NOT_H1], []) == {}
+    assert list(and_into_required(affinity, [[NOT_H1]])) == []
+    assert affinity_tree(affinity, [[NOT_H1]], []) == {}
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_a_selector_without_terms_matches_nothing_and_stays_so(terms: list[Any] 
 )
 def test_without_required_affinity_there_is_one_new_term(affinity: Json | None) -> None:
     new = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [NOT_H1]}]}}
-    assert affinity_tree(affinity, [NOT_H1], []) == {"nodeAffinity": new}
-    assert list(and_into_required(affinity, [NOT_H1])) == []
+    assert affinity_tree(affinity, [[NOT_H1]], []) == {"nodeAffinity": new}
+    assert list(and_into_required(affinity, [[NOT_H1]])) == []
 
 
 def test_nothing_to_add_is_no_empty_object() -> None:

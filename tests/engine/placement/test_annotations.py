@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.model.decision import Decision
 from engine.placement.annotations import (

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from msgspec.structs import replace
 from typing import Any
 
 import jsonpatch
@@ -9,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.errors import PatchError
 from engine.model.decision import DynamicFilters, PlacementOptions, Verdict

@@ -77,7 +77,7 @@ def test_a_pod_with_more_resources_than_a_code_has_bits_is_still_told_apart() ->
     view = cluster([node("a", cpu="1")])
     greedy = pod(limits=dict.fromkeys(names, "1"))
     reasons = _reasons(greedy, view, **dict.fromkeys(names, 100))
-    assert len(reasons) == 59  # 62 bits, less cpu, memory, ephemeral-storage and ...
+    assert len(reasons) == 60  # 63 bits, less cpu, memory, ephemeral-storage and ...
     assert reasons[-1] == "Insufficient extended resources limit"  # ... with the last one shared
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from engine.model.time import SECOND
 from engine.view import LoadProfile
 from engine.view.axis import GREATEST_AMOUNT
-from engine.view.estimation import NO_DEADLINE, deadlines, estimate, estimate_vector, windows
+from engine.view.estimation import deadline, estimate, estimate_vector, windows
 from tests.engine.measured_cluster import GI, pod
 
 if TYPE_CHECKING:
@@ -136,10 +135,7 @@ def test_a_window_of_ages_does_not_wrap() -> None:
 
 
 def test_initialization_begins_the_last_window() -> None:
-    #            not initialized  initialized  no such window  no window
-    initialized_at = np.array([0, 50, 50, 50])
-    after_scheduled = np.array([100, 100, 100, 0])
-    after_initialized = np.array([5, 5, 0, 0])
-    assigned_at = np.full(4, 10)
-    found: Any = deadlines(assigned_at, initialized_at, after_scheduled, after_initialized)
-    assert found.tolist() == [110, 55, 110, NO_DEADLINE]
+    assert deadline(10, 0, 100, 5) == 110  # not initialized
+    assert deadline(10, 50, 100, 5) == 55
+    assert deadline(10, 50, 100, 0) == 110  # no such window
+    assert deadline(10, 50, 0, 0) is None

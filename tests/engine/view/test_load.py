@@ -159,16 +159,16 @@ def test_hostile_amounts_are_capped_and_sum_up_exactly() -> None:
     assert _cpu(pods, report("a", {}))["node_estimated"] == 200 * 2**48
 
 
-def test_sums_given_out_never_change() -> None:
+def test_sums_of_a_view_never_change() -> None:
     state = ClusterState()
     state.track([PROFILE])
     state.set_usage(report("a", {}))
     state.set_pod(_on("p"), seen_at=NOW)
-    before = state.view().load[PROFILE]
-    kept = before.node_delta.copy()
+    view = state.view()
+    kept = view.load[PROFILE].node_delta.copy()
     state.set_pod(_on("q"), seen_at=NOW)
     assert _sums(state.view(), "a")["node_delta"] == 4000
-    assert (before.node_delta == kept).all()
+    assert (view.load[PROFILE].node_delta == kept).all()
 
 
 def test_a_number_of_a_shape_that_is_gone_may_mean_another_one() -> None:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.pod import PodShape
 from engine.view.pod_table import NO_ROW, PodEntry, PodTable
 from tests.engine.measured_cluster import pod
 
@@ -21,17 +19,6 @@ STEPS = st.lists(st.tuples(st.sampled_from("pqrst"), ENTRIES | st.none()), max_s
 """A key with what is put under it; None deletes."""
 
 
-def on_row(table: PodTable, row: int) -> dict[str, tuple[PodShape | None, int, int]]:
-    pods = table.on_rows(np.array([row], np.intp))
-    columns = zip(
-        pods.shape.tolist(), pods.assigned_at.tolist(), pods.initialized_at.tolist(), strict=True
-    )
-    return {
-        key: (table.shapes[number], assigned, initialized)
-        for key, (number, assigned, initialized) in zip(pods.keys, columns, strict=True)
-    }
-
-
 @given(STEPS)
 def test_the_table_holds_what_was_put_last(steps: list[tuple[str, PodEntry | None]]) -> None:
     table, left = PodTable(), dict[str, PodEntry]()
@@ -46,28 +33,11 @@ def test_the_table_holds_what_was_put_last(steps: list[tuple[str, PodEntry | Non
     assert {key: table.get(key) for key in "pqrst"} == {key: left.get(key) for key in "pqrst"}
     assert len(table) == len(left)
     for row in range(4):
-        expected = {
-            key: (one.shape, one.assigned_at, one.initialized_at)
-            for key, one in left.items()
-            if one.row == row
-        }
-        assert on_row(table, row) == expected
+        expected = {key: one for key, one in left.items() if one.row == row}
+        assert dict(table.on_row(row)) == expected
         assert table.count_on(row) == len(expected)
     # Numbers of shapes that no pod has any more are used again.
     assert len(table.shapes) <= most_shapes + 1
     assert sum(shape is not None for shape in table.shapes) == len(
         {id(one.shape) for one in left.values()}
     )
-
-
-@given(STEPS, st.lists(st.integers(0, 5), unique=True))
-def test_pods_of_several_rows_come_row_by_row(
-    steps: list[tuple[str, PodEntry | None]], rows: list[int]
-) -> None:
-    table = PodTable()
-    for key, entry in steps:
-        if entry is not None:
-            table.put(key, entry)
-    pods = table.on_rows(np.array(rows, np.intp))
-    told = [(rows[at], key) for at, key in zip(pods.position.tolist(), pods.keys, strict=True)]
-    assert told == [(row, key) for row in rows for key in on_row(table, row)]

@@ -16,6 +16,9 @@ Json = dict[str, Any]
 GOOD: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "good"}}
 
 
+WINDOW = "status.nodeMetric.aggregatedNodeUsages[0]"
+
+
 def pod(container: Json, **metadata: Any) -> Json:  # noqa: ANN401 (any part of the metadata)
     return {
         "apiVersion": "v1",
@@ -27,6 +30,16 @@ def pod(container: Json, **metadata: Any) -> Json:  # noqa: ANN401 (any part of 
 
 def limited(**limits: object) -> Json:
     return pod({"resources": {"limits": limits}})
+
+
+def measured(percentiles: Json) -> Json:
+    windows = [{"duration": "5m0s", "usage": percentiles}]
+    return {
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeMetric",
+        "metadata": {"name": "n"},
+        "status": {"nodeMetric": {"aggregatedNodeUsages": windows}},
+    }
 
 
 def load(path: Path, content: bytes | str) -> Recording:
@@ -68,6 +81,14 @@ MISTAKES = {
     "a fraction where a whole number belongs": (
         {**pod({}), "spec": {"priority": 0.5}},
         "spec.priority: expected a whole number, got a number",
+    ),
+    "a list where a percentile's amount belongs": (
+        measured({"avg": {"resources": {"cpu": 1}}, "p95": {"resources": {"memory": []}}}),
+        f"{WINDOW}.usage.p95.resources.memory: expected a number or a text, got a list",
+    ),
+    "a percentile's amount that is none": (
+        measured({"avg": {"resources": {"cpu": 1}}, "p95": {"resources": {"cpu": "4 cores"}}}),
+        f"{WINDOW}.usage.p95.resources.cpu: `4 cores` is not a quantity",
     ),
     "no name": (pod({}, name=""), "metadata: it has no `name`"),
     "a name with a slash": (pod({}, name="a/b"), "metadata: no name or namespace contains `/`"),
@@ -158,3 +179,10 @@ def test_bytes_that_are_no_text_spoil_only_their_object(tmp_path: Path) -> None:
     (problem,) = load(tmp_path / "cluster.json", content).problems
     assert problem.message == "items[0]: not a text in UTF-8"
     assert problem.hint == "the Pod is left out"
+
+
+def test_a_path_ends_where_it_cannot_be_followed(tmp_path: Path) -> None:
+    content = json_list(limited(cpu="HUGE")).replace('"HUGE"', "1e400")
+    (problem,) = load(tmp_path / "cluster.json", content).problems
+    # The decoder does not say under which key the number stands, and no decoder reads it.
+    assert problem.message == "items[0].spec.containers[0].resources.limits: number out of range"

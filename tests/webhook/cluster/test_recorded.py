@@ -179,6 +179,12 @@ def test_of_two_objects_that_are_the_same_the_last_counts(tmp_path: Path) -> Non
     assert view.amount(view.allocatable, "cpu").tolist() == [8000]
 
 
+def test_what_yaml_itself_finds_wrong_with_an_object_is_reported(tmp_path: Path) -> None:
+    recording = loaded(tmp_path, f"kind: Pod\nkind: Pod\n---\n{as_yaml(NODE)}")
+    assert [problem.message for problem in recording.problems] == ["key `kind` stands twice"]
+    assert recording.loaded == {"Node": 1}
+
+
 def test_pods_that_have_finished_count_for_nothing(tmp_path: Path) -> None:
     finished = {**POD, "status": {"phase": "Succeeded"}}
     recording = loaded(tmp_path, as_yaml(finished))

@@ -171,11 +171,8 @@ def by_row(expression: str, rows: Sequence[Row], pod: object, *, as_number: bool
     for row in rows:
         try:
             value = closure(new_frame({"node": row, "pod": pod}))
-        except CelError:
-            value = None
-        if as_number:
-            good = type(value) in NUMBERS
-            results.append(repr(float(value)) if good else "error")  # type: ignore[arg-type]
-        else:
-            results.append(repr(value) if type(value) is bool else "error")
+            good = type(value) in NUMBERS if as_number else type(value) is bool
+            results.append(repr(float(value) if as_number else value) if good else "error")  # type: ignore[arg-type]
+        except (CelError, OverflowError):  # the second: of an int beyond all doubles
+            results.append("error")
     return results

@@ -68,7 +68,8 @@ _leaves = st.one_of(
     st.builds("{} in node.labels".format, keys),
     st.builds("has(node.labels.{})".format, fields),
     st.builds("{}.hasValue()".format, _optionals),
-    _pick(["true", "false", "variables.yes", "variables.absent", "variables.n > 2", "has(node.labels)"]),
+    _pick(["true", "false", "variables.yes", "variables.absent", "variables.n > 2"]),
+    st.just("has(node.labels)"),
 )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _larger(smaller: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds(
             "{}.optMap(m, {}).orValue({})".format, _optionals, _about(st.just("m")), smaller
         ),
-        st.builds("{}.optFlatMap(m, optional.of(m == 'x')).orValue(true) && {}".format, _optionals, part),
+        st.builds("{}.optFlatMap(m, node.labels.?b).orValue('x') == 'x'".format, _optionals),
     )  # fmt: skip
 
 

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.webhook.cli.running import CLUSTER, POD, POLICIES, Stowplan, process
+
+MORE_THAN_A_PIPE_HOLDS = 1 << 20
+COMMANDS = ("demo", "explain", "lint", "serve", "test")
+
+
+def test_the_version_is_that_of_the_package(stowplan: Stowplan) -> None:
+    ran = stowplan("--version")
+    assert (ran.status, ran.out) == (None, f"{importlib.metadata.version('stowplan')}\n")
+
+
+def test_help_names_every_command_and_what_exit_statuses_mean(stowplan: Stowplan) -> None:
+    ran = stowplan("--help")
+    assert ran.status is None
+    assert "Exit status: 0 allowed or all well" in " ".join(ran.out.split())
+    for command in COMMANDS:
+        assert f"│ {command} " in ran.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
+    ran = stowplan(command, "--help")
+    assert ran.status is None
+    assert f"Usage: stowplan {command}" in ran.out
+    assert not ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["expl"], "unknown command `expl`. Did you mean `explain`?", "see `stowplan --help`"),
+        (["explain"], "parameter POD requires an argument", "see `stowplan explain --help`"),
+        (["explain", POD], "parameter --cluster requires", "see `stowplan explain --help`"),
+        (["lint", "policies", "--vrbose"], "unknown option: --vrbose. Did you mean --verbose?", ""),
+        (["serve", "--prt", "1"], "unknown option: --prt", "see `stowplan serve --help`"),
+        (
+            ["explain", POD, *CLUSTER, *POLICIES, "policies/balanced"],
+            "unexpected argument `policies/balanced`",
+            "repeat a flag for each of its values",
+        ),
+        (
+            ["explain", POD, *CLUSTER, *POLICIES, "--now", "yesterday"],
+            "--now: expected a moment, as `2026-03-02T10:00:00Z`, not `yesterday`",
+            "",
+        ),
+        (
+            ["explain", POD, *CLUSTER, *POLICIES, "--nodes", "few"],
+            "--nodes: expected a whole number, not `few`",
+            "",
+        ),
+        (["explain", POD, *CLUSTER, *POLICIES, "--nodes", "-1"], "must be >= 0", ""),
+    ],
+)
+def test_wrong_arguments_are_named_with_a_hint(
+    stowplan: Stowplan, arguments: list[str | Path], message: str, hint: str
+) -> None:
+    ran = stowplan(*arguments)
+    assert (ran.status, ran.out) == (1, "")
+    assert message.lower() in ran.err.lower()
+    assert f"hint: {hint}" in ran.err
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback() -> None:
+    with process("explain", "-", *CLUSTER, *POLICIES) as running:
+        assert running.stdin is not None
+        running.stdin.write(" " * MORE_THAN_A_PIPE_HOLDS)  # returns when it is being read
+        running.send_signal(signal.SIGINT)
+        assert running.communicate(timeout=60) == ("", "")
+    assert running.returncode == 130
+
+
+@pytest.mark.parametrize("command", [["lint", POLICIES[1]], ["--help"]])
+def test_a_reader_that_has_left_is_no_reason_for_a_traceback(command: list[str]) -> None:
+    with process(*command) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 1
+
+
+def test_a_full_disk_is_said_in_one_line() -> None:
+    with (
+        Path("/dev/full").open("w") as full,
+        process("lint", POLICIES[1], stdout=full) as running,
+    ):
+        _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (1, "no space left on device\n")

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.webhook.cli.running import CLUSTER, DATA, POD, POLICIES, QUOTA_POD, Stowplan, process
+
+BLANK = str.maketrans("", "", " \n─")
+EXPLAIN_POD = ("explain", POD, *CLUSTER, *POLICIES)
+
+
+def policy(name: str, spec: str) -> str:
+    """Return a policy; `spec` is in flow style."""
+    head = "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\n"
+    return f"{head}metadata: {{name: {name}}}\nspec:\n  {spec}\n"
+
+
+DENYING = policy(
+    "closed",
+    "{filters: [{name: nobody, expression: \"node.name == 'elsewhere'\", message: it is closed}],"
+    " placement: {whenNoneFits: Deny}}",
+)
+
+DAEMON = """
+apiVersion: v1
+kind: Pod
+metadata:
+  generateName: agent-
+  namespace: shop
+  ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: "1"}]
+spec: {containers: [{name: agent}]}
+"""
+
+
+def test_the_verdict_comes_first_then_the_moment_then_the_nodes(stowplan: Stowplan) -> None:
+    ran = stowplan(*EXPLAIN_POD)
+    assert (ran.status, ran.err) == (0, "")
+    verdict, moment, *rest = ran.out.splitlines()
+    assert verdict.startswith("Place shop/checkout: 2 of 4 nodes fit, best node2")
+    assert moment == "judged at 2026-03-02T10:00:20Z, the newest moment in the recording"
+    words = [line.split() for line in rest]
+    assert ["node2", "100", "100", "(-12)"] in words
+    assert ["node1", "0", "0", "(-75)"] in words
+    assert words.index(["node2", "100", "100", "(-12)"]) < words.index(["node1", "0", "0", "(-75)"])
+    assert "expected usage: cpu 3400m, memory 1433Mi" in rest  # 85 % of 4 and 70 % of 2Gi
+
+
+def test_a_pipe_gets_no_colour_and_loses_no_reason(stowplan: Stowplan) -> None:
+    ran = stowplan(*EXPLAIN_POD)
+    assert "\x1b" not in ran.out
+    assert "node(s) had untolerated taint {dedicated: batch}" in ran.out
+    assert "…" not in ran.out
+
+
+def test_a_narrow_terminal_loses_no_word() -> None:
+    with process(*EXPLAIN_POD) as running:
+        wide, _ = running.communicate(timeout=60)
+    with process(*EXPLAIN_POD, COLUMNS="50") as running:
+        narrow, _ = running.communicate(timeout=60)
+    assert max(map(len, narrow.splitlines())) <= 50
+    letters = sorted(wide.translate(BLANK))
+    assert sorted(narrow.translate(BLANK)) == letters
+
+
+def test_json_is_all_there_is_on_standard_output(stowplan: Stowplan) -> None:
+    ran = stowplan(*EXPLAIN_POD, "--json", "--namespace", "unknown")
+    told = json.loads(ran.out)
+    assert told["verdict"] == "Place"
+    assert [row["node"] for row in told["ranking"]] == ["node2", "node1"]
+    assert told["quota"] == {"allowed": True, "message": ""}
+    assert [operation["path"] for operation in told["patch"]] == [
+        "/metadata/annotations",
+        "/spec/affinity",
+    ]
+
+
+def test_the_patch_is_shown_as_json_when_asked_for(stowplan: Stowplan) -> None:
+    short, long = stowplan(*EXPLAIN_POD), stowplan(*EXPLAIN_POD, "--patch")
+    assert long.out.startswith(short.out)
+    patch = json.loads(long.out.removeprefix(short.out))
+    assert patch == json.loads(stowplan(*EXPLAIN_POD, "--json").out)["patch"]
+
+
+def test_a_pod_above_its_quota_is_denied_and_its_placement_is_told_all_the_same(
+    stowplan: Stowplan,
+) -> None:
+    ran = stowplan("explain", QUOTA_POD, *CLUSTER, *POLICIES)
+    assert ran.status == 2
+    denial, aside, *_ = ran.out.splitlines()
+    # 3500m + 1 > 4
+    assert denial == (
+        "Deny batch/thumbnailer: exceeded quota: batch, requested: cpu=1, used: cpu=3500m,"
+        " limited: cpu=4"
+    )
+    assert aside.startswith("its quota aside: Place batch/thumbnailer: 2 of 4 nodes fit")
+
+
+def test_a_pod_that_a_policy_denies(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "closed.yaml").write_text(DENYING)
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    assert ran.status == 2
+    assert ran.out.startswith("Deny shop/checkout: 0 of 4 nodes fit")
+    assert "it is closed" in ran.out
+
+
+def test_a_pod_that_is_left_alone_says_why(stowplan: Stowplan, tmp_path: Path) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(DAEMON)
+    ran = stowplan("explain", pod, *CLUSTER, *POLICIES, "--patch")
+    assert ran.status == 0
+    assert ran.out.startswith("Abstain shop/agent-*: DaemonSet pods are pinned to their node\n")
+    assert ran.out.endswith("no patch: the pod passes as it is\n")
+
+
+def test_quotas_of_excluded_namespaces_are_not_enforced(stowplan: Stowplan, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(
+        (DATA / "cluster.yaml").read_text().replace("namespace: batch", "namespace: kube-system")
+    )
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(QUOTA_POD.read_text().replace("namespace: batch", "namespace: kube-system"))
+    ran = stowplan("explain", pod, "--cluster", cluster, *POLICIES)
+    assert (ran.status, ran.err) == (0, "")
+    assert "namespace kube-system is excluded" in ran.out
+
+
+def test_a_bound_pod_is_left_alone_with_a_hint(stowplan: Stowplan, tmp_path: Path) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(POD.read_text() + "  nodeName: node1\n")
+    ran = stowplan("explain", pod, *CLUSTER, *POLICIES)
+    assert "the pod is bound to node node1 already" in ran.out
+    assert "hint: without `spec.nodeName` you see where it would go" in ran.out
+
+
+def test_the_moment_can_be_chosen(stowplan: Stowplan) -> None:
+    ran = stowplan(*EXPLAIN_POD, "--now", "2026-03-02T11:00:00Z")
+    assert "judged at 2026-03-02T11:00:00Z, as `--now` says" in ran.out
+    assert "nodeMetric expired" in ran.out
+
+
+def test_a_recording_without_any_moment_is_judged_now(stowplan: Stowplan, tmp_path: Path) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node1}\n")
+    ran = stowplan("explain", POD, "--cluster", node, *POLICIES)
+    assert "now: the recording names no moment" in ran.out
+
+
+def test_an_unknown_namespace_is_noted_on_standard_error(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(POD.read_text().replace("  namespace: shop\n", ""))
+    ran = stowplan("explain", pod, *CLUSTER, *POLICIES, "--namespace", "nowhere", "--json")
+    assert ran.err == "namespace `nowhere` is not recorded: no label of it is known\n"
+    assert json.loads(ran.out)["pod"]["namespace"] == "nowhere"
+
+
+def test_objects_that_are_left_out_are_told_on_standard_error(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    text = (DATA / "cluster.yaml").read_text()
+    cluster.write_text(text.replace('      cpu: "8"', "      cpu: 8x", 1))
+    ran = stowplan("explain", POD, "--cluster", cluster, *POLICIES, "--json")
+    assert ran.status == 0
+    assert f"{cluster}:" in ran.err
+    assert "`8x` is not a quantity" in ran.err
+    assert "hint: Node `node1` is left out" in ran.err
+    assert json.loads(ran.out)["nodes"] == 3
+
+
+def test_few_nodes_are_listed_where_few_are_asked_for(stowplan: Stowplan) -> None:
+    ran = stowplan(*EXPLAIN_POD, "--nodes", "1")
+    assert ran.out.count("... and 1 more") == 2
+    assert "node4" not in ran.out
+
+
+def test_a_folder_without_policies_is_a_mistake(stowplan: Stowplan, tmp_path: Path) -> None:
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    assert (ran.status, ran.out, ran.err) == (3, "", f"{tmp_path}: holds no policy\n")
+
+
+def test_a_policy_with_mistakes_is_told_with_place_and_hint(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    policy_file = tmp_path / "policy.yaml"
+    policy_file.write_text(DENYING.replace("node.name", "node.nam"))
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", policy_file)
+    assert (ran.status, ran.out) == (3, "")
+    assert f"{policy_file}:5:" in ran.err
+    assert "hint: did you mean `name`?" in ran.err
+
+
+def test_a_cluster_that_is_not_there(stowplan: Stowplan) -> None:
+    ran = stowplan("explain", POD, "--cluster", "nowhere.json", *POLICIES)
+    assert (ran.status, ran.out) == (3, "")
+    assert ran.err == "nowhere.json: cannot be read: no such file or directory\n"
+
+
+def test_what_audited_policies_would_have_done_is_told_apart(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    (tmp_path / "closed.yaml").write_text(DENYING.replace("{filters", "{mode: Audit, filters"))
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    assert ran.status == 0
+    applied, _, audited = ran.out.partition("\nNot applied: what policies in Audit mode would")
+    assert applied.startswith("Abstain shop/checkout: no policy in Enforce mode matches")
+    assert "Deny shop/checkout" in audited
+
+
+def test_a_score_that_tells_no_nodes_apart_says_so(stowplan: Stowplan, tmp_path: Path) -> None:
+    same = policy("same", "{scores: [{name: same, expression: '1'}]}")
+    (tmp_path / "same.yaml").write_text(same)
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    assert "\nsame has no say: " in ran.out
+
+
+def test_scores_of_several_policies_are_told_apart(stowplan: Stowplan, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        limits = policy(name, "{scores: [{plugin: LimitAware}]}")
+        (tmp_path / f"{name}.yaml").write_text(limits)
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    words = [line.split() for line in ran.out.splitlines()]
+    assert ["one", "two"] in words
+    assert ["node", "total", "LimitAware", "x", "1", "LimitAware", "x", "1"] in words
+
+
+def test_a_rule_that_cannot_be_evaluated_is_told(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "closed.yaml").write_text(DENYING.replace("node.name ==", "node.labels['x'] =="))
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    assert "could not be evaluated: closed: nobody could not be evaluated" in ran.out

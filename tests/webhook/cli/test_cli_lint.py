@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.webhook.cli.running import POLICIES, ROOT, Stowplan
+
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: mixed}
+spec:
+  mode: Audit
+  priority: 7
+  filters:
+    - plugin: LoadAware
+    - {name: same-name, expression: "node.taints.exists(t, t.key == pod.labels['a'] + node.name)"}
+    - {name: zone, expression: "node.labels['zone'] == 'a'"}
+  placement: {dynamicFilters: Required}
+  scores:
+    - {name: empty, weight: 3, expression: node.podCount}
+"""
+
+
+def test_every_rule_is_listed_with_what_it_does(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    ran = stowplan("lint", tmp_path)
+    assert (ran.status, ran.err) == (0, "")
+    words = [line.split() for line in ran.out.splitlines()]
+    assert ["mixed", "Audit,", "priority", "7"] in words
+    assert ["zone", "filter", "by", "labels"] in [line[:4] for line in words]
+    assert ["empty", "score", "x", "3", "as", "advice"] in [line[:6] for line in words]
+    assert ran.out.endswith("1 policy, no mistakes\n")
+
+
+def test_what_an_author_should_think_of_is_a_warning(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    ran = stowplan("lint", tmp_path)
+    names, slow = (line for line in ran.out.splitlines() if line.startswith("warning: mixed: "))
+    assert "Karpenter" in names
+    assert "slow: same-name: `node.taints.exists(t, " in slow
+    assert "5,000 nodes" in slow
+
+
+def test_filters_that_are_required_for_now_are_carried_by_node_names(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    words = [line.split() for line in stowplan("lint", tmp_path).out.splitlines()]
+    assert ["LoadAware", "filter", "by", "node", "names", "plugin"] in words
+
+
+def test_verbose_shows_how_each_part_is_evaluated(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    _, head, plan = stowplan("lint", tmp_path, "-v").out.partition("\nmixed: same-name\n")
+    assert head
+    assert plan.startswith("per row")
+    assert "not by labels alone: " in plan
+    assert "\nmixed: empty\ncolumns" in plan
+
+
+def test_no_name_is_cut_short(stowplan: Stowplan) -> None:
+    ran = stowplan("lint", ROOT / "policies")
+    assert "load-aware-production" in ran.out
+    assert "keep-off-gpu-nodes" in ran.out
+    assert "…" not in ran.out
+    assert ran.out.endswith("5 policies, no mistakes\n")
+
+
+def test_all_mistakes_are_shown_each_with_its_place(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(POLICY.replace("LoadAware", "LoadAwre"))
+    (tmp_path / "b.yaml").write_text(POLICY.replace("mixed", "other").replace("weight", "wait"))
+    ran = stowplan("lint", tmp_path)
+    assert (ran.status, ran.out) == (3, "")
+    assert f"{tmp_path / 'a.yaml'}:9:15: unknown plugin `LoadAwre`" in ran.err
+    assert "hint: did you mean `LoadAware`?" in ran.err
+    assert f"{tmp_path / 'b.yaml'}:14:" in ran.err
+
+
+def test_a_folder_that_holds_no_policy_is_a_mistake(stowplan: Stowplan, tmp_path: Path) -> None:
+    ran = stowplan("lint", *POLICIES[1:], tmp_path / "nowhere")
+    assert (ran.status, ran.out) == (3, "")
+    assert ran.err == f"{tmp_path / 'nowhere'}: cannot be read: no such file or directory\n"
+    empty = stowplan("lint", tmp_path)
+    assert (empty.status, empty.err) == (3, f"{tmp_path}: holds no policy\n")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import signal
+import ssl
+import urllib.request
+
+import pytest
+
+from tests.webhook.cli.running import CLUSTER, POLICIES, Stowplan, process
+
+LOCALLY = ("--host", "127.0.0.1", "--port", "0", "--metrics-port", "0")
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_serve_says_whom_to_trust_answers_and_ends_when_told(which: signal.Signals) -> None:
+    with process("serve", *CLUSTER, *POLICIES, *LOCALLY) as running:
+        assert running.stdout is not None
+        greeting: list[str] = []
+        while not greeting or "curl --cacert" not in greeting[-1]:
+            greeting.append(running.stdout.readline())
+            assert greeting[-1], running.communicate()
+        authority = "".join(greeting)
+        authority = authority[authority.index("-----BEGIN") : authority.index("save it")]
+        url = greeting[-1].split()[-1]
+        trust = ssl.create_default_context(cadata=authority)
+        with urllib.request.urlopen(url, context=trust, timeout=30) as answer:  # noqa: S310 - https
+            assert url.endswith("/readyz")
+            assert answer.status == 200
+        running.send_signal(which)
+        _, log = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert "Traceback" not in log
+
+
+def test_without_a_cluster_there_is_nothing_to_serve(stowplan: Stowplan) -> None:
+    ran = stowplan("serve")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("--cluster: a recorded cluster is required")
+
+
+def test_a_setting_that_cannot_be_is_named_by_its_flag(stowplan: Stowplan) -> None:
+    ran = stowplan("serve", *CLUSTER, "--port", "99999")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("--port: input should be less than or equal to 65535, not `99999`")
+
+
+def test_a_bad_policy_is_told_with_its_place(stowplan: Stowplan) -> None:
+    ran = stowplan("serve", *CLUSTER, "--policies", CLUSTER[1])
+    assert (ran.status, ran.out) == (3, "")
+    assert f"{CLUSTER[1]}:" in ran.err
+
+
+def test_help_names_flags_variables_and_defaults(stowplan: Stowplan) -> None:
+    ran = stowplan("serve", "--help")
+    words = " ".join(ran.out.replace("│", " ").split())
+    assert "--port INT Port of the webhook; 0 takes a free one. [env var: STOWPLAN_PORT]" in words
+    assert "[default: kube-system, kube-public, kube-node-lease]" in words
+    assert "[default: None]" not in words
