@@ -14,7 +14,7 @@ from engine.model.time import SECOND, Micros
 from engine.plugins.arithmetic import FloatColumn, least_reaching, trunc_div
 from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
 from engine.plugins.load_aware_args import LoadAwareArgs
-from engine.plugins.load_aware_thresholds import Limits, NodeChecks
+from engine.plugins.load_aware_thresholds import NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, capacity
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
 from engine.view.estimation import estimate_vector
@@ -41,19 +41,17 @@ class LoadAwareFilter:
         if pod.is_daemon_set:
             return np.full(len(view), PASS, np.int64)
         is_prod = pod.shape.is_prod
-        readings = self._readings(view, is_prod=is_prod)
-        in_use = readings.used(view, self._profile) + _column_of(self._profile, pod)
-        exceeds = in_use >= self._cutoffs(view, is_prod=is_prod)
-        limits = self._limits(view, is_prod=is_prod)
-        hot = np.flatnonzero(exceeds.any(axis=0) & readings.is_measured)
+        added = self._readings(view, is_prod=is_prod).added(view, self._profile)
+        exceeds = added + _column_of(self._profile, pod) >= self._slack(view, is_prod=is_prod)
+        is_measured, is_judged, is_aggregated = self._flags(view, is_prod=is_prod)
+        hot = np.flatnonzero(exceeds.any(axis=0) & is_measured)
         codes = np.full(len(view), PASS, np.int64)
         first = exceeds.take(hot, axis=1).argmax(axis=0)
-        codes[hot] = _FIRST_EXCEEDED + 2 * first + limits.is_aggregated.take(hot)
+        codes[hot] = _FIRST_EXCEEDED + 2 * first + is_aggregated.take(hot)
         if self._args.filter_expired_node_metrics:
-            expired = _is_expired(view, self._args, now)
-            expired &= readings.is_reported & limits.has_threshold
+            expired = np.flatnonzero(_is_expired(view, self._args, now) & is_judged)
             instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
-            codes[np.flatnonzero(expired)] = instead
+            codes[expired] = instead
         return codes
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
@@ -70,20 +68,32 @@ class LoadAwareFilter:
 
     # What depends on nodes and reports alone, remembered for production and other pods each.
 
-    def _limits(self, view: ClusterView, *, is_prod: bool) -> Limits:
-        return Limits(
-            view.node_column(
-                (self, "limits", is_prod),
-                (Domain.NODES,),
-                lambda part: self._checks.limits(part, is_prod=is_prod).table,
+    def _slack(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
+        """Return the least that is too much beyond each reading, (n_known, n)."""
+
+        def compute(part: ClusterView) -> IntColumn:
+            return (
+                self._cutoffs(part, is_prod=is_prod) - self._readings(part, is_prod=is_prod).amounts
             )
-        )
+
+        return view.node_column((self, "slack", is_prod), _NODE_SIDE, compute)
+
+    def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
+        """Return where usage is known, where its age counts, and where it is a percentile, (3, n)."""
+
+        def compute(part: ClusterView) -> BoolColumn:
+            limits = self._checks.limits(part, is_prod=is_prod)
+            readings = self._readings(part, is_prod=is_prod)
+            is_judged = readings.is_reported & limits.has_threshold
+            return np.stack([readings.is_measured, is_judged, limits.is_aggregated])
+
+        return view.node_column((self, "flags", is_prod), _NODE_SIDE, compute)
 
     def _cutoffs(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
         """Return the least usage of each known resource that is too much, (n_known, n)."""
 
         def compute(part: ClusterView) -> IntColumn:
-            bounds, totals = self._limits(part, is_prod=is_prod).by_resource
+            bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
             return least_reaching(totals, bounds)
 
         return view.node_column((self, "cutoffs", is_prod), (Domain.NODES,), compute)
@@ -109,8 +119,8 @@ class LoadAwareScore:
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
         """Return the weighted share of each node that is free, 0 where its report is too old."""
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
-        readings = self._readings(view, by_production=by_production)
-        free = self._rooms(view) - readings.used(view, self._profile)
+        added = self._readings(view, by_production=by_production).added(view, self._profile)
+        free = self._room(view, by_production=by_production) - added
         free -= _column_of(self._profile, pod)
         np.maximum(free, 0, out=free)
         free *= MAX_SCORE
@@ -119,7 +129,9 @@ class LoadAwareScore:
         for percent, weight in zip(percents, self._weights, strict=True):
             score += percent * weight
         score //= self._total_weight  # truncated, for none is negative
-        score *= readings.is_measured & ~_is_expired(view, self._args, now)
+        score *= self._is_measured(view, by_production=by_production) & ~_is_expired(
+            view, self._args, now
+        )
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -130,15 +142,19 @@ class LoadAwareScore:
         """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
         return ""
 
-    def _rooms(self, view: ClusterView) -> IntColumn:
-        """Return each known capacity, _NO_ROOM where a node has none of it, (n_known, n)."""
+    def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
+        """Return what each reading leaves of the known capacities, (n_known, n).
+
+        It is next to _NO_ROOM where a node has none of a resource.
+        """
         known = self._profile.known
 
         def compute(part: ClusterView) -> IntColumn:
             totals = capacity(part, known)
-            return np.where(totals > 0, totals, _NO_ROOM)
+            amounts = self._readings(part, by_production=by_production).amounts
+            return np.where(totals > 0, totals, _NO_ROOM) - amounts
 
-        return view.node_column(("LoadAware rooms", known), (Domain.NODES,), compute)
+        return view.node_column((self, "room", by_production), _NODE_SIDE, compute)
 
     def _totals(self, view: ClusterView) -> FloatColumn:
         """Return each known capacity, 1 where a node has none of it, (n_known, n)."""
@@ -149,13 +165,19 @@ class LoadAwareScore:
 
         return view.node_column(("LoadAware totals", known), (Domain.NODES,), compute)
 
+    def _is_measured(self, view: ClusterView, *, by_production: bool) -> BoolColumn:
+        return view.node_column(
+            (self, "is measured", by_production),
+            (Domain.METRICS,),
+            lambda part: self._readings(part, by_production=by_production).is_measured,
+        )
+
     def _readings(self, view: ClusterView, *, by_production: bool) -> Readings:
         source = PRODUCTION if by_production else self._args.score_source
-        known = self._profile.known
         table = view.node_column(
-            ("LoadAware readings", known, source),
+            (self, "readings", by_production),
             (Domain.METRICS,),
-            lambda part: Readings.of(part, known, [source] * len(part)).table,
+            lambda part: Readings.of(part, self._profile.known, [source] * len(part)).table,
         )
         return Readings(table)
 

@@ -59,7 +59,7 @@ class Readings:
 
     Attributes:
         table: (n_known + 3, n), one array so that it can be remembered: the amounts of the known
-            resources in base units, how `used` takes them, and two flags.
+            resources in base units, what is `added` to them, and two flags.
     """
 
     table: IntColumn
@@ -95,8 +95,13 @@ class Readings:
         flags: BoolColumn = self.table[-1] != 0
         return flags
 
-    def used(self, view: ClusterView, profile: LoadProfile) -> IntColumn:
-        """Return how much the pods of each node use by reports and estimates, (n_known, n).
+    @property
+    def amounts(self) -> IntColumn:
+        """What was read, (n_known, n)."""
+        return self.table[:-3]
+
+    def added(self, view: ClusterView, profile: LoadProfile) -> IntColumn:
+        """Return what estimates, or sums over pods, add to `amounts`, (n_known, n).
 
         Args:
             view: the rows that were read; it keeps the sums of `profile`.
@@ -104,11 +109,10 @@ class Readings:
         """
         sums = view.load[profile]
         kind = self.table[-3]
-        amounts = self.table[:-3] + sums.node_delta
         if not kind.any():
-            return amounts
-        amounts = np.where(kind == _ESTIMATED, sums.node_estimated, amounts)
-        return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, amounts)
+            return sums.node_delta
+        added = np.where(kind == _ESTIMATED, sums.node_estimated, sums.node_delta)
+        return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, added)
 
 
 def _capacity(view: ClusterView, known: Sequence[str]) -> IntColumn:

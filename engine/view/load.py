@@ -90,6 +90,7 @@ class LoadTracker:
 
     def __init__(self, profile: LoadProfile) -> None:
         self._profile = profile
+        self._nothing: _Amounts = (0,) * len(profile.known)
         self._facts: dict[PodShape, _ShapeFacts] = {}
         self._sums = np.zeros((_SUMS, len(profile.known), 0), np.int64)
         self._version = -1
@@ -132,46 +133,49 @@ class LoadTracker:
         for sign, key, entry in changes or ():
             report = usages[entry.row]
             if report is not None and entry.row not in counted:
-                self._sums[:, :, entry.row] += np.multiply(self._part(key, entry, report), sign)
+                self._sums[:, :, entry.row] += sign * self._stacked(self._part(key, entry, report))
         sums = self._sums[..., :n]
         sums.flags.writeable = False
         return LoadSums(*sums)
 
     def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> IntColumn:
         """Return the sums of a node, shape (4, n_known)."""
-        sums = np.zeros((_SUMS, len(self._profile.known)), np.int64)
         if report is None:
-            return sums
-        parts = [self._part(key, entry, report) for key, entry in pods]
-        if parts:
-            sums += np.array(parts, np.int64).sum(axis=0)
+            return self._stacked(self._nothing * _SUMS)
+        parts = [self._part(key, pod, report) for key, pod in pods]
+        sums = self._stacked(
+            [sum(amounts) for amounts in zip(self._nothing * _SUMS, *parts, strict=True)]
+        )
         if self._profile.include_system:
             sums[2] += self._projected(report.system_usage)
         return sums
 
-    def _part(self, key: str, pod: PodEntry, report: NodeUsage) -> tuple[_Amounts, ...]:
-        """Return what one pod adds to each sum of its node."""
-        facts = self._facts_of(pod.shape)
-        estimate, nothing = facts.estimate, (0,) * len(facts.estimate)
+    def _part(self, key: str, pod: PodEntry, report: NodeUsage) -> _Amounts:
+        """Return what one pod adds to the sums of its node, one sum after the other."""
+        facts, nothing = self._facts_of(pod.shape), self._nothing
+        estimate = facts.estimate
         own = report.pods.get(key)
         usage = nothing if own is None else self._projected(own.amounts)
 
         # An estimate stands beside the measurement while that may not know the pod yet.
         excess = nothing
         if own is None or _is_fresh(facts, pod, report):
-            excess = tuple(max(e - u, 0) for e, u in zip(estimate, usage, strict=True))
+            excess = tuple([max(e - u, 0) for e, u in zip(estimate, usage, strict=True)])
 
         if not facts.is_prod:
-            return excess, estimate, nothing, nothing
+            return excess + estimate + nothing + nothing
         if own is None or own.is_prod:
-            return excess, estimate, usage, excess
+            return excess + estimate + usage + excess
         # A pod counts as measured production only where it and its report agree that it is; one
         # that is reported as something else keeps its full estimate, however old it is.
-        return excess, estimate, nothing, tuple(max(e, 0) for e in estimate)
+        return excess + estimate + nothing + tuple([max(e, 0) for e in estimate])
+
+    def _stacked(self, amounts: Sequence[int]) -> IntColumn:
+        return np.array(amounts, np.int64).reshape(_SUMS, len(self._nothing))
 
     def _projected(self, amounts: Amounts) -> _Amounts:
         """Return amounts by known resource, capped."""
-        return tuple(capped(amounts.get(name, 0)) for name in self._profile.known)
+        return tuple([capped(amounts.get(name, 0)) for name in self._profile.known])
 
     def _facts_of(self, shape: PodShape) -> _ShapeFacts:
         """Return what the profile makes of a shape; remembered, it depends on nothing else."""

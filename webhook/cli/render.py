@@ -12,7 +12,10 @@ from rich.highlighter import JSONHighlighter
 from rich.markup import escape
 from rich.table import Table
 
+from engine.model.resource_names import EPHEMERAL_STORAGE, MEMORY
+
 _VERDICT_STYLE = {"Place": "bold green", "Abstain": "bold yellow", "Deny": "bold red"}
+_IN_BYTES = (MEMORY, EPHEMERAL_STORAGE)
 _MEBIBYTE = 1 << 20
 
 
@@ -110,7 +113,7 @@ def _raw(score: float) -> str:
 def _amounts(estimate: Mapping[str, str]) -> Iterable[str]:
     """Return amounts as people write them: an estimate in bytes is rounded."""
     for name, amount in estimate.items():
-        bytes_ = int(amount) if name != "cpu" and amount.isdigit() else 0
+        bytes_ = int(amount) if name in _IN_BYTES and amount.isdigit() else 0
         yield f"{name} {f'{bytes_ // _MEBIBYTE}Mi' if bytes_ >= _MEBIBYTE else amount}"
 
 

@@ -86,7 +86,7 @@ def _aggregated_usage(case: Json, _: Json) -> str | None:
         duration_ns=parse_duration(case["aggregated_duration"]),
     )
     # Without pods the usage is the reading itself, and nothing where there is none.
-    amounts = Readings.of(view, profile.known, [source]).used(view, profile)[:, 0].tolist()
+    amounts = Readings.of(view, profile.known, [source]).amounts[:, 0].tolist()
     got = dict(zip(profile.known, amounts, strict=True))
     expected = case["expect"]["usage"] or dict.fromkeys(profile.known, 0)
     return mismatch(expected, {name: got.get(name, 0) for name in expected})

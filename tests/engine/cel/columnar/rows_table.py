@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.cel import CelError, compile_node, new_frame
 from engine.cel.ast import Node
@@ -30,6 +31,9 @@ from engine.cel.values import BOOL, DOUBLE, DYN, INT, MAP, NUMBERS, CelType
 
 Row = dict[str, Any]
 """What `node` is in one row."""
+
+Memory = dict[Hashable, tuple[Sequence[Row], NDArray[Any]]]
+"""Columns by key, with the rows they were made for."""
 
 ENVIRONMENT = Environment(variables={"node": DYN, "pod": DYN})
 _DEPTH = 3  # a path goes as far as `node.labels.zone`
@@ -66,7 +70,7 @@ class RowsTable:
     """Rows as columns; `memory` is shared by the tables of one history, None for no memory."""
 
     rows: Sequence[Row]
-    memory: dict[Hashable, tuple[Sequence[Row], Any]] | None = None
+    memory: Memory | None = None
     asked: list[str] = field(default_factory=list)  # whatever else than codes was asked for
 
     def __len__(self) -> int:
@@ -113,7 +117,7 @@ class RowsTable:
         key = (key, for_all_requests)
         if self.memory is None:
             return compute(self)
-        before, cells = self.memory.get(key, ((), None))
+        before, cells = self.memory.get(key, ((), np.zeros((2, 0))))
         changed = [
             number
             for number, row in enumerate(self.rows)
@@ -121,9 +125,8 @@ class RowsTable:
         ]
         part = packed(compute(RowsTable([self.rows[number] for number in changed])))
         whole = np.zeros((2, len(self.rows)), part.dtype)
-        if cells is not None:
-            kept = min(cells.shape[1], len(self.rows))
-            whole[:, :kept] = cells[:, :kept]
+        kept = min(cells.shape[1], len(self.rows))
+        whole[:, :kept] = cells[:, :kept]
         whole[:, changed] = part
         self.memory[key] = (self.rows, whole)
         self.asked.append(f"remember {len(changed)}")

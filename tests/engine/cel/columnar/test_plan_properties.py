@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine.cel.columnar import Plan
 from tests.engine.cel.columnar.random_expressions import EXPRESSIONS, PODS, ROWS
 from tests.engine.cel.columnar.rows_table import (
+    Memory,
     Row,
     RowsLayout,
     RowsTable,
@@ -70,7 +71,7 @@ def test_what_is_remembered_changes_no_answer_when_rows_and_requests_change(
     layout = RowsLayout(rows + others)
     changed = [other if at % 2 else row for at, (row, other) in enumerate(zip(rows, others))]  # noqa: B905 (as many as both have)
     tables = [RowsTable(rows), RowsTable(changed), RowsTable(others)]
-    memory: dict[object, object] = {}
+    memory: Memory = {}
     for plan in _plans(expression, layout):
         for table in tables:
             for asks in (pod, other, pod):
