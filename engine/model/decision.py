@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -138,6 +138,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         names: node name per row of the view it was decided on.
         valid: (n,), the rows that are nodes.
         filters: the scheduler's own, then the policies', in order.
+        stopped: how many nodes each filter was the first to turn away; adds up to the nodes that
+            are no candidates.
         scores: in policy order.
         candidates: rows that may take the pod, best first.
         totals: weighted sums, aligned with `candidates`.
@@ -156,6 +158,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: Sequence[str] = ()
     valid: NDArray[np.bool_]
     filters: tuple[FilterOutcome, ...] = ()
+    stopped: tuple[int, ...] = ()
     scores: tuple[ScoreOutcome, ...] = ()
     candidates: NDArray[np.intp]
     totals: NDArray[np.int64]
@@ -165,23 +168,21 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     view_version: int
     audit: Decision | None = None
 
-    def stopped(self) -> Iterator[tuple[FilterOutcome, NDArray[np.bool_]]]:
-        """Yield each filter with the nodes that it was the first to turn away, shape (n,)."""
-        left = self.valid
-        for outcome in self.filters:
-            yield outcome, left & outcome.rejects
-            left = left & ~outcome.rejects
-
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Who turned how many nodes away first, and why; adds up to all that are no candidates."""
-        return tuple(
-            LeftOut(
-                policy=outcome.policy,
-                rule=outcome.rule,
-                reason=outcome.reasons[code],
-                nodes=nodes,
-            )
-            for outcome, stopped in self.stopped()
-            for code, nodes in tally(outcome.codes.take(stopped.nonzero()[0])).items()
-        )
+        """What `stopped` adds up, by reason."""
+        left_out: list[LeftOut] = []
+        left = self.valid
+        for outcome in self.filters:
+            codes = outcome.codes.take(np.flatnonzero(left & outcome.rejects))
+            left = left & ~outcome.rejects
+            left_out += [
+                LeftOut(
+                    policy=outcome.policy,
+                    rule=outcome.rule,
+                    reason=outcome.reasons[code],
+                    nodes=nodes,
+                )
+                for code, nodes in tally(codes).items()
+            ]
+        return tuple(left_out)

@@ -16,7 +16,8 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from engine.model.label_states import EVERYTHING, NOTHING, LabelStates, Requirements
+from engine.model.label_states import EVERYTHING, NOTHING, LabelStates, Requirements, states_of
+from engine.model.selectors import Requirement
 
 MOST_TERMS: Final = 8
 """A condition that needs more terms is widened while it is put together."""
@@ -53,6 +54,17 @@ class Alternative:
             if labels[key] == NOTHING:
                 return None
         return Alternative(labels, self.unknown | other.unknown)
+
+    @classmethod
+    def of(cls, requirements: Iterable[Requirement]) -> Alternative | None:
+        """Return what some requirements on labels ask for together, None where they contradict."""
+        together: Alternative | None = cls()
+        for asked in requirements:
+            states = states_of(asked)
+            if together is None or states == NOTHING:
+                return None
+            together &= cls({} if states == EVERYTHING else {asked.key: states})
+        return together
 
     def covers(self, other: Alternative) -> bool:
         """Return whether the labels of every node that the other allows are allowed here."""

@@ -151,6 +151,23 @@ def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
     return LabelStates(others=True, numbers=numbers)
 
 
+def states_of(asked: Requirement) -> LabelStates:
+    """Return the states that a requirement on a label allows."""
+    match asked.operator:
+        case Operator.IN:
+            return LabelStates(listed=asked.values)
+        case Operator.NOT_IN:
+            return LabelStates(missing=True, others=True, listed=asked.values)
+        case Operator.EXISTS:
+            return PRESENT
+        case Operator.DOES_NOT_EXIST:
+            return MISSING
+        case Operator.GT:
+            return _all_but(frozenset(), range(max(asked.bound + 1, 0), INTEGERS.stop), False)  # noqa: FBT003 (internal)
+        case Operator.LT:
+            return _all_but(frozenset(), range(max(asked.bound, 0)), False)  # noqa: FBT003 (internal)
+
+
 EVERYTHING: Final = LabelStates(missing=True, others=True)
 PRESENT: Final = LabelStates(others=True)
 MISSING: Final = LabelStates(missing=True)

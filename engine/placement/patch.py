@@ -71,8 +71,9 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
 
     A pod that is denied gets nothing, and one for which there is no node now only what holds for
     nodes to come. A pod that carries one of our annotations was placed before, in an earlier round
-    of its admission or by whoever kept its manifest, and gets nothing more: patching twice equals
-    once.
+    of its admission or by whoever kept its manifest: it gets no further advice, and what filters
+    say of labels only if it does not demand that already. So patching twice equals once, and an
+    annotation is no way around a filter.
 
     Args:
         decision: what was decided.
@@ -87,12 +88,12 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
         raise PatchError(f"the decision was made on another version of the view: {versions}")
     if decision.verdict is Verdict.DENY:
         return Patch()
-    if any(key in request.pod.annotations for key in ANNOTATIONS):
-        return Patch()
     # 1. What is required: what filters say of labels, and from here on the scheduler with them.
     document = msgspec.json.decode(request.raw, type=_Touched)
     affinity = (document.get("spec") or {}).get("affinity")
     promise = promise_of(decision, sum(not is_empty(t) for t in required_terms(affinity) or ()))
+    if any(key in request.pod.annotations for key in ANNOTATIONS):
+        return _kept(promise, request, document)
     decision = promise.applied(decision)
     placing = decision.verdict is Verdict.PLACE and bool(decision.candidates.size)
     if not placing and not promise.required:
@@ -114,6 +115,17 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
     operations = _operations(document, annotations, required, preference)
     ensure_applies(operations, document)
     return Patch(operations, advice, _warnings(promise, exclusion, preference))
+
+
+def _kept(promise: Promise, request: PlacementRequest, document: _Touched) -> Patch:
+    """Return what is still missing of a promise on a pod that was placed before."""
+    if promise.is_kept_by(request.pod.affinity):
+        return Patch()
+    affinity = (document.get("spec") or {}).get("affinity")
+    tree = {"spec": {"affinity": affinity_tree(affinity, promise.required, ())}}
+    operations = (*graft(document, tree, ""), *and_into_required(affinity, promise.required))
+    ensure_applies(operations, document)
+    return Patch(operations)
 
 
 def _required(promise: Promise, exclusion: Exclusion) -> Alternatives:

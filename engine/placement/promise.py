@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.model import selectors
+from engine.model import api, selectors
 from engine.model.decision import SCHEDULER, Decision, FilterOutcome
-from engine.model.label_condition import ALWAYS, Exactness
+from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition
 from engine.model.selectors import Operator
 from engine.placement.affinity import Alternatives, Requirement
 
@@ -29,11 +29,27 @@ class Promise:
         required: alternatives of which one must hold; none if nothing is.
         kept: the filters that are in there as a whole.
         left_out: the names of those that say something of labels and are not in there.
+        condition: the same as `required`.
     """
 
     required: Alternatives = ()
     kept: frozenset[FilterOutcome] = frozenset()
     left_out: tuple[str, ...] = ()
+    condition: LabelCondition = ALWAYS
+
+    def is_kept_by(self, affinity: api.NodeAffinity | None) -> bool:
+        """Return whether a pod demands all of it already: no node it allows is against it."""
+        if not self.required:
+            return True
+        wire = affinity and affinity.required_during_scheduling_ignored_during_execution
+        if not wire:
+            return False
+        terms = selectors.parse_node_selector(wire)[0].terms
+        allowed = (Alternative.of(term.labels) for term in terms)
+        return all(
+            one is None or any(each.covers(one) for each in self.condition.alternatives)
+            for one in allowed
+        )
 
     def applied(self, decision: Decision) -> Decision:
         """Return a decision with the filters that are kept as filters of the scheduler itself."""
@@ -69,7 +85,7 @@ def promise_of(decision: Decision, user_terms: int) -> Promise:
         if outcome.labels.exactness is Exactness.EXACT:
             kept.append(outcome)
     required = tuple(tuple(map(_written, term)) for term in together.terms if term)
-    return Promise(required, frozenset(kept), tuple(left_out))
+    return Promise(required, frozenset(kept), tuple(left_out), together)
 
 
 def _written(asked: selectors.Requirement) -> Requirement:

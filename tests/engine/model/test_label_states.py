@@ -11,6 +11,7 @@ from engine.model.label_states import (
     NOTHING,
     PRESENT,
     LabelStates,
+    states_of,
 )
 from engine.model.selectors import Operator, Requirement, is_label_value
 
@@ -75,6 +76,15 @@ def test_requirements_ask_for_the_states_and_no_others(states: LabelStates) -> N
     for state in STATES:
         met = sum(all(one.matches(state) for one in part) for part in parts)
         assert met == holds(states, state)  # parts are disjoint: one of them at most is met
+
+
+@given(label_states)
+def test_states_are_read_back_from_their_requirements(states: LabelStates) -> None:
+    for part in states.parts():
+        together = EVERYTHING
+        for requirement in part.requirements("key"):
+            together &= states_of(requirement)
+        assert all(holds(together, state) == holds(part, state) for state in STATES)
 
 
 @given(label_states)

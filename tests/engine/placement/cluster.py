@@ -148,5 +148,10 @@ def _holds(requirement: Json, value: str | None) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
+        case "Gt" | "Lt" as operator:
+            if value is None or not value.isdecimal() or int(value) >= 1 << 63:
+                return False
+            (bound,) = map(int, requirement["values"])
+            return int(value) > bound if operator == "Gt" else int(value) < bound
         case operator:
             raise AssertionError(operator)
