@@ -47,6 +47,8 @@ class Domain(IntEnum):
 
 ALL_DOMAINS = (Domain.NODES, Domain.PODS, Domain.METRICS)
 
+_NO_ROWS = np.zeros(0, np.intp)
+
 
 class Lease:
     """Held by every view of one version; while any is alive the state copies before it writes."""
@@ -73,6 +75,7 @@ class ClusterView:
         sums: (len(Sum), n_resources, n), sums over the pods of each node, base units.
         metric_time: (n,), microseconds since the epoch; 0 where there is no report or no time.
         changed: (len(Domain), n), the version at which a row last changed, by domain.
+        latest: the version at which any row last changed, by domain.
         load: per tracked profile, LoadAware's sums.
         namespace_labels: labels of each known namespace.
         namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
@@ -91,6 +94,7 @@ class ClusterView:
     sums: IntColumn
     metric_time: IntColumn
     changed: IntColumn
+    latest: tuple[int, ...]
     load: Mapping[LoadProfile, LoadSums]
     rows: Mapping[str, int]
     namespace_labels: Mapping[str, Mapping[str, str]]
@@ -110,8 +114,19 @@ class ClusterView:
         at = self.axis.find(resource)
         return np.zeros(len(self), np.int64) if at is None else matrix[at]
 
+    def amounts(self, matrix: IntColumn, resources: Sequence[str]) -> IntColumn:
+        """Return the columns of several resources, (len(resources), n); see `amount`."""
+        columns = [self.axis.find(resource) for resource in resources]
+        start = columns[0] if columns else None
+        if start is not None and columns == list(range(start, start + len(columns))):
+            return matrix[start : start + len(columns)]  # side by side, as cpu and memory are
+        picked = [self.amount(matrix, resource) for resource in resources]
+        return np.array(picked, np.int64).reshape(len(resources), len(self))
+
     def changed_since(self, version: int, domains: Sequence[Domain]) -> NDArray[np.intp]:
         """Return the rows that changed after `version` in any of `domains`."""
+        if max([self.latest[domain] for domain in domains]) <= version:
+            return _NO_ROWS
         key = ("rows", version, tuple(domains))
         rows = self.memory.get(key)
         if rows is None:
@@ -227,7 +242,8 @@ def counted_requests(shape: PodShape) -> Amounts:
 
 def named_resources(shape: PodShape) -> tuple[str, ...]:
     """Return the names of all resources in which a pod adds to the sums of its node."""
-    return (*shape.requests, *shape.limits, *shape.effective_limits_non_zero)
+    amounts = (shape.requests, shape.limits, shape.effective_limits_non_zero)
+    return tuple(name for each in amounts for name, amount in each.items() if amount)
 
 
 def shape_vector(shape: PodShape, axis: ResourceAxis) -> IntColumn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine.model.pod import PriorityClass
@@ -37,6 +38,7 @@ _DEFAULTS = {
 }
 """The estimate of a pod that asks for none: millicores and bytes, not scaled by any factor."""
 
+_SHAPES_REMEMBERED = 4096
 _LONGEST_WINDOW = 10**10  # seconds; keeps moments within int64
 
 
@@ -56,6 +58,7 @@ def estimate(profile: LoadProfile, shape: PodShape) -> Amounts:
     }
 
 
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
 def estimate_vector(profile: LoadProfile, shape: PodShape) -> tuple[int, ...]:
     """Return the estimate of the known resources, in their order."""
     estimated = estimate(profile, shape)

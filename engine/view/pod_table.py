@@ -61,6 +61,10 @@ class PodTable:
         slot = self._slot_of.get(key)
         return None if slot is None else self._entry(slot)
 
+    def entries(self) -> Iterator[PodEntry]:
+        """Yield what is stored of every pod."""
+        return map(self._entry, self._slot_of.values())
+
     def put(self, key: str, entry: PodEntry) -> None:
         """Store a pod, in place of what was stored under the same key."""
         row = entry.row

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from engine.model.time import Micros
     from engine.model.usage import NodeUsage
 
+MOST_RESOURCES = 128
+"""Resources on the axis, unless nodes offer more; each costs 48 bytes a node."""
+
 _FIRST_ROWS = 64
 _SHARES_REMEMBERED = 65_536
 _MOST_CHANGES = 1024  # beyond it, counting whole nodes again is as fast
@@ -69,6 +72,7 @@ class ClusterState:
 
     def __init__(self) -> None:
         self._axis = ResourceAxis()
+        self._has_unplaced = False  # whether any pod names a resource that is not on the axis
         self._version = 0
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -90,6 +94,7 @@ class ClusterState:
         self._sums = np.zeros((len(Sum) * len(self._axis), _FIRST_ROWS), np.int64)
         self._metric_time = np.zeros(_FIRST_ROWS, np.int64)
         self._changed = np.zeros((len(Domain), _FIRST_ROWS), np.int64)
+        self._latest = [0] * len(Domain)
         self._caches = (ColumnCache(_NODE_COLUMNS), ColumnCache(_POD_COLUMNS))
         self._dictionaries = Dictionaries(_NODE_COLUMNS)
         self._view: ClusterView | None = None
@@ -114,7 +119,7 @@ class ClusterState:
         if self._node(node.name) == node:
             return  # most updates of a node are heartbeats
         self._before_write()
-        self._grow_axis(node.allocatable)
+        self._offer(node.allocatable)
         row = self._row(node.name)
         self._nodes[row] = node
         self._valid[row] = True
@@ -258,6 +263,7 @@ class ClusterState:
             sums=_frozen(self._sums.reshape(len(Sum), len(self._axis), -1)[:, :, :n]),
             metric_time=_frozen(self._metric_time[:n]),
             changed=_frozen(changed),
+            latest=tuple(self._latest),
             load=load,
             rows=self._rows,
             namespace_labels=self._namespace_labels,
@@ -306,7 +312,7 @@ class ClusterState:
         self._rows[name] = row
         self._names[row] = name
         self._names_now = None
-        self._changed[:, row] = self._version
+        self._touch(row, *Domain)
         return row
 
     def _release(self, row: int) -> None:
@@ -315,11 +321,13 @@ class ClusterState:
             del self._rows[self._names[row]]
             self._names[row] = ""
             self._names_now = None
-            self._changed[:, row] = self._version
+            self._touch(row, *Domain)
             self._free.append(row)
 
-    def _touch(self, row: int, domain: int) -> None:
-        self._changed[domain, row] = self._version
+    def _touch(self, row: int, *domains: int) -> None:
+        """Note that a row changes in some domains."""
+        for domain in domains:
+            self._changed[domain, row] = self._latest[domain] = self._version
 
     def _grow_rows(self, rows: int) -> None:
         for name in _COLUMNS:
@@ -328,16 +336,38 @@ class ClusterState:
             new[..., : old.shape[-1]] = old
             setattr(self, name, new)
 
-    def _grow_axis(self, amounts: Iterable[str]) -> None:
-        axis = self._axis.including(amounts)
+    def _offer(self, resources: Iterable[str]) -> None:
+        """Give each resource that a node offers a place, and count what pods have of it."""
+        if self._grow_axis(resources) and self._has_unplaced:
+            self._sums[:] = 0
+            for pod in self._pods.entries():
+                if pod.row != NO_ROW:
+                    self._sums[:, pod.row] += self._share(pod.shape).sums
+                    self._touch(pod.row, _PODS)
+
+    def _name(self, resources: Iterable[str]) -> None:
+        """Give resources that a pod names a place while there is room.
+
+        Beyond it only what nodes offer counts: no pod can be placed for anything else, and a pod
+        can name thousands.
+        """
+        new = [name for name in resources if self._axis.find(name) is None]
+        room = max(MOST_RESOURCES - len(self._axis), 0)
+        self._has_unplaced |= len(new) > room
+        self._grow_axis(new[:room])
+
+    def _grow_axis(self, resources: Iterable[str]) -> bool:
+        """Give resources a place; says whether any had none."""
+        axis = self._axis.including(resources)
         if axis is self._axis:
-            return
+            return False
         more = len(axis) - len(self._axis)
         self._allocatable = np.pad(self._allocatable, ((0, more), (0, 0)))
         sums = self._sums.reshape(len(Sum), len(self._axis), -1)
         self._sums = np.pad(sums, ((0, 0), (0, more), (0, 0))).reshape(len(Sum) * len(axis), -1)
         self._shares.clear()  # they lack the new resources
         self._axis = axis
+        return True
 
     # Pods and quotas.
 
@@ -389,7 +419,7 @@ class ClusterState:
         if share is None:
             if len(self._shares) > _SHARES_REMEMBERED:
                 self._shares.clear()
-            self._grow_axis(named_resources(shape))
+            self._name(named_resources(shape))
             requests = tuple(counted_requests(shape).items())
             sums = shape_vector(shape, self._axis).reshape(-1)
             share = self._shares[shape] = _Share(requests, sums)

@@ -16,6 +16,7 @@ from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage
 from engine.view import ClusterState, ClusterView, Domain, LoadProfile, Sum
+from engine.view.state import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from tests.engine.view_facts import facts
 
@@ -334,3 +335,25 @@ def test_resources_get_a_place_when_they_are_first_named() -> None:
     assert before.amount(before.sums[Sum.LIMITS], GPU).tolist() == [0]
     view = state.view()
     assert view.amount(view.sums[Sum.LIMITS], GPU).tolist() == [2]
+
+
+def test_amounts_of_zero_get_no_place() -> None:
+    state = ClusterState()
+    state.set_pod(a_pod("p", "a", template={"limits": {GPU: "0"}}), seen_at=NOW)
+    assert state.view().axis.find(GPU) is None
+
+
+def test_pods_cannot_name_ever_more_resources() -> None:
+    state = ClusterState()
+    for i in range(50):
+        named = {f"x.io/r{i}-{j}": "1" for j in range(10)}
+        state.set_pod(a_pod(f"p{i}", "a", template={"limits": named}), seen_at=NOW)
+    assert len(state.view().axis) == MOST_RESOURCES
+    # What a node offers always has its place, and then counts what was there before.
+    late = f"x.io/r{49}-{9}"
+    state.set_node(node("a", cpu="4", **{late: "8"}))
+    view = state.view()
+    assert view.amount(view.sums[Sum.LIMITS], late).tolist() == [1]
+    for i in range(50):
+        state.delete_pod(f"default/p{i}")
+    assert not state.view().sums.any()
