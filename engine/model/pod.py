@@ -32,6 +32,7 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _SHAPES_REMEMBERED = 32_768
+_MOST_AMOUNTS_REMEMBERED = 256  # about 100 KiB; bounds what pods of hostile size make us keep
 _MOST_DIGITS = 18  # below 2**63
 
 
@@ -229,32 +230,43 @@ class _ShapeKey(msgspec.Struct, frozen=True, gc=False):
 def shape_of(wire: api.Pod) -> PodShape:
     """Return the shape of a pod; equal inputs give the same object while it is remembered.
 
+    Pods that name extremely many amounts are not remembered.
+
     Raises:
         QuantityError: an amount is not a quantity.
     """
     spec = wire.spec
     labels = wire.metadata.labels or {}
     annotations = wire.metadata.annotations or {}
-    return _shape(
-        _ShapeKey(
-            containers=_container_keys(spec.containers),
-            init_containers=_container_keys(spec.init_containers),
-            overhead=_items(spec.overhead),
-            pod_level=(
-                (_items(spec.resources.requests), _items(spec.resources.limits))
-                if spec.resources
-                else None
-            ),
-            priority=spec.priority,
-            qos_class=wire.status.qos_class,
-            priority_class_label=labels.get(PRIORITY_CLASS_LABEL),
-            qos_class_label=labels.get(QOS_CLASS_LABEL),
-            scaling_factors=annotations.get(SCALING_FACTORS_ANNOTATION),
-            after_scheduled=annotations.get(AFTER_SCHEDULED_ANNOTATION),
-            after_initialized=annotations.get(AFTER_INITIALIZED_ANNOTATION),
-            reserve_pod=annotations.get(RESERVE_POD_ANNOTATION) == "true",
-        )
+    key = _ShapeKey(
+        containers=_container_keys(spec.containers),
+        init_containers=_container_keys(spec.init_containers),
+        overhead=_items(spec.overhead),
+        pod_level=(
+            (_items(spec.resources.requests), _items(spec.resources.limits))
+            if spec.resources
+            else None
+        ),
+        priority=spec.priority,
+        qos_class=wire.status.qos_class,
+        priority_class_label=labels.get(PRIORITY_CLASS_LABEL),
+        qos_class_label=labels.get(QOS_CLASS_LABEL),
+        scaling_factors=annotations.get(SCALING_FACTORS_ANNOTATION),
+        after_scheduled=annotations.get(AFTER_SCHEDULED_ANNOTATION),
+        after_initialized=annotations.get(AFTER_INITIALIZED_ANNOTATION),
+        reserve_pod=annotations.get(RESERVE_POD_ANNOTATION) == "true",
     )
+    return _shape(key) if _amounts_in(key) <= _MOST_AMOUNTS_REMEMBERED else _new_shape(key)
+
+
+def _amounts_in(key: _ShapeKey) -> int:
+    """Return about how many amounts a key holds; a container counts as one at least."""
+    count = len(key.overhead) + sum(map(len, key.pod_level or ()))
+    for requests, limits, _ in key.containers:
+        count += len(requests) + len(limits) + 1
+    for requests, limits, _ in key.init_containers:
+        count += len(requests) + len(limits) + 1
+    return count
 
 
 def _items(resource_list: api.ResourceList | None) -> _Items:
@@ -276,6 +288,10 @@ def _container_keys(containers: list[api.Container] | None) -> tuple[_ContainerK
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
 def _shape(key: _ShapeKey) -> PodShape:
+    return _new_shape(key)
+
+
+def _new_shape(key: _ShapeKey) -> PodShape:
     wire = api.Pod(
         spec=api.PodSpec(
             containers=_containers(key.containers),

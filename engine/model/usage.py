@@ -74,6 +74,8 @@ class NodeUsage:
         system_usage: of what runs outside pods.
         aggregated: windows with a non-empty reading.
         pods: by `namespace/name`.
+        pods_measured: whether pods are measured one by one, so that one that is not in `pods` has
+            no part in `usage` yet.
     """
 
     node_name: str
@@ -83,6 +85,7 @@ class NodeUsage:
     system_usage: Amounts = field(default_factory=dict)
     aggregated: tuple[AggregatedUsage, ...] = ()
     pods: Mapping[str, PodUsage] = field(default_factory=dict)
+    pods_measured: bool = True
 
 
 def usage_of_node_metric(wire: api.NodeMetric) -> NodeUsage:

@@ -157,15 +157,17 @@ class LoadTracker:
         own = report.pods.get(key)
         usage = nothing if own is None else self._projected(own.amounts)
 
-        # An estimate stands beside the measurement while that may not know the pod yet.
-        excess = nothing
-        if own is None or _is_fresh(facts, pod, report):
-            excess = tuple([max(e - u, 0) for e, u in zip(estimate, usage, strict=True)])
+        # An estimate stands beside the measurement while that may not know the pod yet. Where a
+        # report knows the node alone, the node's usage holds all pods but the new ones, and what
+        # production uses of it is not known but by estimates.
+        above = tuple([max(e - u, 0) for e, u in zip(estimate, usage, strict=True)])
+        is_fresh = _is_fresh(facts, pod, report)
+        excess = above if is_fresh or (own is None and report.pods_measured) else nothing
 
         if not facts.is_prod:
             return excess + estimate + nothing + nothing
         if own is None or own.is_prod:
-            return excess + estimate + usage + excess
+            return excess + estimate + usage + (above if own is None else excess)
         # A pod counts as measured production only where it and its report agree that it is; one
         # that is reported as something else keeps its full estimate, however old it is.
         return excess + estimate + nothing + tuple([max(e, 0) for e in estimate])

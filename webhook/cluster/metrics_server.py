@@ -97,14 +97,20 @@ def joined(
 ) -> Iterator[NodeUsage]:
     """Yield the reports of nodes with the readings of the pods that the state knows on them.
 
-    A pod counts as production by its own class, for nothing here says how it was measured.
+    A pod counts as production by its own class, for nothing here says how it was measured. Without
+    any reading of a pod, only nodes were asked for.
     """
+    readings = list(pods)
     by_node: dict[str, dict[str, PodUsage]] = {}
-    for reading in pods:
+    for reading in readings:
         place = state.placement(reading.key)
         if place is not None and reading.usage:
             node_name, shape = place
             usage = PodUsage(reading.usage, shape.is_prod)
             by_node.setdefault(node_name, {})[reading.key] = usage
     for node in nodes:
-        yield replace(node, pods=PodUsages(by_node.get(node.node_name, {})))
+        yield replace(
+            node,
+            pods=PodUsages(by_node.get(node.node_name, {})),
+            pods_measured=bool(readings),
+        )

@@ -59,6 +59,17 @@ def test_a_pod_without_a_measurement_counts_in_full() -> None:
     assert sums == {"node_delta": 2000, "node_estimated": 2000, "prod_usage": 0, "prod_delta": 2000}
 
 
+@pytest.mark.parametrize(("age", "delta"), [(60, 0), (59, 2000)])
+def test_where_pods_are_not_measured_the_usage_of_the_node_holds_all_but_the_new_ones(
+    age: int, delta: int
+) -> None:
+    alone = report("a", {"cpu": 700}, age=100, pods_measured=False)
+    sums = _cpu([_on("p", 100 + age)], alone)
+    assert (sums["node_delta"], sums["node_estimated"]) == (delta, 2000)
+    # What production uses of it can only be estimated.
+    assert (sums["prod_usage"], sums["prod_delta"]) == (0, 2000)
+
+
 def test_an_old_pod_counts_by_its_measurement_alone() -> None:
     sums = _cpu([_on("p")], report("a", {}, pods={"p": _used(500)}))
     assert sums == {"node_delta": 0, "node_estimated": 2000, "prod_usage": 500, "prod_delta": 0}

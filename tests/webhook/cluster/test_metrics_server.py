@@ -83,6 +83,14 @@ def test_usage_of_pods_is_that_of_their_containers_on_their_node(tmp_path: Path)
     assert found.keys() == {"node1"}
 
 
+def test_a_recording_of_nodes_alone_does_not_measure_pods(tmp_path: Path) -> None:
+    nodes = listed("NodeMetrics", node_metrics())
+    assert not usages(tmp_path, nodes, pod("web", "node1"))["node1"].pods_measured
+    reading = pod_metrics("web", {"cpu": "1m"})
+    found = usages(tmp_path, nodes, pod("web", "node1"), listed("PodMetrics", reading))
+    assert found["node1"].pods_measured
+
+
 def test_a_pod_is_production_by_its_own_class(tmp_path: Path) -> None:
     found = usages(
         tmp_path,
