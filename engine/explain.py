@@ -30,7 +30,8 @@ def summary(decision: Decision) -> str:
     fit = f"{decision.candidates.size} of {nodes} nodes fit"
     if decision.candidates.size:
         fit += f", best {', '.join(_best_names(decision))}"
-        left_out = list(_counts(decision))
+        counts = zip(decision.filters, decision.stopped, strict=True)
+        left_out = [f"{nodes} {outcome.rule}" for outcome, nodes in counts if nodes]
     else:
         left_out = list(_reasons(decision))
     return f"{fit}; left out: {', '.join(left_out)}" if left_out else fit
@@ -83,14 +84,6 @@ def _best_names(decision: Decision) -> list[str]:
     rows = decision.candidates[: min(best, _NAMED_NODES)].tolist()
     names = [decision.names[row] for row in rows]
     return [*names, "..."] if best > _NAMED_NODES else names
-
-
-def _counts(decision: Decision) -> Iterator[str]:
-    """Yield how many nodes each filter turned away that none before it did."""
-    for outcome, stopped in decision.stopped():
-        count = np.count_nonzero(stopped)
-        if count:
-            yield f"{count} {outcome.rule}"
 
 
 def _reasons(decision: Decision) -> Iterator[str]:

@@ -95,13 +95,14 @@ def _decide_by(
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     own = [rule.outcome(scheduler, view, now) for rule in SCHEDULER_FILTERS]
-    reachable = _passing(own, view.valid)
+    reachable, unreachable = _sieve(own, view.valid)
     asked = [
         rule.outcome(context, view, now)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
-    candidates = np.flatnonzero(_passing(asked, reachable))
+    passing, stopped = _sieve(asked, reachable)
+    candidates = np.flatnonzero(passing)
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [
@@ -127,6 +128,7 @@ def _decide_by(
         names=view.names,
         valid=view.valid.copy(),
         filters=(*own, *asked),
+        stopped=(*unreachable, *stopped),
         scores=tuple(_reordered(score, order) for score in scores),
         candidates=candidates.take(order),
         totals=totals.take(order),
@@ -176,11 +178,15 @@ def _abstain(
     )
 
 
-def _passing(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> BoolColumn:
-    """Return which of `nodes` pass all filters."""
+def _sieve(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> tuple[BoolColumn, Sequence[int]]:
+    """Return which of `nodes` pass all filters, and how many others each was the first to stop."""
+    stopped: list[int] = []
+    left = int(np.count_nonzero(nodes))
     for outcome in filters:
-        nodes = nodes & ~outcome.rejects
-    return nodes
+        nodes = nodes > outcome.rejects  # of bools: and not
+        before, left = left, int(np.count_nonzero(nodes))
+        stopped.append(before - left)
+    return nodes, stopped
 
 
 def _reordered(score: ScoreOutcome, order: NDArray[np.intp]) -> ScoreOutcome:

@@ -11,9 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from engine.policy import load_policies
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n\$ (stowplan .*?)\n(.*?)```", README, re.DOTALL)
+POLICIES = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+HEAD = """\
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: { name: part }
+spec:
+"""
 WIDTH = 100  # columns of the terminal the README shows
 
 
@@ -44,3 +53,11 @@ def test_a_console_block_shows_what_its_command_prints(command: str, shown: str)
 
 def test_the_readme_has_console_blocks() -> None:
     assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_a_policy_that_the_readme_shows_has_no_mistake(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text if text.startswith("apiVersion:") else HEAD + text, encoding="utf-8")
+
+    assert load_policies([file]).policies

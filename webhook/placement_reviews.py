@@ -92,10 +92,17 @@ def _response(
     response = review.allowed(
         request.uid,
         operations=patch.operations,
-        warnings=patch.warnings,
+        warnings=(*_nobody_fits(decision), *patch.warnings),
         audit_annotations=audit,
     )
     return Outcome.PLACED if decision.verdict is Verdict.PLACE else Outcome.ABSTAINED, response
+
+
+def _nobody_fits(decision: Decision) -> tuple[str, ...]:
+    """Return what to tell whoever creates a pod that policies find no node for."""
+    if decision.policies and not decision.candidates.size:
+        return (f"stowplan: {decision.message}",)
+    return ()
 
 
 def _audit_annotations(decision: Decision) -> dict[str, str]:
@@ -103,6 +110,8 @@ def _audit_annotations(decision: Decision) -> dict[str, str]:
     told = {"decision": decision.message}
     if decision.policies:
         told["policies"] = ",".join(decision.policies)
+    if decision.errors:
+        told["errors"] = "; ".join(decision.errors)
     if decision.audit is not None:
         told["audited-policies"] = ",".join(decision.audit.policies)
         told["audited-decision"] = decision.audit.message

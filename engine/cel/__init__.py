@@ -3,7 +3,8 @@
 What belongs here is the language and its functions, with limits on everything; what never does is
 any knowledge of pods, nodes or policies. An expression goes through `lexer`, `parser` (with
 `macros`) to the tree of `ast`, through `check` to a resolved tree with types, and through
-`compiler` to Python closures. `operators` is the single place where an operator gets its meaning.
+`compiler` to Python closures; `columnar` evaluates it for all rows of a table at once. `operators`
+is the single place where an operator gets its meaning.
 
 The parser is our own, not that of cel-python: its grammar refuses 28 of the 193 parse cases of the
 conformance suite and all of the optional syntax and quoted fields, it knows no limits, and it gives

@@ -25,7 +25,10 @@ def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str
     elif name in macros.NAMES and environment.macros:
         hint = f"the macro `{name}` takes other arguments"
     else:
-        hint = did_you_mean(name, (known for known, member in functions if member is call.member))
+        known = {known for known, member in functions if member is call.member}
+        if call.member and environment.macros:
+            known |= macros.NAMES
+        hint = did_you_mean(name, sorted(known))
     return f"unknown function `{name}`", hint
 
 

@@ -3,7 +3,7 @@
 
 Dispatch is on `type(x) is`, so a bool is never a number. Integers are checked against 64 bits
 after each operation, `/` and `%` truncate toward zero, and nothing converts one number type to
-another. `==` is `engine.cel.values.equal`.
+another. `==` is `engine.cel.values.equal`, here with its price.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _ORDERED: Final = frozenset({bool, int, UInt, float, str, bytes, Timestamp, Duration})
 _SEQUENCES: Final = frozenset({list, tuple})
+_CONTAINERS: Final = frozenset({list, tuple, dict, OptionalValue})
+_COMPARISONS_PER_STEP: Final = 16
 
 
 def no_overload(function: str, *values: object) -> CelError:
@@ -173,6 +175,36 @@ less: Final = _ordering("<", operator.lt)
 less_or_equal: Final = _ordering("<=", operator.le)
 greater: Final = _ordering(">", operator.gt)
 greater_or_equal: Final = _ordering(">=", operator.ge)
+
+
+def equals(left: Any, right: Any, budget: Budget) -> bool:
+    """Return `left == right`, paying for all that a container holds: in a loop, it multiplies."""
+    if type(left) in _CONTAINERS and type(right) in _CONTAINERS:
+        _pay_for_comparing(left, budget)
+    return equal(left, right)
+
+
+def member(element: Any, container: Any, budget: Budget) -> bool:
+    """Return `element in container`, paying for the comparison with each element of a list."""
+    if type(container) in _SEQUENCES:
+        budget.spend(len(container) // _COMPARISONS_PER_STEP)
+        if type(element) in _CONTAINERS:
+            _pay_for_comparing(element, budget, times=len(container))
+    return contains(element, container)
+
+
+def _pay_for_comparing(container: Any, budget: Budget, *, times: int = 1) -> None:
+    """Pay as it goes: what is built of shared parts may hold far more than was ever paid for."""
+    unpaid = 0
+    pending = [container]
+    while pending:
+        one = pending.pop()
+        kind = type(one)
+        inner = one.values() if kind is dict else (one.value,) if kind is OptionalValue else one
+        unpaid += (1 + len(inner)) * times
+        budget.spend(unpaid // _COMPARISONS_PER_STEP)
+        unpaid %= _COMPARISONS_PER_STEP
+        pending.extend(part for part in inner if type(part) in _CONTAINERS)
 
 
 def sorted_by(values: Sequence[object], keys: Sequence[Any]) -> list[object]:

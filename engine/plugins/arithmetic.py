@@ -23,11 +23,11 @@ _EXACT = 2**53
 _FAR = 2**60
 """More than any node can use."""
 
-GREATEST_PERCENT = 2**40
-"""The greatest magnitude of a percentage; a node ten billion times too full is just full.
+GREATEST_PERCENT = 2**36
+"""The greatest magnitude of a percentage; a node a billion times too full is just full.
 
-INVARIANT: times a weight and a maximum score of at most 100 each, and summed over a hundred
-resources, it stays within int64.
+INVARIANT: times a weight of at most 100, and summed over a hundred resources, it stays below 2**53,
+an integer that is a float64; times a maximum score of 100 that stays within int64.
 """
 
 
@@ -55,19 +55,26 @@ def trunc_div(dividend: IntColumn, divisor: IntColumn | FloatColumn | int) -> In
     return quotient
 
 
-def free_percent(capacity: IntColumn | FloatColumn, free: IntColumn) -> IntColumn:
-    """Return how much of `capacity` is free, in percent truncated toward zero.
+def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
+    """Return how much of `capacity` is free, in whole percent truncated toward zero.
 
-    Negative where more is taken than there is, and at most GREATEST_PERCENT in magnitude.
+    Negative where more is taken than there is, and at most GREATEST_PERCENT in magnitude. Floats,
+    for whatever is made of them next is exact in floats as well, and twice as fast.
 
     Args:
-        capacity: as a divisor of `trunc_div`.
+        capacity: integers of a magnitude of at most 2**53, never zero.
         free: at most 2**56 in magnitude.
     """
-    percent = trunc_div(free * 100, capacity)
-    if _within(percent, GREATEST_PERCENT):
-        return percent
-    return np.clip(percent, -GREATEST_PERCENT, GREATEST_PERCENT)
+    if _within(free, _EXACT // 100):
+        percent = free.astype(np.float64)
+        percent *= 100
+        percent /= capacity
+        np.trunc(percent, out=percent)  # for the reason given in `trunc_div`
+    else:
+        percent = trunc_div(free * 100, capacity).astype(np.float64)
+    if not _within(percent, GREATEST_PERCENT):
+        np.clip(percent, -GREATEST_PERCENT, GREATEST_PERCENT, out=percent)
+    return percent
 
 
 def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:
@@ -121,7 +128,9 @@ def percent_reaches(used: IntColumn, total: FloatColumn, bounds: FloatColumn) ->
 
 
 def least_reaching(total: FloatColumn, bounds: FloatColumn) -> IntColumn:
-    """Return the least whole amount that `percent_reaches` its bound, _FAR where none below does.
+    """Return the least whole amount that `percent_reaches` its bound.
+
+    Where that is more than _FAR it is _FAR, and it may be any below -_FAR where it is less.
 
     Rounding never turns an order around, so the amounts that reach a bound are all from one on,
     and that one lies next to `bounds / 100 * total`, by less than the margin that is searched.

@@ -6,26 +6,28 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from engine.model.pod import Pod
+from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import is_scalar
-from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn, free_percent, trunc_div
+from engine.plugins.arithmetic import FloatColumn, free_percent
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.plugins.limit_ratios import NATIVE, NodeRatios
-from engine.view import ClusterView, Domain, IntColumn, Sum
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 
 _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
+
+_SHAPES_REMEMBERED = 4096
 
 
 def _one_for_zero(weight: int) -> int:
@@ -76,13 +78,16 @@ class _LimitAware:
         return self._ratios.fault_of(view.nodes[row])
 
     def _native(self, view: ClusterView) -> IntColumn:
-        """Return the capacities of NATIVE and where the ratios of a node are unknown, (4, n)."""
+        """Return the capacities of NATIVE, (3, n)."""
 
         def compute(part: ClusterView) -> IntColumn:
-            capacities = [self._capacity(part, name) for name in NATIVE]
-            return np.vstack([*capacities, self._ratios.faulty(part)])
+            return np.stack([self._capacity(part, name) for name in NATIVE])
 
         return view.node_column(("LimitAware native", self._key), _NODES, compute)
+
+    def _is_faulty(self, view: ClusterView) -> BoolColumn:
+        """Return where the ratios of a node are unknown."""
+        return view.node_column(("LimitAware faulty", self._key), _NODES, self._ratios.faulty)
 
     def _capacity(self, view: ClusterView, name: str) -> IntColumn:
         """Return what limits of a resource may add up to per node, _UNCHECKED without a ratio."""
@@ -97,26 +102,32 @@ class LimitAwareFilter(_LimitAware):
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
         if pod.is_daemon_set:
             return np.full(len(view), PASS, np.int64)
-        checked = _checked(pod.shape.effective_limits)
-        *native, is_faulty = self._native(view)
-        capacities = dict(zip(NATIVE, native, strict=True))
-        if len(checked) > len(NATIVE):
-            named = self._ratios.named(view)
-            scalars = [name for name, _ in checked[len(NATIVE) :] if name in named]
-            capacities |= {name: self._capacity(view, name) for name in scalars}
-        allocated = view.sums[Sum.EFFECTIVE_LIMITS]
-        complaints = [
-            capacities[name] - view.amount(allocated, name) < amount
-            if name in capacities
-            else np.zeros(len(view), np.bool_)
-            for name, amount in checked
-        ]
+        checked = _checked(pod.shape)
+        complaints = self._complaints(view, checked)
         codes = complaint_codes(complaints) if complaints else np.zeros(len(view), np.int64)
+        is_faulty = self._is_faulty(view)
         return np.where(is_faulty, FAULT, codes) if is_faulty.any() else codes
+
+    def _complaints(self, view: ClusterView, checked: _Limits) -> list[BoolColumn]:
+        """Return where each of the resources that are checked falls short."""
+        if not checked:
+            return []
+        allocated = view.sums[Sum.EFFECTIVE_LIMITS]
+        native, scalars = checked[: len(NATIVE)], checked[len(NATIVE) :]
+        free = self._native(view) - view.amounts(allocated, NATIVE)
+        short = [*(free < np.array([[amount] for _, amount in native]))]
+        named = self._ratios.named(view) if scalars else ()
+        short += [
+            self._capacity(view, name) - view.amount(allocated, name) < amount
+            if name in named
+            else np.zeros(len(view), np.bool_)
+            for name, amount in scalars
+        ]
+        return short
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
-        checked = _checked(pod.shape.effective_limits)
+        checked = _checked(pod.shape)
         texts = [f"Insufficient {name} limit" for name, _ in checked]
         return complaint_texts(code, texts, "Insufficient extended resources limit")
 
@@ -126,24 +137,28 @@ class LimitAwareScore(_LimitAware):
 
     def __init__(self, args: LimitAwareArgs) -> None:
         super().__init__(args)
-        self._weights = tuple(
-            (name, weight)
+        scored = {
+            name: weight
             for name, weight in args.scoring_resource_weights.items()
             if name in NATIVE or is_scalar(name)
-        )
+        }
+        self._names = tuple(scored)
+        self._weights = np.array(list(scored.values()), np.int64)[:, np.newaxis]
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
-        own = pod.shape.effective_limits_non_zero
-        allocated = view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO]
-        terms, divisors = self._terms(view), self._divisors(view)
-        total = np.zeros(len(view), np.int64)
-        for at, (name, _) in enumerate(self._weights):
-            weight, capacity = terms[2 * at], terms[2 * at + 1]
-            free = capacity - view.amount(allocated, name) - capped(own.get(name, 0))
-            total += weight * free_percent(divisors[at], free)
-        is_faulty = self._native(view)[-1]
-        return Scores(trunc_div(total, divisors[-1]), is_faulty != 0 if is_faulty.any() else None)
+        own, n_scored = pod.shape.effective_limits_non_zero, len(self._names)
+        free = self._capacities(view) - view.amounts(
+            view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names
+        )
+        free -= np.array([[capped(own.get(name, 0))] for name in self._names])
+        terms = self._terms(view)
+        percents = free_percent(terms[:n_scored], free)
+        percents *= terms[n_scored:-1]
+        mean = percents.sum(axis=0)
+        mean /= terms[-1]
+        is_faulty = self._is_faulty(view)
+        return Scores(mean.astype(np.int64), is_faulty if is_faulty.any() else None)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
@@ -156,41 +171,45 @@ class LimitAwareScore(_LimitAware):
         share: NDArray[np.float64] = (scores - least) / spread
         return (MAX_SCORE * share).astype(np.int64)
 
-    def _terms(self, view: ClusterView) -> IntColumn:
-        """Return weight and capacity of each scored resource in turn, shape (2 * n_scored, n).
+    def _capacities(self, view: ClusterView) -> IntColumn:
+        """Return the capacities of the scored resources, (n_scored, n).
 
-        Weight 0 and capacity 1 where a resource takes no part or the ratios of the node are
-        unknown.
+        0 where a resource takes no part, or the ratios of the node are unknown.
         """
 
         def compute(part: ClusterView) -> IntColumn:
-            is_sound = self._native(part)[-1] == 0
-            terms: list[IntColumn] = []
-            for name, weight in self._weights:
-                capacity = self._capacity(part, name)
-                counts = is_sound & (capacity != _UNCHECKED) & (capacity != 0)
-                terms += [np.where(counts, weight, 0), np.where(counts, capacity, 1)]
-            return np.array(terms, np.int64).reshape(len(terms), len(part))
+            capacities = np.array([self._capacity(part, name) for name in self._names], np.int64)
+            counts = (capacities != _UNCHECKED) & ~self._is_faulty(part)
+            return np.where(counts, capacities, 0).reshape(len(self._names), len(part))
 
-        return view.node_column(("LimitAware terms", self._key, self._weights), _NODES, compute)
+        return view.node_column(("LimitAware scored", self._key, self._names), _NODES, compute)
 
-    def _divisors(self, view: ClusterView) -> FloatColumn:
-        """Return the capacities of `_terms`, and the sum of their weights, (n_scored + 1, n)."""
+    def _terms(self, view: ClusterView) -> FloatColumn:
+        """Return what to divide by, what to weigh with, and its sum, (2 * n_scored + 1, n).
+
+        That is 1 and 0 where a resource takes no part.
+        """
 
         def compute(part: ClusterView) -> FloatColumn:
-            terms = self._terms(part)
-            total_weight = np.maximum(terms[::2].sum(axis=0), 1)
-            return np.vstack([terms[1::2], total_weight]).astype(np.float64)
+            capacities = self._capacities(part)
+            counts = capacities != 0
+            weights = counts * self._weights
+            total_weight = np.maximum(weights.sum(axis=0), 1)
+            terms = np.vstack([np.where(counts, capacities, 1), weights, total_weight])
+            return terms.astype(np.float64)
 
-        return view.node_column(("LimitAware divisors", self._key, self._weights), _NODES, compute)
+        key = ("LimitAware terms", self._key, self._names, self._weights.tobytes())
+        return view.node_column(key, _NODES, compute)
 
 
-def _checked(limits: Amounts) -> _Limits:
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _checked(shape: PodShape) -> _Limits:
     """Return which resources a pod is checked for, and its own amounts; none if it limits nothing.
 
     Once it limits anything, cpu, memory and ephemeral-storage are checked even where its own amount
     is 0: a node that is over its capacity takes no such pod.
     """
+    limits = shape.effective_limits
     scalars = sorted(name for name in limits if name not in NATIVE)
     if not scalars and not any(limits.get(name) for name in NATIVE):
         return ()

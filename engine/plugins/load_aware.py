@@ -11,11 +11,11 @@ import numpy as np
 
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.plugins.arithmetic import FloatColumn, least_reaching, trunc_div
+from engine.plugins.arithmetic import FloatColumn, free_percent, least_reaching
 from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
 from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import NodeChecks
-from engine.plugins.load_aware_usage import PRODUCTION, Readings, capacity
+from engine.plugins.load_aware_usage import PRODUCTION, Readings, UsageSource, capacity
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
 from engine.view.estimation import estimate_vector
 
@@ -24,8 +24,8 @@ _FIRST_EXCEEDED = 2
 """Codes from here on: two for each known resource in order, the second one for a percentile."""
 
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
-_NO_ROOM = -(2**60)
-"""The room for a resource that a node does not have."""
+_UNREACHABLE = 2**60
+"""More than any node can use."""
 
 
 class LoadAwareFilter:
@@ -43,9 +43,9 @@ class LoadAwareFilter:
         is_prod = pod.shape.is_prod
         added = self._readings(view, is_prod=is_prod).added(view, self._profile)
         exceeds = added + _column_of(self._profile, pod) >= self._slack(view, is_prod=is_prod)
-        is_measured, is_judged, is_aggregated = self._flags(view, is_prod=is_prod)
-        hot = np.flatnonzero(exceeds.any(axis=0) & is_measured)
-        codes = np.full(len(view), PASS, np.int64)
+        is_judged, is_aggregated = self._flags(view, is_prod=is_prod)
+        hot = np.flatnonzero(exceeds.any(axis=0))
+        codes = np.zeros(len(view), np.int64)
         first = exceeds.take(hot, axis=1).argmax(axis=0)
         codes[hot] = _FIRST_EXCEEDED + 2 * first + is_aggregated.take(hot)
         if self._args.filter_expired_node_metrics:
@@ -69,23 +69,22 @@ class LoadAwareFilter:
     # What depends on nodes and reports alone, remembered for production and other pods each.
 
     def _slack(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
-        """Return the least that is too much beyond each reading, (n_known, n)."""
+        """Return the least that is too much on top of each reading, (n_known, n)."""
 
         def compute(part: ClusterView) -> IntColumn:
-            return (
-                self._cutoffs(part, is_prod=is_prod) - self._readings(part, is_prod=is_prod).amounts
-            )
+            readings = self._readings(part, is_prod=is_prod)
+            slack = self._cutoffs(part, is_prod=is_prod) - readings.amounts
+            return np.where(readings.is_measured, slack, _UNREACHABLE)
 
         return view.node_column((self, "slack", is_prod), _NODE_SIDE, compute)
 
     def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
-        """Return where usage is known, where its age counts, and where it is a percentile, (3, n)."""
+        """Return where the age of a report counts, and where a percentile is checked, (2, n)."""
 
         def compute(part: ClusterView) -> BoolColumn:
             limits = self._checks.limits(part, is_prod=is_prod)
-            readings = self._readings(part, is_prod=is_prod)
-            is_judged = readings.is_reported & limits.has_threshold
-            return np.stack([readings.is_measured, is_judged, limits.is_aggregated])
+            is_reported = self._readings(part, is_prod=is_prod).is_reported
+            return np.stack([is_reported & limits.has_threshold, limits.is_aggregated])
 
         return view.node_column((self, "flags", is_prod), _NODE_SIDE, compute)
 
@@ -112,9 +111,11 @@ class LoadAwareScore:
     def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
         self._profile = args.load_profile
-        self._weights = [args.resource_weights.get(name, 0) for name in self._profile.known]
+        self._score_source = args.score_source
+        weights = [args.resource_weights.get(name, 0) for name in self._profile.known]
+        self._weights = np.array(weights, np.float64)[:, np.newaxis]
         # INVARIANT: not 0, for weights are filled in unless there is a dominant one.
-        self._total_weight = sum(self._weights) + args.dominant_resource_weight
+        self._total_weight = sum(weights) + args.dominant_resource_weight
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
         """Return the weighted share of each node that is free, 0 where its report is too old."""
@@ -123,15 +124,13 @@ class LoadAwareScore:
         free = self._room(view, by_production=by_production) - added
         free -= _column_of(self._profile, pod)
         np.maximum(free, 0, out=free)
-        free *= MAX_SCORE
-        percents = trunc_div(free, self._totals(view))
-        score = percents.min(axis=0) * self._args.dominant_resource_weight
-        for percent, weight in zip(percents, self._weights, strict=True):
-            score += percent * weight
-        score //= self._total_weight  # truncated, for none is negative
-        score *= self._is_measured(view, by_production=by_production) & ~_is_expired(
-            view, self._args, now
-        )
+        percents = free_percent(self._totals(view), free)
+        total = (percents * self._weights).sum(axis=0)
+        if self._args.dominant_resource_weight:
+            total += percents.min(axis=0) * self._args.dominant_resource_weight
+        total /= self._total_weight
+        score = total.astype(np.int64)
+        score[np.flatnonzero(_is_expired(view, self._args, now))] = 0
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -145,16 +144,18 @@ class LoadAwareScore:
     def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
         """Return what each reading leaves of the known capacities, (n_known, n).
 
-        It is next to _NO_ROOM where a node has none of a resource.
+        Far less than nothing where a node has none of a resource, or its usage is not known.
         """
         known = self._profile.known
 
         def compute(part: ClusterView) -> IntColumn:
             totals = capacity(part, known)
-            amounts = self._readings(part, by_production=by_production).amounts
-            return np.where(totals > 0, totals, _NO_ROOM) - amounts
+            readings = self._readings(part, by_production=by_production)
+            room = totals - readings.amounts
+            return np.where((totals > 0) & readings.is_measured, room, -_UNREACHABLE)
 
-        return view.node_column((self, "room", by_production), _NODE_SIDE, compute)
+        key = ("LoadAware room", known, self._source(by_production=by_production))
+        return view.node_column(key, _NODE_SIDE, compute)
 
     def _totals(self, view: ClusterView) -> FloatColumn:
         """Return each known capacity, 1 where a node has none of it, (n_known, n)."""
@@ -165,21 +166,17 @@ class LoadAwareScore:
 
         return view.node_column(("LoadAware totals", known), (Domain.NODES,), compute)
 
-    def _is_measured(self, view: ClusterView, *, by_production: bool) -> BoolColumn:
-        return view.node_column(
-            (self, "is measured", by_production),
-            (Domain.METRICS,),
-            lambda part: self._readings(part, by_production=by_production).is_measured,
-        )
-
     def _readings(self, view: ClusterView, *, by_production: bool) -> Readings:
-        source = PRODUCTION if by_production else self._args.score_source
+        source, known = self._source(by_production=by_production), self._profile.known
         table = view.node_column(
-            (self, "readings", by_production),
+            ("LoadAware readings", known, source),
             (Domain.METRICS,),
-            lambda part: Readings.of(part, self._profile.known, [source] * len(part)).table,
+            lambda part: Readings.of(part, known, [source] * len(part)).table,
         )
         return Readings(table)
+
+    def _source(self, *, by_production: bool) -> UsageSource:
+        return PRODUCTION if by_production else self._score_source
 
 
 def _column_of(profile: LoadProfile, pod: Pod) -> IntColumn:

@@ -9,13 +9,14 @@ leaves nothing to score by, where the scheduler's own configuration would put it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from engine.model.pod import Pod
+from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
 from engine.model.selectors import is_label_key
 from engine.model.time import Micros
@@ -29,6 +30,7 @@ _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _RATIO: Final = "RequestedToCapacityRatio"
 _GREATEST_SHAPE_SCORE: Final = 10
+_SHAPES_REMEMBERED: Final = 4096
 
 
 def _resource_name(name: str) -> str:
@@ -150,19 +152,25 @@ class NodeResourcesFitFilter:
         return ""
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
-        """Return what must be free for a pod, in upstream's order, scalar resources by name."""
-        requests = pod.shape.requests
-        names = [
-            *_NATIVE,
-            *sorted(name for name in requests if is_scalar(name) and not self._is_ignored(name)),
-        ]
-        amounts = ((name, min(requests.get(name, 0), GREATEST_AMOUNT)) for name in names)
-        return tuple((name, amount) for name, amount in amounts if amount > 0)
+        return _wanted(pod.shape, self._ignored, self._ignored_groups)
 
-    def _is_ignored(self, name: str) -> bool:
-        return is_extended(name) and (
-            name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _wanted(
+    shape: PodShape, ignored: frozenset[str], ignored_groups: frozenset[str]
+) -> tuple[tuple[str, int], ...]:
+    """Return what must be free for a pod, in upstream's order, scalar resources by name."""
+    scalars = sorted(
+        name
+        for name in shape.requests
+        if is_scalar(name)
+        and not (
+            is_extended(name) and (name in ignored or name.partition("/")[0] in ignored_groups)
         )
+    )
+    names = (*_NATIVE, *scalars)
+    amounts = ((name, min(shape.requests.get(name, 0), GREATEST_AMOUNT)) for name in names)
+    return tuple((name, amount) for name, amount in amounts if amount > 0)
 
 
 _ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]

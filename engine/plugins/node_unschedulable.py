@@ -12,7 +12,7 @@ from engine.model.pod import Pod
 from engine.model.taints import NO_SCHEDULE, tolerates
 from engine.model.time import Micros
 from engine.plugins.base import Args, Plugin
-from engine.view import ClusterView, IntColumn
+from engine.view import ClusterView, Domain, IntColumn
 
 _CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """Who tolerates this tolerates a cordoned node, tainted or not."""
@@ -32,7 +32,9 @@ class NodeUnschedulableFilter:
         """Return PASS, or 1 for a cordoned node."""
         if any(tolerates(toleration, _CORDON) for toleration in pod.tolerations):
             return np.zeros(len(view), np.int64)
-        return view.unschedulable.astype(np.int64)
+        return view.node_column(
+            "unschedulable", (Domain.NODES,), lambda part: part.unschedulable.astype(np.int64)
+        )
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason there is."""

@@ -22,10 +22,9 @@ from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scala
 from engine.model.time import Micros
 from engine.plugins.arithmetic import free_percent, trunc_div
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
-from engine.view import ClusterView, Domain, IntColumn, Sum
+from engine.view import ClusterView, IntColumn, Sum
 from engine.view.axis import capped
 
-_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 _Text: TypeAlias = Annotated[str, Field(strict=True)]
@@ -78,19 +77,14 @@ class ResourceLimitAwareScore:
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted sum of what is left of each resource, in percent."""
-        amounts = self._amounts(pod)
-
-        def compute(part: ClusterView) -> IntColumn:
-            total = np.zeros(len(part), np.int64)
-            for (name, weight), amount in zip(self._scored, amounts, strict=True):
-                offered = part.amount(part.allocatable, name)
-                taken = part.amount(part.sums[Sum.CONTAINER_LIMITS], name)
-                taken = taken + (offered if amount is None else amount)
-                percent = free_percent(np.maximum(offered, 1), offered - taken)
-                total += np.where(offered > 0, percent * weight, 0)
-            return total
-
-        return Scores(view.pod_column((self, amounts), _NODES_AND_PODS, compute))
+        total = np.zeros(len(view), np.int64)
+        for (name, weight), amount in zip(self._scored, self._amounts(pod), strict=True):
+            offered = view.amount(view.allocatable, name)
+            taken = view.amount(view.sums[Sum.CONTAINER_LIMITS], name)
+            taken = taken + (offered if amount is None else amount)
+            percent = free_percent(np.maximum(offered, 1).astype(np.float64), offered - taken)
+            total += ((offered > 0) * percent * weight).astype(np.int64)
+        return Scores(total)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""

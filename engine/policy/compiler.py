@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_program
@@ -27,6 +28,7 @@ from engine.policy.environment import Where, environment, misspelt_resources, wh
 from engine.policy.expressions import node_condition, node_number
 from engine.policy.labels import PLUGIN_LABELS, filter_labels
 from engine.policy.positions import Document
+from engine.policy.resource_names import misspelt_in_args
 from engine.policy.rules import (
     ExpressionJudge,
     ExpressionScorer,
@@ -38,7 +40,7 @@ from engine.policy.rules import (
     ScoreRule,
 )
 from engine.policy.scheduler import STATIC_PLUGINS
-from engine.policy.validation import validated
+from engine.policy.validation import MOST_PROBLEMS, validated
 from engine.view import LoadProfile
 from engine.view.estimation import estimate
 
@@ -183,8 +185,10 @@ class _Plugins:
             self.problems.append(self._document.problem((*path, "plugin"), message, hint=hint))
             return
         at = (*path, "args")
-        args, problems = validated(plugin.args, item.get("args") or {}, self._document, at)
+        written = item.get("args") or {}
+        args, problems = validated(plugin.args, written, self._document, at)
         self.problems += problems
+        self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
         if args is not None:
             self.found[path] = (plugin, args)
 

@@ -11,8 +11,7 @@ from typing import Final
 from engine.cel import CelProblem, CelType, Environment, ObjectType, Program, ast, references
 from engine.cel.static_types import list_of, map_of
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, NULL, STRING
-from engine.errors import did_you_mean
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
+from engine.policy.resource_names import hint_if_misspelt
 
 _TEXTS = map_of(STRING, STRING)
 _AMOUNTS = map_of(STRING, DOUBLE)
@@ -147,8 +146,6 @@ TABLE: Final[tuple[Entry, ...]] = (
 
 
 _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == _AMOUNTS)
-_VENDOR_HINT = "resources of a vendor are named with its domain, as `nvidia.com/gpu`"
-_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 
 def environment(
@@ -174,8 +171,7 @@ def where_known(name: str) -> Where | None:
 def misspelt_resources(program: Program) -> Iterator[CelProblem]:
     """Yield a problem for each resource that an expression reads and Kubernetes cannot have.
 
-    Resources are keys of a map, so the checker takes any; but a name without a domain can only be
-    one of Kubernetes' own.
+    Resources are keys of a map, so the checker takes any.
     """
     for node, _ in ast.walk(program.root):
         if isinstance(node, ast.Select | ast.Has):
@@ -185,8 +181,9 @@ def misspelt_resources(program: Program) -> Iterator[CelProblem]:
         else:
             continue
         of = ".".join(next(references(operand), ()))
-        if of in _AMOUNT_PATHS and isinstance(operand, ast.Select) and not _may_be_resource(name):
-            hint = did_you_mean(name, _NATIVE) or _VENDOR_HINT
+        if of not in _AMOUNT_PATHS or not isinstance(operand, ast.Select):
+            continue
+        if hint := hint_if_misspelt(name):
             yield CelProblem(offset, f"`{of}` cannot have a resource `{name}`", hint)
 
 
@@ -214,7 +211,3 @@ def _directly_below(entry: Entry) -> Iterable[Entry]:
 
 def _type_text(of_type: CelType) -> str:
     return "map" if of_type == _OBJECT else str(of_type)
-
-
-def _may_be_resource(name: str) -> bool:
-    return name in _NATIVE or "/" in name or is_scalar(name)

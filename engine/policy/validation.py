@@ -15,9 +15,11 @@ from engine.policy.positions import Document, Path
 
 _M = TypeVar("_M", bound=BaseModel)
 
+MOST_PROBLEMS: Final = 100
+"""Of one model; who has more has not written what they think."""
+
 _SEVERAL: Final = "several_mistakes"
 _CHOICE: Final = re.compile(r"'([^']*)'")
-_MOST_PROBLEMS = 100  # of one model; who has more has not written what they think
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
 
 _MESSAGES: Final = {
@@ -67,7 +69,7 @@ def validated(
         return model.model_validate(value), []
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
-    told = errors[:_MOST_PROBLEMS]
+    told = errors[:MOST_PROBLEMS]
     return None, [found for error in told for found in _problems(error, model, document, at)]
 
 

@@ -154,6 +154,18 @@ def test_rules_that_cannot_be_evaluated_are_counted(placement: Make, tmp_path: P
     answer = placement(lambda: loaded).answer(asking())
     assert answer.rule_errors == 1
     assert answer.response.allowed
+    assert "broken: match condition `c`" in answer.response.audit_annotations["errors"]
+
+
+def test_who_creates_a_pod_that_no_node_fits_is_told(placement: Make, tmp_path: Path) -> None:
+    path = tmp_path / "open.yaml"
+    path.write_text(DENYING.replace("Deny", "Allow"))
+    loaded = load_policies([path])
+    answer = placement(lambda: loaded).answer(asking("closed"))
+    assert answer.outcome is Outcome.ABSTAINED
+    assert answer.response.allowed
+    (warning,) = answer.response.warnings
+    assert warning.startswith("stowplan: 0 of 3 nodes fit")
 
 
 def test_what_a_policy_in_audit_mode_would_do_is_only_told_to_the_audit_log(

@@ -6,7 +6,7 @@ rows at fault are garbage, so callers silence numpy's warnings. Columns of shape
 for all rows, which may be of any type; those of shape (n,) are bool, int64 or float64.
 
 An int compares with a double as a double, rounded from 2**53 on, as `engine.cel.values.comparable`
-does: the conversion of a column rounds alike.
+does: so does numpy.
 """
 
 from __future__ import annotations
@@ -204,9 +204,7 @@ def _comparison(compare: Callable[[Any, Any], Any], *, unlike: Column) -> Kernel
     def apply(left: Column, right: Column) -> Column:
         one, other = left.values, right.values
         kinds = one.dtype.kind + other.dtype.kind
-        if kinds in _MIXED:
-            one, other = one.astype(np.float64), other.astype(np.float64)
-        elif kinds not in _SAME:
+        if kinds not in _COMPARABLE:
             one, other = _beside(one, other), _beside(other, one)
             if one is None or other is None:
                 faults = either(unlike.faults, either(left.faults, right.faults))
@@ -216,8 +214,8 @@ def _comparison(compare: Callable[[Any, Any], Any], *, unlike: Column) -> Kernel
     return apply
 
 
-_SAME: Final = frozenset({"bb", "ii", "ff"})
-_MIXED: Final = frozenset({"if", "fi"})
+_COMPARABLE: Final = frozenset({"bb", "ii", "ff", "if", "fi"})
+"""The kinds that numpy compares as they are; an int beside a double becomes one."""
 
 
 def _beside(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)

@@ -52,8 +52,10 @@ class Routed:
 class Plan:
     """An expression that is evaluated for all rows of a table at once; immutable.
 
-    For each row it gives what `Program.evaluate` gives with the variables of that row, up to one
-    thing: the budget is that of all rows together.
+    For each row it gives what `Program.evaluate` gives with the variables of that row, but for the
+    limits of the evaluator (the budget, the depth of a value, an int beyond all doubles): one
+    budget is there for all rows together, and where an operand of `&&` or `||` decides, another
+    may not be evaluated that would have come up against a limit.
     """
 
     _root: Step
@@ -98,7 +100,7 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        """About how many microseconds it takes for 5,000 rows, with what can be remembered."""
+        """About how many microseconds it takes for 5,000 rows, with all that can be remembered."""
         return sum(step.cost for step in self._root.walk())
 
     def describe(self) -> str:

@@ -17,7 +17,7 @@ from engine.cel.columnar.kernels import BeyondColumnsError
 from engine.cel.columnar.run import Run, Step, outcome
 from engine.cel.compiler import BUDGET, Closure, Frame
 from engine.cel.errors import BudgetExhaustedError, CelError
-from engine.cel.values import INT_MAX, INT_MIN, NUMBERS
+from engine.cel.values import NUMBERS
 
 MOST_DISTINCT: Final = 512
 """Evaluations of one request that are free; of more, each costs an iteration of the budget."""
@@ -48,7 +48,7 @@ class Accepts(enum.Enum):
         if self is Accepts.NUMBER:
             if kind in NUMBERS:
                 return float(value)
-        elif kind is _KINDS[self] and (kind is not int or INT_MIN <= value <= INT_MAX):
+        elif kind is _KINDS[self]:
             return value
         if self in {Accepts.CONDITION, Accepts.NUMBER}:
             raise CelError("a value of another type than may stand here")
@@ -100,8 +100,8 @@ class Spread(Step):
             if not isinstance(value, CelError):  # else its name stays unknown, which is an error
                 constants[constant_name(position)] = value
         budget: Budget = run.frame[BUDGET]
-        key = repr(constants)
-        if self._are_few(run.table, wanted) or len(key) > _LONGEST_KEY:
+        key = None if self._are_few(run.table, wanted) else _key(constants)
+        if key is None:
             return self.over(run.table, constants, budget, wanted)
         return run.table.remember(
             (self.accepts, self.text, key),
@@ -180,6 +180,15 @@ class Spread(Step):
 def constant_name(position: int) -> str:
     """Return the name that a constant has in a frame; no variable of a macro has such a one."""
     return f"@{position}"
+
+
+def _key(constants: Frame) -> str | None:
+    """Return a text that is another one for other constants, None if it would be too long."""
+    try:
+        text = repr(constants)
+    except (RecursionError, ValueError):  # the second: an int of thousands of digits
+        return None
+    return text if len(text) <= _LONGEST_KEY else None
 
 
 def _sizes(columns: Sequence[Coded]) -> tuple[int, ...]:

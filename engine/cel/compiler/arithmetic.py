@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.cel import ast, operators
 from engine.cel.compiler.frame import BUDGET, Closure, Compile, Frame
-from engine.cel.values import EXACT, INT, NUMBERS, STRING, equal
+from engine.cel.values import EXACT, INT, NUMBERS, STRING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from engine.cel.budget import Budget
     from engine.cel.environment import Environment
 
 _OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
@@ -22,7 +23,10 @@ _OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
     "<=": operators.less_or_equal,
     ">": operators.greater,
     ">=": operators.greater_or_equal,
-    "in": operators.contains,
+}
+_PAID_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object]]] = {
+    "+": operators.add,
+    "in": operators.member,
 }
 
 
@@ -35,8 +39,9 @@ def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Cl
         if shortcut is not None:
             return shortcut
     left, right = compile_(node.left), compile_(node.right)
-    if node.operator == "+":
-        return lambda frame: operators.add(left(frame), right(frame), frame[BUDGET])
+    if node.operator in _PAID_OPERATORS:
+        apply_paid = _PAID_OPERATORS[node.operator]
+        return lambda frame: apply_paid(left(frame), right(frame), frame[BUDGET])
     apply = _OPERATORS[node.operator]
     return lambda frame: apply(left(frame), right(frame))
 
@@ -59,7 +64,7 @@ def _equality(node: ast.Binary, compile_: Compile) -> Closure:
     one, other = compile_(left), compile_(right)
 
     def evaluate(frame: Frame) -> bool:
-        return equal(one(frame), other(frame)) is same
+        return operators.equals(one(frame), other(frame), frame[BUDGET]) is same
 
     return evaluate
 

@@ -6,10 +6,12 @@ label that requirements can ask too, or is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from engine.cel import Closure
+from engine.model.label_condition import LabelCondition
 
 LABEL: Final = "@label"
 """The variable that holds the value of the label for the `test` of a `Comparison`."""
@@ -119,8 +121,19 @@ class Bound:
     body: Claim
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A part in which no pod has a say.
+
+    Attributes:
+        answers: on which labels the answer is yes, by question.
+    """
+
+    answers: Mapping[Question, LabelCondition]
+
+
 Claim: TypeAlias = (
-    Known | Unknown | Presence | Comparison | Negation | Junction | Choice | Loop | Bound
+    Known | Unknown | Presence | Comparison | Negation | Junction | Choice | Loop | Bound | Settled
 )
 """A part that gives a bool, or fails."""
 
@@ -153,3 +166,7 @@ PASSES: Final = Question(value=True)
 
 DOES_NOT_FAIL: Final = Question(value=False, negated=True)
 """Which nodes pass, if one that cannot be judged does too."""
+
+QUESTIONS: Final = tuple(
+    Question(value, negated) for value in (True, False) for negated in (True, False)
+)

@@ -30,9 +30,11 @@ from engine.policy.labels.reads import (
     is_node,
     label_read,
     reads_node,
+    reads_pod,
     resolved,
     without,
 )
+from engine.policy.labels.requirements import settled
 
 _MOST_VISITS: Final = 1000
 _LONGEST_QUOTE: Final = 60  # characters of a part that are repeated in a reason
@@ -57,8 +59,17 @@ def claim_of(root: ast.Node) -> Claim:
 class _Finder:
     def __init__(self) -> None:
         self._visits_left = _MOST_VISITS  # meanings within meanings multiply
+        self._settling = False  # whether inside a part that will be settled as a whole
 
     def claim(self, node: ast.Node, meanings: Meanings) -> Claim:
+        if self._settling or reads_pod(node):
+            return self._parts(node, meanings)
+        self._settling = True
+        found = settled(self._parts(node, meanings))
+        self._settling = False
+        return found
+
+    def _parts(self, node: ast.Node, meanings: Meanings) -> Claim:
         if not self._visit():
             return Unknown(_TOO_LARGE)
         node, meanings = as_choice(node, meanings)
@@ -194,10 +205,8 @@ def _reason(node: ast.Node) -> str:
     """Return why no requirement says the same as a part."""
     text = unparse(node)
     text = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-    read = {path[:2] for path in references(node) if path[0] == "node"}
-    beside = sorted(".".join(path) for path in read if path[1:] != ("labels",))
-    if beside:
-        return f"`{text}` reads `{'`, `'.join(beside)}`"
+    if any(path[0] == "node" and path[1:2] != ("labels",) for path in references(node)):
+        return f"`{text}` asks for more than labels"
     return f"no requirement says the same as `{text}`"
 
 

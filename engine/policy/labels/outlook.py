@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.label_condition import Exactness, LabelCondition
+from engine.model.label_condition import ALWAYS, NEVER, Exactness, LabelCondition
 from engine.policy.labels.claims import (
     Bound,
     Choice,
@@ -19,6 +19,7 @@ from engine.policy.labels.claims import (
     Negation,
     Presence,
     Question,
+    Settled,
     Unknown,
 )
 from engine.policy.labels.requirements import NO_NUMBER
@@ -74,17 +75,7 @@ class Outlook:
 _SETTLED: Final = Outlook()
 
 
-def outlook_of_condition(condition: LabelCondition) -> Outlook:
-    """Return what follows from a condition that is the same for all pods."""
-    return Outlook(
-        says_something=condition.exactness is not Exactness.NONE,
-        reasons=frozenset(condition.reasons),
-        keys=frozenset(requirement.key for term in condition.terms for requirement in term),
-        hopeless=not condition.terms,
-    )
-
-
-def outlook_of(claim: Claim, question: Question) -> Outlook:
+def outlook_of(claim: Claim, question: Question) -> Outlook:  # noqa: C901 (a case per kind of claim)
     """Return what follows from the answer to a question being yes."""
     match claim:
         case Known():
@@ -107,6 +98,8 @@ def outlook_of(claim: Claim, question: Question) -> Outlook:
             return Outlook(reasons=frozenset({NO_NUMBER})) if unsayable else _on_labels((key,))
         case Unknown(reason, reads):
             return _on_labels(() if question.negated else reads, reason)
+        case Settled(answers):
+            return _of_condition(answers[question].bounded())
 
 
 def _on_labels(keys: Iterable[Key], *reasons: str) -> Outlook:
@@ -114,6 +107,17 @@ def _on_labels(keys: Iterable[Key], *reasons: str) -> Outlook:
     known = list(keys)
     texts = frozenset(key.text for key in known if key.text)
     return Outlook(bool(known), frozenset(reasons), texts)
+
+
+def _of_condition(condition: LabelCondition) -> Outlook:
+    """Return what follows from a condition that is the same for all pods."""
+    if condition in (ALWAYS, NEVER):
+        return Outlook(hopeless=condition == NEVER)
+    return Outlook(
+        says_something=condition.exactness is not Exactness.NONE,
+        reasons=frozenset(condition.reasons),
+        keys=frozenset(requirement.key for term in condition.terms for requirement in term),
+    )
 
 
 def _choice(claim: Choice, question: Question) -> Outlook:
@@ -127,7 +131,7 @@ def _choice(claim: Choice, question: Question) -> Outlook:
 
 def _joined(parts: Iterable[Outlook], *, needs_all: bool) -> Outlook:
     """Return what follows from all parts, or from one of those that do not depend on the pod."""
-    open_parts = [part for part in parts if part != _SETTLED]
+    open_parts = [part for part in parts if part.says_something or part.reasons]
     if not open_parts:
         return _SETTLED
     some = any if needs_all else all

@@ -69,6 +69,27 @@ def reads_node(node: ast.Node, meanings: Meanings) -> bool:
     )
 
 
+def reads_pod(node: ast.Node) -> bool:
+    """Return whether a part may depend on the pod, itself or by a macro variable from outside."""
+    nodes = [below for below, _ in ast.walk(node)]
+    inside = {name for below in nodes for name in _variables(below)}
+    return any(
+        (isinstance(below, ast.Variable) and below.name != "node")
+        or (isinstance(below, ast.Local) and below.name not in inside)
+        for below in nodes
+    )
+
+
+def _variables(node: ast.Node) -> tuple[str, ...]:
+    """Return the variables that a macro has."""
+    match node:
+        case ast.Quantifier() | ast.Transform():
+            return node.variables
+        case ast.Bind() | ast.OptionalMap() | ast.SortBy():
+            return (node.variable,)
+    return ()
+
+
 def resolved(node: ast.Node, meanings: Meanings) -> ast.Node:
     """Return what a node stands for."""
     while isinstance(node, ast.Local) and node.name in meanings:

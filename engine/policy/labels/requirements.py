@@ -26,6 +26,7 @@ from engine.model.label_states import INTEGERS, MISSING, PRESENT, LabelStates
 from engine.model.selectors import is_label_key, is_label_value
 from engine.policy.labels.claims import (
     LABEL,
+    QUESTIONS,
     Bound,
     Choice,
     Claim,
@@ -37,13 +38,14 @@ from engine.policy.labels.claims import (
     Negation,
     Presence,
     Question,
+    Settled,
     Unknown,
 )
 
 _MOST_ELEMENTS: Final = 64
 _STEPS_PER_PAIR: Final = 4  # what it costs to join two alternatives, in turns of a loop
 _STEPS_PER_NUMBER: Final = 16  # and to find where a number stands among the integers
-_TOO_MUCH: Final = "it takes too long to find out"
+_TOO_MUCH: Final = "it takes too much to find out"
 _INTEGERS: Final = LabelStates(others=True, numbers=INTEGERS)
 NO_NUMBER: Final = "no requirement says that a label is missing or no such number"
 
@@ -58,13 +60,22 @@ def condition_of(
         question: what is asked of it.
         activation: all variables that it reads, without `node`.
     """
+    return _answer(claim, question, activation).bounded()
+
+
+def settled(claim: Claim) -> Settled:
+    """Return a claim that reads nothing but the node as what it comes to."""
+    return Settled({question: _answer(claim, question, {}) for question in QUESTIONS})
+
+
+def _answer(claim: Claim, question: Question, activation: Mapping[str, object]) -> LabelCondition:
     try:
-        return _asked(claim, question, new_frame(activation)).bounded()
-    except (BudgetExhaustedError, RecursionError):
-        return unknown(_TOO_MUCH)
+        return _asked(claim, question, new_frame(activation))
+    except (BudgetExhaustedError, RecursionError, OverflowError):
+        return unknown(_TOO_MUCH)  # a filter that fails so fails as a whole: nothing absorbs it
 
 
-def _asked(claim: Claim, question: Question, frame: Frame) -> LabelCondition:
+def _asked(claim: Claim, question: Question, frame: Frame) -> LabelCondition:  # noqa: C901 (a case per kind of claim)
     match claim:
         case Known(value):
             return _settled(value, question, frame)
@@ -76,7 +87,7 @@ def _asked(claim: Claim, question: Question, frame: Frame) -> LabelCondition:
             return _asked(operand, question.of_opposite(), frame)
         case Junction(operands, of_all):
             parts = (_asked(operand, question, frame) for operand in operands)
-            return _joined(parts, question.needs_all(of_all=of_all), frame)
+            return _joined(parts, frame, needs_all=question.needs_all(of_all=of_all))
         case Choice():
             return _choice(claim, question, frame)
         case Loop():
@@ -87,6 +98,8 @@ def _asked(claim: Claim, question: Question, frame: Frame) -> LabelCondition:
             return _asked(body, question, inside | {variable: found} if known else inside)
         case Unknown():
             return _unknown(claim, question, frame)
+        case Settled(answers):
+            return answers[question]
 
 
 def _evaluated(value: Closure, frame: Frame) -> tuple[bool, object]:
@@ -116,7 +129,7 @@ def _failing(question: Question) -> LabelCondition:
 # Logic.
 
 
-def _joined(parts: Iterable[LabelCondition], needs_all: bool, frame: Frame) -> LabelCondition:  # noqa: FBT001 (internal)
+def _joined(parts: Iterable[LabelCondition], frame: Frame, *, needs_all: bool) -> LabelCondition:
     """Return the condition that all parts hold, or that one does; looks no further than needed."""
     neutral, decisive = (ALWAYS, NEVER) if needs_all else (NEVER, ALWAYS)
     result = neutral
@@ -131,15 +144,15 @@ def _joined(parts: Iterable[LabelCondition], needs_all: bool, frame: Frame) -> L
 
 def _choice(claim: Choice, question: Question, frame: Frame) -> LabelCondition:
     """Return the condition of either branch, each where the test leads to it."""
-
-    def branch(taken_on: bool, part: Claim) -> LabelCondition:  # noqa: FBT001 (internal)
-        test = _asked(claim.test, Question(taken_on, question.negated), frame)
-        if test == (ALWAYS if question.negated else NEVER):
-            return test  # never taken
-        return _joined((test, _asked(part, question, frame)), not question.negated, frame)
-
-    branches = (branch(True, claim.then), branch(False, claim.otherwise))  # noqa: FBT003 (as above)
-    return _joined(branches, question.negated, frame)
+    never_taken = ALWAYS if question.negated else NEVER
+    branches = []
+    for taken_on, part in ((True, claim.then), (False, claim.otherwise)):
+        branch = _asked(claim.test, Question(taken_on, question.negated), frame)
+        if branch != never_taken:
+            both = (branch, _asked(part, question, frame))
+            branch = _joined(both, frame, needs_all=not question.negated)
+        branches.append(branch)
+    return _joined(branches, frame, needs_all=question.negated)
 
 
 def _loop(claim: Loop, question: Question, frame: Frame) -> LabelCondition:
@@ -152,7 +165,7 @@ def _loop(claim: Loop, question: Question, frame: Frame) -> LabelCondition:
         return unknown(f"it loops over more than {_MOST_ELEMENTS} elements")
     frame[BUDGET].spend(len(turns))
     parts = (_asked(claim.predicate, question, frame | turn) for turn in turns)
-    return _joined(parts, question.needs_all(of_all=claim.of_all), frame)
+    return _joined(parts, frame, needs_all=question.needs_all(of_all=claim.of_all))
 
 
 def _turns(variables: tuple[str, ...], range_: object) -> Iterator[Frame]:
@@ -181,7 +194,7 @@ def _unknown(claim: Unknown, question: Question, frame: Frame) -> LabelCondition
         return unknown(claim.reason)
     keys = [_label_key(key, frame) for key in claim.reads]
     parts = (NEVER if key is None else on_label(key, PRESENT) for key in keys)
-    return _joined(parts, True, frame).widened(claim.reason)  # noqa: FBT003 (internal)
+    return _joined(parts, frame, needs_all=True).widened(claim.reason)
 
 
 def _label_key(key: Key, frame: Frame) -> str | None:
@@ -207,7 +220,7 @@ def _comparison(claim: Comparison, question: Question, frame: Frame) -> LabelCon
     if not claim.numeric:
         return on_label(key, _texts(constants, holds, missing=question.holds(None)))
     numbers = (on_label(key, states) for states in _numbers(constants, holds))
-    condition = _joined(numbers, False, frame)  # noqa: FBT003 (internal)
+    condition = _joined(numbers, frame, needs_all=False)
     if not question.negated:
         return condition
     return ALWAYS if condition == on_label(key, _INTEGERS) else unknown(NO_NUMBER)

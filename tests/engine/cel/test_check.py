@@ -84,6 +84,12 @@ def test_types_are_known_as_far_as_they_are_certain(source: str, type_name: str)
             "did you mean `startsWith`?",
         ),
         (
+            "node.taints.exist(true)",
+            12,
+            "unknown function `exist`",
+            "did you mean `exists`?",
+        ),
+        (
             "startsWith(node.name, 'a')",
             0,
             "unknown function `startsWith`",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from engine.plugins.arithmetic import (
     GREATEST_PERCENT,
     free_percent,
+    least_reaching,
     percent_bounds,
     percent_of,
     percent_reaches,
@@ -62,7 +63,7 @@ def test_free_percent_is_a_truncated_percentage_within_bounds(capacity: int, fre
     capacity = capacity or 1
     percent = _go_divide(free * 100, capacity)
     expected = max(-GREATEST_PERCENT, min(percent, GREATEST_PERCENT))
-    columns = np.array([capacity], np.int64), np.array([free], np.int64)
+    columns = np.array([float(capacity)]), np.array([free], np.int64)
     assert free_percent(*columns).tolist() == [expected]
 
 
@@ -88,3 +89,21 @@ def test_a_bound_is_reached_exactly_when_the_rounded_percentage_exceeds_the_thre
     reached = percent_reaches(np.array([used], np.int64), np.array([float(total)]), bounds)
     rounded = _go_round(float(used) / float(total) * 100)
     assert reached.tolist() == [rounded > threshold]
+
+
+@given(
+    st.integers(1, 2**48) | st.integers(1, 1000),
+    st.integers(-200, 200) | st.integers(-(2**63), 2**63 - 1),
+)
+@example(100_000, 65)  # 65,500
+def test_the_least_amount_that_reaches_a_bound_is_found(total: int, threshold: int) -> None:
+    totals, bounds = np.array([float(total)]), percent_bounds(np.array([threshold], np.int64))
+    least = least_reaching(totals, bounds)
+    if least[0] < 2**60:
+        assert percent_reaches(least, totals, bounds).tolist() == [True]
+    if least[0] > -(2**60):
+        assert percent_reaches(least - 1, totals, bounds).tolist() == [False]
+
+
+def test_no_amount_reaches_a_bound_that_is_not_there() -> None:
+    assert least_reaching(np.array([1000.0]), np.array([np.inf])).tolist() == [2**60]

@@ -31,7 +31,7 @@ def _used_cpu(source: UsageSource) -> int:
     view = cluster([node("a")], pods, [measured], [PROFILE])
     readings = Readings.of(view, PROFILE.known, [source])
     assert (readings.is_reported.tolist(), readings.is_measured.tolist()) == ([True], [True])
-    return int(readings.used(view, PROFILE)[0, 0])
+    return int((readings.amounts + readings.added(view, PROFILE))[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_report_may_lack_what_is_asked_for() -> None:
     readings = Readings.of(view, PROFILE.known, [WHOLE_NODE] * 3)
     assert readings.is_reported.tolist() == [True, True, False]
     assert readings.is_measured.tolist() == [True, False, False]
-    assert not readings.used(view, PROFILE).any()
+    assert not (readings.amounts + readings.added(view, PROFILE)).any()
 
 
 @pytest.mark.parametrize(

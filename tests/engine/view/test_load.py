@@ -182,6 +182,18 @@ def test_sums_of_a_view_never_change() -> None:
     assert (view.load[PROFILE].node_delta == kept).all()
 
 
+def test_more_pods_than_are_worth_remembering_one_by_one_are_counted_all_the_same() -> None:
+    state = ClusterState()
+    state.track([PROFILE])
+    state.set_usage(report("a", {}))
+    assert _sums(state.view(), "a")["node_estimated"] == 0
+    for i in range(2000):
+        state.set_pod(_on(f"p{i}", cpu="1m"), seen_at=NOW)
+    assert _sums(state.view(), "a")["node_estimated"] == 2000
+    state.delete_pod("default/p7")
+    assert _sums(state.view(), "a")["node_estimated"] == 1999
+
+
 def test_a_number_of_a_shape_that_is_gone_may_mean_another_one() -> None:
     state = ClusterState()
     state.track([PROFILE])

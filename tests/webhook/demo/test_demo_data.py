@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 import webhook.demo
+from engine.explain import explanation
 from engine.model import api
 from engine.model.decision import Decision
 from engine.model.pod import pod_of
@@ -78,11 +79,8 @@ def test_the_policy_favours_the_node_with_room_for_the_limits() -> None:
     assert names == ["node2", "node1"]
     assert decision.scores[0].raw.tolist() == [-12, -75]
     assert decision.scores[0].normalized.tolist() == [100, 0]
-    left_out = {
-        decision.names[row]: outcome.rule
-        for outcome, stopped in decision.stopped()
-        for row in stopped.nonzero()[0].tolist()
-    }
+    rejected = explanation(decision)["rejected"]
+    left_out = {node: reasons[0]["rule"] for node, reasons in rejected.items()}
     assert left_out == {"node3": "LoadAware", "node4": "TaintToleration"}
 
 

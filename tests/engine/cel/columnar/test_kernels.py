@@ -20,7 +20,8 @@ from tests.engine.cel.columnar.rows_table import (
 T, F, E = "True", "False", "error"
 _FLAGS: dict[str, Row] = {T: {"v": True}, F: {"v": False}, E: {}}
 _MIN, _MAX = -(2**63), 2**63 - 1
-_INTS = [0, 1, -1, 2, -2, 7, -7, 2**31, 2**32 + 1, 2**53, 2**53 + 1, _MAX, _MAX - 1, _MIN, _MIN + 1]
+_INTS = [0, 1, -1, 2, -7, 2**32 + 1, 2**53, 2**53 + 1, 2**62, -(2**62) - 1]
+_INTS += [_MAX, _MAX - 1, _MIN, _MIN + 1]
 _DOUBLES = [0.0, -0.0, 0.5, -0.5, 1.0, 2.5, -2.5, 0.49999999999999994, 9007199254740992.0]
 _DOUBLES += [9.223372036854775e18, 9.223372036854776e18, -9.223372036854776e18, 1e308, 5e-324]
 _DOUBLES += [float("inf"), float("-inf"), float("nan")]
@@ -145,6 +146,42 @@ def test_an_operator_gives_what_the_scalar_one_gives(operator: str, values: list
         _columns_of(expression, _rows_of(values))
 
 
+@pytest.mark.parametrize("operator", ["+", "-", "*", "/", "==", "<", "%"])
+@pytest.mark.parametrize("value", [3, 2.5])
+def test_an_operator_needs_both_operands(operator: str, value: float) -> None:
+    rows: list[Row] = [{"a": value, "b": value}, {"a": value}, {"b": value}, {}]
+    expected = [T if operator != "%" or value == 3 else E, E, E, E]
+    assert (
+        _columns_of(f"(node.a {operator} node.b) == (node.a {operator} node.b)", rows) == expected
+    )
+    assert (
+        _columns_of(f"(node.a {operator} pod.x) == (node.b {operator} pod.x)", rows, {}) == [E] * 4
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "-node.a",
+        "double(node.a)",
+        "int(node.a)",
+        "math.abs(node.a)",
+        "math.ceil(node.a)",
+        "math.greatest(node.b, node.a)",
+        "math.least(node.b, node.a)",
+    ],
+)
+def test_a_function_needs_its_arguments(function: str) -> None:
+    rows: list[Row] = [{"a": 2.5, "b": 1.0}, {"b": 1.0}]
+    assert _columns_of(f"{function} == {function}", rows) == [T, E]
+
+
+def test_numbers_alone_have_extremes() -> None:
+    rows: list[Row] = [{"v": True, "w": False, "d": 0.5}]
+    assert _columns_of("math.greatest(node.v, node.w) == true", rows) == [E]
+    assert _columns_of("math.least(node.d, pod.x) == 0.5", rows, {"x": True}) == [E]
+
+
 # Comparison.
 
 
@@ -179,6 +216,33 @@ def test_an_integer_of_json_beyond_64_bits_is_no_different(operator: str) -> Non
                 plan = build(expression, RowsLayout(rows))
                 found = listed(plan.evaluate(RowsTable(rows), {"pod": {"x": huge}}))
                 assert found == by_row(expression, rows, {"x": huge}, as_number=as_number)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "int({'a': pod.x, 'b': 1}[node.a]) > 0",  # a function that gives an int, here a huge one
+        "node.a == 'a' ? pod.x < 1.5 : true",
+        "{'a': pod.x, 'b': 0}[node.a] < 1.5 || node.v",  # no `||` absorbs a number beyond doubles
+        "pod.x < 1.5 || node.v",
+        "pod.x < node.d || node.v",
+    ],
+)
+@pytest.mark.parametrize("huge", [10**30, 10**400])
+def test_what_columns_cannot_hold_is_evaluated_row_by_row(expression: str, huge: int) -> None:
+    rows: list[Row] = [{"a": a, "v": v, "d": 0.5} for a in "abc" for v in (True, False)]
+    plan = condition(expression, RowsLayout(rows))
+    found = listed(plan.evaluate(RowsTable(rows), {"pod": {"x": huge}}))
+    assert found == by_row(expression, rows, {"x": huge}, as_number=False)
+
+
+def test_an_entry_of_a_map_may_be_of_the_request_alone() -> None:
+    rows: list[Row] = [{"a": "x"}, {"a": "y"}, {"a": 1.5}]
+    expression = "{'x': pod.x, node.a: 1}.x == 2"
+    found = listed(
+        condition(expression, RowsLayout(rows)).evaluate(RowsTable(rows), {"pod": {"x": 2}})
+    )
+    assert found == [E, T, E]  # a key twice, and one that cannot be
 
 
 # Conversions and functions.
@@ -233,6 +297,26 @@ def test_a_map_is_asked_for_its_keys() -> None:
     assert _columns_of("has(node.m.k)", rows) == [T, F, F, E]
     assert _columns_of("'k' in node.m", rows) == [T, F, F, E]
     assert _columns_of("has(node.m)", rows) == [T, T, T, F]
+
+
+def test_a_list_may_be_asked_for_a_text_too() -> None:
+    rows: list[Row] = [{"m": {"k": 1}}, {"m": ["k"]}, {"m": ["j"]}, {"m": 1}, {}]
+    found = listed(condition("'k' in node.m", RowsLayout(rows)).evaluate(RowsTable(rows), {}))
+    assert found == [T, T, F, E, E]
+    assert _columns_of("has(node.m.k)", rows) == [T, E, E, E, E]
+
+
+def test_an_optional_is_not_the_value_it_may_hold() -> None:
+    rows: list[Row] = [{"m": {"d": 0.5}}, {"m": {}}, {}]
+    for expression, expected in (
+        ("node.?m.d == 0.5", [F, F, F]),
+        ("node.?m.d == optional.of(0.5)", [T, F, F]),
+        ("node.m[?'d'].orValue(1.0) == 0.5", [T, F, E]),
+        ("has(node.?m.d)", [T, F, F]),
+        ("node.?m.d.hasValue()", [T, F, F]),
+    ):
+        found = listed(condition(expression, RowsLayout(rows)).evaluate(RowsTable(rows), {}))
+        assert found == by_row(expression, rows, {}, as_number=False) == expected
 
 
 def test_branches_of_unlike_types_meet_where_a_number_is_wanted() -> None:

@@ -114,9 +114,12 @@ _others = _pick(
         "size(node.labels) > 1",
         "node.labels[node.labels.a] == 'x'",
         "node.labels.a + 'x' == 'xx'",
+        "node.labels[?'a'] == optional.of('x')",
+        "node.labels[?'a'] != optional.none()",
     ]
 )
-mixed_filters = st.recursive(_leaves | _others, _larger, max_leaves=6)
+# The map keeps `|` from taking `_others` for one of a dozen kinds of leaves.
+mixed_filters = st.recursive(_others | _leaves.map(str), _larger, max_leaves=6)
 """Filters of which some parts are about more than labels can say."""
 
 variables = st.fixed_dictionaries(

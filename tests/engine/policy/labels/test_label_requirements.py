@@ -183,12 +183,26 @@ def _requirement_text(one: Requirement) -> str:
         ("node.labels.a == pod.labels.absent", "nothing"),
         ("node.labels.a == pod.labels.absent || 'b' in node.labels", "b Exists"),
         ("pod.labels.absent == 'x' || true", "anything"),
+        ("cel.bind(v, pod.labels.absent, node.labels.a != v || 'b' in node.labels)", "b Exists"),
     ],
 )  # fmt: skip
 def test_worked_examples(source: str, expected: str) -> None:
     found = condition(source)
     assert text(found) == expected
     assert found.exactness is Exactness.EXACT
+
+
+@pytest.mark.parametrize(
+    "meaning",
+    [
+        "['p'].exists(v, ['q'].exists(w, w == 'q')) && 'a' in node.labels",
+        "['p'].exists(v, ['a'].exists(w, w in node.labels))",
+    ],
+)
+def test_macro_variables_of_one_name_do_not_get_in_each_others_way(meaning: str) -> None:
+    # What `y` means is put inside the second loop, whose `w` has the depth of its own `w`.
+    source = f"cel.bind(y, {meaning}, ['b'].exists(w, y && w in node.labels))"
+    assert text(condition(source)) == "a Exists & b Exists"
 
 
 @pytest.mark.parametrize(
@@ -242,13 +256,17 @@ def test_a_filter_about_more_than_labels_leaves_the_labels_that_it_needs(
     [
         (
             "node.labels.pool == 'batch' || node.usage.cpu < 0.5",
-            "`node.usage.cpu < 0.5` reads `node.usage`",
+            "`node.usage.cpu < 0.5` asks for more than labels",
         ),
-        ("node.name == 'n'", "`node.name == 'n'` reads `node.name`"),
-        ("!has(node.usage)", "`has(node.usage)` reads `node.usage`"),
+        ("node.name == 'n'", "`node.name == 'n'` asks for more than labels"),
+        ("!has(node.usage)", "`has(node.usage)` asks for more than labels"),
         (
             "node.labels.all(k, k != 'gpu')",
             "no requirement says the same as `node.labels.all(k, k != 'gpu')`",
+        ),
+        (
+            "node.labels[?'a'] == optional.of('x')",
+            "no requirement says the same as `node.labels[?'a'] == optional.of('x')`",
         ),
         (
             "['a', 'b'].exists_one(k, k in node.labels)",
@@ -268,6 +286,14 @@ def test_a_filter_of_which_nothing_follows_for_labels_says_why(source: str, reas
 )
 def test_what_the_pod_settles_is_exact(source: str) -> None:
     assert condition(source).exactness is Exactness.EXACT
+
+
+def test_a_number_beyond_all_types_fails_the_filter_as_a_whole() -> None:
+    # JSON knows such numbers. Elsewhere `||` would absorb a failure.
+    source = "double(variables.n) > 1.0 || 'a' in node.labels"
+    values = {"n": 10**400}
+    assert not passes(compiled(source), PASSES, values, {"a": ""})
+    assert condition(source, values=values).exactness is Exactness.NONE
 
 
 def test_a_loop_may_go_through_a_few_elements_only() -> None:

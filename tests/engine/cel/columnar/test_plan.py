@@ -142,10 +142,12 @@ def test_a_plan_describes_itself_in_a_line_for_each_part() -> None:
 
 
 def test_what_is_slow_costs_more_than_what_is_not() -> None:
-    probe = _Probe()
-    fast = probe.condition("node.labels.zone == pod.zone").cost
-    slow = probe.condition("node.labels.host == pod.host").cost
-    looping = probe.condition("pod.tags.all(t, node.labels[t] == pod.host)").cost
+    texts = (
+        "node.labels.zone == pod.zone",
+        "node.labels.host == pod.host",
+        "pod.tags.all(t, node.labels[t] == pod.host)",
+    )
+    fast, slow, looping = (_Probe().condition(text).cost for text in texts)
     assert fast < 200 < slow < looping
 
 
@@ -245,6 +247,16 @@ def test_requests_that_read_alike_share_what_is_remembered() -> None:
     assert set(probe.calls.values()) == {2}
 
 
+def test_a_condition_and_a_number_are_remembered_apart() -> None:
+    rows = _rows(40)
+    memory: Memory = {}
+    expression = "[pod.x, node.labels.host][0]"
+    as_condition, as_number = _Probe().condition(expression), _Probe().number(expression)
+    table = RowsTable(rows, memory)
+    assert listed(as_condition.evaluate(table, {"pod": {"x": 1}})) == ["error"] * 40
+    assert listed(as_number.evaluate(table, {"pod": {"x": 1}})) == ["1.0"] * 40
+
+
 def test_a_request_too_large_for_a_key_is_not_remembered() -> None:
     probe = _Probe()
     rows = _rows(40)
@@ -254,6 +266,16 @@ def test_a_request_too_large_for_a_key_is_not_remembered() -> None:
         _asked(plan, rows, memory, x="x" * 5000)
     assert set(probe.calls.values()) == {2}
     assert not memory
+
+
+@pytest.mark.parametrize("depth", [10, 10_000])
+def test_a_request_of_any_depth_is_evaluated(depth: int) -> None:
+    nested: list[object] = []
+    for _ in range(depth):
+        nested = [nested]
+    plan = _Probe().condition("[pod.x, node.labels.host][1] == 'h1'")
+    found = listed(plan.evaluate(RowsTable(_rows(40)), {"pod": {"x": nested}}))
+    assert found == [str(at == 1) for at in range(40)]
 
 
 def test_parts_that_read_the_same_share_what_is_remembered() -> None:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.model import api
+from engine.model.pod import PodShape, shape_of
+
+
+def _shape(*requests: api.ResourceList) -> PodShape:
+    containers = [
+        api.Container(resources=api.ResourceRequirements(requests=each)) for each in requests
+    ]
+    return shape_of(api.Pod(spec=api.PodSpec(containers=containers)))
+
+
+def test_pods_of_one_template_share_one_shape() -> None:
+    assert _shape({"cpu": "1"}) is _shape({"cpu": "1"})
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        pytest.param([{"cpu": "1m"}] * 1_000, id="containers"),
+        pytest.param([{f"example.com/{n}": "1" for n in range(1_000)}], id="resources"),
+    ],
+)
+def test_the_shape_of_a_pod_of_hostile_size_is_right_and_not_kept(
+    requests: list[api.ResourceList],
+) -> None:
+    shape, again = _shape(*requests), _shape(*requests)
+
+    assert shape is not again
+    assert shape.requests == again.requests
+    assert sum(shape.requests.values()) == 1_000
