@@ -18,6 +18,9 @@ from webhook.answers import Answer, Outcome, ignored, pod_in, unadvised
 from webhook.explanations import Explanations
 from webhook.review import AdmissionError, AdmissionRequest, AdmissionResponse
 
+_LONGEST_EVALUATION_SECONDS = 0.2
+"""How long the expressions of all policies may take for one pod; the rules that are left err."""
+
 _NODES_EXPLAINED = 10
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # set on every namespace by the API server
 
@@ -31,6 +34,7 @@ class PlacementReviews:
         policies: the policies in force.
         view: the cluster as it is known.
         judged_at: the moment to judge ages of measurements at.
+        clock: seconds that only grow, for how long expressions may take.
         scope: which pods are ours.
         explanations: where decisions are remembered.
     """
@@ -41,12 +45,14 @@ class PlacementReviews:
         policies: Callable[[], PolicySet],
         view: Callable[[], ClusterView],
         judged_at: Callable[[], Micros],
+        clock: Callable[[], float],
         scope: Scope,
         explanations: Explanations,
     ) -> None:
         self._policies = policies
         self._view = view
         self._judged_at = judged_at
+        self._clock = clock
         self._scope = scope
         self._explanations = explanations
 
@@ -65,12 +71,14 @@ class PlacementReviews:
 
     def _advised(self, request: AdmissionRequest) -> Answer:
         pod, view = pod_in(request), self._view()
+        until = self._clock() + _LONGEST_EVALUATION_SECONDS
         labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
         placement = PlacementRequest(
             pod=pod,
             raw=bytes(request.object),
             namespace_labels=labels,
             request=request.variables(),
+            expired=lambda: self._clock() > until,
         )
         decision = decide(placement, self._policies(), view, self._judged_at(), scope=self._scope)
         outcome, response = _response(request, placement, decision, view)

@@ -193,6 +193,7 @@ async def listening(
         policies=lambda: policies.current,
         view=state.view,
         judged_at=lambda: recorded_at,
+        clock=time.monotonic,
         scope=Scope(
             scheduler_names=settings.scheduler_names,
             excluded_namespaces=settings.excluded_namespaces,

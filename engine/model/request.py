@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,12 +22,14 @@ class PlacementRequest:
         namespace_labels: labels of its namespace, as far as the view knows them.
         request: the fields of the admission request that expressions may read (`operation`,
             `userInfo`, `dryRun`, ...), as plain JSON values.
+        expired: asked now and then while expressions run; True makes them err. None for no limit.
     """
 
     pod: Pod
     raw: bytes
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     request: Mapping[str, Any] = field(default_factory=dict)
+    expired: Callable[[], bool] | None = None
 
     @cached_property
     def object(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class PolicyContext:
         """Take a policy, None for rules that are not part of one."""
         self.request = request
         self.errors: list[str] = []
-        self.budget = Budget(MOST_ITERATIONS)
+        self.budget = Budget(MOST_ITERATIONS, expired=request.expired)
         self._policy = policy
         self._values: dict[str, object] = {}
         self._variables: dict[str, object] = {}

@@ -1,8 +1,9 @@
-"""How fast expressions are evaluated for all nodes of a cluster.
+"""How fast expressions are evaluated for all nodes of a cluster, and how fast by other engines.
 
 Run as `python -m tests.bench.bench_cel [--nodes N]`. CPU time in microseconds for all nodes: with
 nothing remembered, after one pod and one usage report have changed, and warm; and how many times
-longer the closure takes that is asked of one ready-made node after the other in the same run.
+longer the closure takes that is asked of one ready-made node after the other in the same run. The
+engines of `tests.bench.cel_engines` are asked of a sample of the nodes, where they are installed.
 """
 
 from __future__ import annotations
@@ -11,72 +12,64 @@ import argparse
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import quantiles
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
 from engine.cel import CelError, Program, compile_program
+from engine.errors import InvalidFileError
 from engine.model import api
 from engine.model.node import node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
-from engine.policy import PolicyContext
-from engine.policy.activation import NODE_FIELDS, node_value
+from engine.pipeline import decide
+from engine.policy import CompiledPolicy, PolicyContext, PolicySet, schema
+from engine.policy.activation import NODE_FIELDS, node_value, request_value
+from engine.policy.compiler import compile_policy
 from engine.policy.environment import Where, environment
 from engine.policy.expressions import NodeExpression, node_condition, node_number
+from engine.policy.positions import read_documents
 from engine.view import ClusterState, ClusterView
 from engine.view.column_cache import ColumnCache
 from engine.view.dictionary import Dictionaries
+from tests.bench.cel_engines import (
+    NAMES,
+    Activation,
+    Answer,
+    Question,
+    ask,
+    is_installed,
+    least_time,
+)
+from tests.bench.cel_rules import ELSEWHERE, FILTERS, ON_PODS, SCORES, SLOW
 from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW
 
 _NOW = micros(NOW)
 _ROUNDS = 15
 _PODS_PER_NODE = 4
+_SAMPLE = 50  # nodes that other engines are asked of
+_DECISIONS = 200
 _ENVIRONMENT = environment(Where.RULES)
-_ZONE = "node.labels['topology.kubernetes.io/zone']"
-_TYPE = "node.labels['node.kubernetes.io/instance-type']"
-_HOST = "node.labels['kubernetes.io/hostname']"
 
-FILTERS: Final = {
-    "label equals": f"{_ZONE} == 'eu-west-1a'",
-    "label in list": f"{_TYPE} in ['m6i.4xlarge', 'c6i.8xlarge', 'r6i.2xlarge']",
-    "label of the pod": f"{_ZONE} == pod.labels.zone",
-    "label, if any": "has(node.labels.gpu) && node.labels.gpu == 'a100'",
-    "label of every node": f"node.name.startsWith('node-1') || {_HOST}.matches('[05]$')",
-    "free cpu and memory": (
-        "node.allocatable.cpu - node.requested.cpu >= pod.requests.cpu"
-        " && node.allocatable.memory - node.requested.memory >= pod.requests.memory"
-    ),
-    "taints": (
-        "node.taints.all(t, t.effect == 'PreferNoSchedule'"
-        " || pod.tolerations.exists(x, x.key == t.key))"
-    ),
-    "usage": "!has(node.usage) || node.usage.cpu / node.allocatable.cpu < 0.65",
-    "quantity": (
-        "quantity(node.annotations['node.alpha.kubernetes.io/ttl'])"
-        ".isGreaterThan(quantity(pod.annotations.least))"
-    ),
-    "extended resource": "!('nvidia.com/gpu' in node.allocatable) || node.ready",
-}
-SCORES: Final = {
-    "least usage": "100.0 * (1.0 - node.usage.memory / node.allocatable.memory)",
-    "tiers": f"node.unschedulable ? 0.0 : {_TYPE}.startsWith('m6i') ? 10.0 : 5.0",
-    "pods": "-double(node.podCount)",
-    "balance": (
-        "math.least((node.requested.cpu + pod.requests.cpu) / node.allocatable.cpu,"
-        " (node.requested.memory + pod.requests.memory) / node.allocatable.memory)"
-    ),
-}
-SLOW: Final = {
-    "node selector": "pod.nodeSelector.all(k, node.labels[?k].orValue('') == pod.nodeSelector[k])",
-    "own host": f"{_HOST} != pod.labels.host",
-}
+_Answers: TypeAlias = Mapping[str, Mapping[str, Answer]]
+"""By engine, by expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What an expression takes for all nodes, in microseconds: by plan, and node by node."""
+
+    cold: float
+    warm: float
+    scalar: float
 
 
 def main() -> None:
@@ -90,13 +83,154 @@ def main() -> None:
     )
     state, pods, usages = _cluster(nodes)
     print(f"{nodes:,} nodes, best of {_ROUNDS}       cold us  changed us    warm us  scalar/warm")
+    ours: dict[str, _Ours] = {}
     for name, text in {**FILTERS, **SCORES, **SLOW}.items():
         expression = _expression(name, text)
         times = _times([expression], state, pods, usages)
-        scalar = _scalar_time(expression.program, state.view()) / times[-1]
-        print(f"  {name:24} {_told(times)} {scalar:12.0f}")
+        scalar = _scalar_time(expression.program, state.view())
+        ours[name] = _Ours(times[0], times[-1], scalar)
+        print(f"  {name:24} {_told(times)} {scalar / times[-1]:12.0f}")
     rules = [_expression(name, text) for name, text in {**FILTERS, **SCORES}.items()]
     print(f"  {f'all {len(rules)} rules':24} {_told(_times(rules, state, pods, usages))}")
+    for engine in NAMES:
+        if not is_installed(engine):
+            print(f"{engine} is not installed, and left out")
+    view = state.view()
+    answers = _answers({**FILTERS, **SCORES}, _sample(view))
+    _compare_on_nodes(ours, answers, nodes)
+    _compare_on_the_pod()
+    _compare_compiling(answers)
+    _time_decisions(view, answers, nodes)
+
+
+def _answers(expressions: Mapping[str, str], activations: list[Activation]) -> _Answers:
+    """Return what other engines answer, and say where their values are not ours."""
+    programs = {name: compile_program(text, _ENVIRONMENT) for name, text in expressions.items()}
+    expected = {name: [_value(one, a) for a in activations] for name, one in programs.items()}
+    theirs = {name: ELSEWHERE.get(name, text) for name, text in expressions.items()}
+    question = Question(theirs, activations)
+    answers = {engine: ask(engine, question) for engine in NAMES if is_installed(engine)}
+    for engine, found in answers.items():
+        for name, answer in found.items():
+            if answer.values != expected[name]:
+                print(f"{engine} comes to other values than ours for: {name}")
+    return answers
+
+
+def _compare_on_nodes(ours: Mapping[str, _Ours], answers: _Answers, nodes: int) -> None:
+    """Print what each engine takes for all nodes.
+
+    In favour of the other engines, the ratios are to their times without any conversion.
+    """
+    print(f"\nother engines: asked of {_SAMPLE} nodes, SCALED to {nodes:,}; us for all nodes")
+    print("  fresh: converts node and pod; ready: both converted before; ratios are of ready")
+    _print_heads(("plan warm", "plan cold", "closures"), answers, ("fresh", "ready", "x warm"))
+    for name in (*FILTERS, *SCORES):
+        own = ours[name]
+        cells = [f"{own.warm:.1f}", f"{own.cold:.0f}", f"{own.scalar:.0f}"]
+        for found in answers.values():
+            fresh, ready = found[name].fresh * nodes, found[name].ready * nodes
+            cells += [f"{fresh:.0f}", f"{ready:.0f}", f"{ready / own.warm:,.0f}"]
+        _print_row(name, cells)
+
+
+def _compare_on_the_pod() -> None:
+    """Print what each engine takes for an expression that reads the pod alone."""
+    activations = [{root: request_value(root, _REQUEST) for root in ("object", "pod")}] * _SAMPLE
+    answers = _answers(ON_PODS, activations)
+    print("\non the pod alone, us for one")
+    _print_heads(("closure",), answers, ("fresh", "ready", "x closure"))
+    for name, text in ON_PODS.items():
+        program = compile_program(text, _ENVIRONMENT)
+        own = least_time(partial(_evaluate_each, program, activations)) / _SAMPLE
+        cells = [f"{own:.2f}"]
+        for found in answers.values():
+            fresh, ready = found[name].fresh, found[name].ready
+            cells += [f"{fresh:.1f}", f"{ready:.1f}", f"{ready / own:.0f}"]
+        _print_row(name, cells)
+
+
+def _compare_compiling(answers: _Answers) -> None:
+    """Print what each engine takes to compile an expression; ours with and without its plan."""
+    print("\nto compile, us")
+    _print_row("", ["closures", "with plan", *answers], width=16)
+    for name, text in {**FILTERS, **SCORES}.items():
+        alone = least_time(partial(compile_program, text, _ENVIRONMENT))
+        planned = least_time(partial(_expression, name, text))
+        others = [found[name].compiling for found in answers.values()]
+        _print_row(name, [f"{time:.0f}" for time in (alone, planned, *others)], width=16)
+
+
+def _time_decisions(view: ClusterView, answers: _Answers, nodes: int) -> None:
+    """Print what a whole decision takes; of other engines, the rules on every node alone."""
+    policies = PolicySet([_policy()])
+    fit = len(decide(_REQUEST, policies, view, _NOW).candidates)
+    print(
+        f"\n{len(FILTERS)} filters and {len(SCORES)} scores in one decision, us; {fit:,} nodes fit"
+    )
+    cold = least_time(lambda: decide(_REQUEST, policies, _fresh(view), _NOW), _ROUNDS)
+    taken = [
+        least_time(lambda: decide(_REQUEST, policies, view, _NOW), 1) for _ in range(_DECISIONS)
+    ]
+    cuts = quantiles(taken, n=100)
+    print(f"  ours: warm p50 {cuts[49]:,.0f}, p99 {cuts[98]:,.0f}; nothing remembered {cold:,.0f}")
+    for engine, found in answers.items():
+        ready = sum(found[name].ready for name in (*FILTERS, *SCORES)) * nodes
+        print(
+            f"  {engine}: {ready:,.0f} (SCALED from {_SAMPLE} nodes, without conversion),"
+            f" {ready / cuts[49]:,.0f} times as long"
+        )
+
+
+def _print_heads(own: Sequence[str], others: Iterable[str], columns: Sequence[str]) -> None:
+    """Print the heads of a table: our columns, then the same ones for each other engine."""
+    wide = 11 * len(columns) - 1
+    print(" " * (26 + 11 * len(own)), " ".join(f"{f' {one} ':-^{wide}}" for one in others))
+    _print_row("", [*own, *(column for _ in others for column in columns)])
+
+
+def _print_row(name: str, cells: Iterable[str], *, width: int = 10) -> None:
+    print(f"  {name:24}", " ".join(f"{cell:>{width}}" for cell in cells))
+
+
+def _activations(view: ClusterView) -> list[Activation]:
+    """Return what rules may read, for each node."""
+    pod = request_value("pod", _REQUEST)
+    rows = view.valid.nonzero()[0].tolist()
+    return [{"pod": pod, "node": node_value(NODE_FIELDS, view, row, _NOW)} for row in rows]
+
+
+def _sample(view: ClusterView) -> list[Activation]:
+    return _activations(view)[:: max(1, len(view) // _SAMPLE)][:_SAMPLE]
+
+
+def _policy() -> CompiledPolicy:
+    """Return one with all filters and scores."""
+    filters = [{"name": f"f{i}", "expression": text} for i, text in enumerate(FILTERS.values())]
+    scores = [{"name": f"s{i}", "expression": text} for i, text in enumerate(SCORES.values())]
+    document = {
+        "apiVersion": "stowplan.dev/v1alpha1",
+        "kind": schema.KIND,
+        "metadata": {"name": "bench"},
+        "spec": {"filters": filters, "scores": scores},
+    }
+    (read,) = read_documents(msgspec.json.encode(document), "bench.json")
+    policy, problems = compile_policy(read)
+    if policy is None:
+        raise InvalidFileError(problems)
+    return policy
+
+
+def _evaluate_each(program: Program, activations: Iterable[Activation]) -> None:
+    for one in activations:
+        program.evaluate(one)
+
+
+def _value(program: Program, activation: Activation) -> float | None:
+    try:
+        return float(program.evaluate(activation))  # type: ignore[arg-type]  # a bool or a number
+    except CelError:
+        return None
 
 
 def _told(times: Sequence[float]) -> str:
@@ -131,7 +265,7 @@ def _request() -> PlacementRequest:
         "metadata": {
             "name": "p",
             "namespace": "n",
-            "labels": {"zone": "eu-west-1b", "host": "x"},
+            "labels": {"zone": "eu-west-1a", "host": "x"},
             "annotations": {"least": "250"},
         },
         "spec": {
@@ -193,10 +327,7 @@ def _best(expressions: Sequence[NodeExpression], prepare: Callable[[], ClusterVi
 
 def _scalar_time(program: Program, view: ClusterView) -> float:
     """Return how long it takes to ask one node after the other; the nodes are there already."""
-    activation = PolicyContext(None, _REQUEST).activation(program)
-    activations = [
-        {**activation, "node": node_value(NODE_FIELDS, view, row, _NOW)} for row in range(len(view))
-    ]
+    activations = _activations(view)
     start = time.process_time_ns()
     for one in activations:
         try:

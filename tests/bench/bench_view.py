@@ -53,10 +53,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     size = parser.parse_args()
-    print(
-        f"machine: {os.cpu_count()} cpus, {platform.machine()}, python {platform.python_version()},"
-        f" numpy {np.__version__}, msgspec {msgspec.__version__}"
-    )
+    print(machine())
     cluster = GeneratedCluster(nodes=size.nodes, pods=size.pods)
     next(cluster.node_metrics())  # what it prepares for this is not the view's
     gc.collect()
@@ -65,7 +62,7 @@ def main() -> None:
 
     print(f"filling the view with {size.nodes:,} nodes and {size.pods:,} pods")
     before = _resident_mib()
-    state = _filled(cluster)
+    state = filled(cluster)
     start = time.perf_counter()
     state.view()
     print(f"  first view with the sums of LoadAware {time.perf_counter() - start:8.2f} s")
@@ -75,7 +72,15 @@ def main() -> None:
     _time_events(state, cluster)
 
 
-def _filled(cluster: GeneratedCluster) -> ClusterState:
+def machine() -> str:
+    """Return what the figures depend on, in one line."""
+    return (
+        f"machine: {os.cpu_count()} cpus, {platform.machine()}, python {platform.python_version()},"
+        f" numpy {np.__version__}, msgspec {msgspec.__version__}"
+    )
+
+
+def filled(cluster: GeneratedCluster) -> ClusterState:
     """Return the state of a cluster, and print what each step took."""
     state = ClusterState()
     state.track([_PROFILE])

@@ -54,6 +54,9 @@ class GeneratedCluster:
 
     Limits of the pods on a node are between 0.1 and 6 times its allocatable on most nodes;
     every node has a NodeMetric that knows each of its pods; a few pods are pending or finished.
+
+    Attributes:
+        workloads: what the pods are made from.
     """
 
     def __init__(self, *, nodes: int = 5_000, pods: int = 150_000, seed: int = 1) -> None:
@@ -65,7 +68,7 @@ class GeneratedCluster:
         self._zone = random.integers(0, len(_ZONES), nodes)
         self._is_spot = random.random(nodes) < _SPOT_SHARE
         self._namespaces = [f"team-{number:03d}" for number in range(nodes // 50 + 1)]
-        self._workloads = list(self._draw_workloads(random))
+        self.workloads = list(self._draw_workloads(random))
         self._node_of_pod = self._draw_nodes(random)
         self._age = random.integers(3_600, 30 * 86_400, pods)  # seconds
         self._age[::_JUST_BOUND_EVERY] = 20
@@ -95,7 +98,7 @@ class GeneratedCluster:
 
     def pods(self) -> Iterator[bytes]:
         """Yield the pods, workload by workload."""
-        for workload in self._workloads:
+        for workload in self.workloads:
             template = texts.PodTemplate(workload)
             for ordinal in range(workload.pods):
                 at = workload.first + ordinal
@@ -175,7 +178,7 @@ class GeneratedCluster:
         weight = np.minimum(weight, _MOST_PODS_TO_MEAN * weight.mean())
         gpu_weight = np.where(self._machine == _GPU_MACHINE, weight, 0.0)
         chosen = np.empty(self.pod_count, np.int64)
-        for workload in self._workloads:
+        for workload in self.workloads:
             span = slice(workload.first, workload.first + workload.pods)
             if workload.kind == "DaemonSet":
                 chosen[span] = np.arange(self.node_count)
@@ -186,7 +189,7 @@ class GeneratedCluster:
         return chosen
 
     def _pod_usage(self, at: int) -> texts.PodUsage:
-        workload = self._workloads[self._workload_of_pod[at]]
+        workload = self.workloads[self._workload_of_pod[at]]
         percent = int(self._percent_used[at])
         return texts.PodUsage(
             workload=workload,
@@ -197,7 +200,7 @@ class GeneratedCluster:
 
     @cached_property
     def _workload_of_pod(self) -> _Ints:
-        return np.repeat(np.arange(len(self._workloads)), [one.pods for one in self._workloads])
+        return np.repeat(np.arange(len(self.workloads)), [one.pods for one in self.workloads])
 
 
 def kubectl_list(objects: Iterator[bytes]) -> Iterator[bytes]:

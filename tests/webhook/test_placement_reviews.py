@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,14 @@ def placement(
     loaded = load_policies([policies])
     state.track(loaded.load_profiles)
 
-    def make(current: Callable[[], PolicySet] = lambda: loaded) -> PlacementReviews:
+    def make(
+        current: Callable[[], PolicySet] = lambda: loaded, clock: Callable[[], float] = lambda: 0.0
+    ) -> PlacementReviews:
         return PlacementReviews(
             policies=current,
             view=state.view,
             judged_at=lambda: Micros(0),
+            clock=clock,
             scope=Scope(),
             explanations=explanations,
         )
@@ -155,6 +159,22 @@ def test_rules_that_cannot_be_evaluated_are_counted(placement: Make, tmp_path: P
     assert answer.rule_errors == 1
     assert answer.response.allowed
     assert "broken: match condition `c`" in answer.response.audit_annotations["errors"]
+
+
+def test_expressions_that_take_too_long_are_given_up(placement: Make, tmp_path: Path) -> None:
+    path = tmp_path / "slow.yaml"
+    path.write_text(
+        "{apiVersion: stowplan.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: slow},"
+        " spec: {match: {matchConditions: [{name: c, expression:"
+        " 'lists.range(500).all(i, i >= size(object.spec.containers) - 1)'}]},"
+        " scores: [{plugin: LimitAware}]}}"
+    )
+    loaded = load_policies([path])
+    assert placement(lambda: loaded).answer(asking()).outcome is Outcome.PLACED
+    ever_later = map(float, count())
+    answer = placement(lambda: loaded, ever_later.__next__).answer(asking())
+    assert answer.outcome is Outcome.ABSTAINED
+    assert "ran out of time" in answer.response.audit_annotations["errors"]
 
 
 def test_who_creates_a_pod_that_no_node_fits_is_told(placement: Make, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ class Mutate:
             policies=lambda: loaded,
             view=state.view,
             judged_at=lambda: Micros(0),
+            clock=time.monotonic,
             scope=Scope(),
             explanations=Explanations(9),
         )

@@ -60,12 +60,14 @@ def condition_of(
         question: what is asked of it.
         activation: all variables that it reads, without `node`.
     """
+    if isinstance(claim, Settled):
+        return claim.answers[question]  # as every plugin's is, for every pod
     return _answer(claim, question, activation).bounded()
 
 
 def settled(claim: Claim) -> Settled:
     """Return a claim that reads nothing but the node as what it comes to."""
-    return Settled({question: _answer(claim, question, {}) for question in QUESTIONS})
+    return Settled({question: _answer(claim, question, {}).bounded() for question in QUESTIONS})
 
 
 def _answer(claim: Claim, question: Question, activation: Mapping[str, object]) -> LabelCondition:

@@ -65,7 +65,11 @@ def _mistakes(spec: str) -> list[tuple[str, str]]:
             "did you mean `memory`?",
         ),
         (
-            "scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: gpus}]}}}]",
+            """
+            scores:
+            - plugin: NodeResourcesFit
+              args: {scoringStrategy: {resources: [{name: gpus}]}}
+            """,
             "`resources` cannot have a resource `gpus`",
             _VENDOR,
         ),
