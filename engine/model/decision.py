@@ -94,6 +94,8 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def tally(codes: NDArray[np.int64]) -> dict[int, int]:
     """Return how many times each code occurs, in ascending order."""
+    if codes.size and codes.min() == codes.max():
+        return {int(codes[0]): codes.size}  # most filters have one thing to say
     values, counts = np.unique(codes, return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
@@ -173,7 +175,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What `stopped` adds up, by reason."""
         left_out: list[LeftOut] = []
         left = self.valid
-        for outcome in self.filters:
+        for outcome, stopped in zip(self.filters, self.stopped, strict=True):
+            if not stopped:
+                continue
             codes = outcome.codes.take(np.flatnonzero(left & outcome.rejects))
             left = left & ~outcome.rejects
             left_out += [

@@ -6,6 +6,7 @@ Source: pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import cast
 
 import numpy as np
 
@@ -42,10 +43,9 @@ class TaintTolerationFilter:
 
         return view.pod_column(("TaintToleration", pod.tolerations), (Domain.NODES,), codes)
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the text for the taint of that code."""
-        first = (_first_untolerated(pod, value) for value in taint_column(view).values)
-        taint = {_code(taint): taint for taint in first if taint is not None}[code]
+        taint = _by_code(view)[code]
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
@@ -78,6 +78,15 @@ class TaintTolerationScore:
 
 def _first_untolerated(pod: Pod, taints: tuple[api.Taint, ...] | None) -> api.Taint | None:
     return next(iter(untolerated(taints or (), pod.tolerations, _REPELLING)), None)
+
+
+def _by_code(view: ClusterView) -> dict[int, api.Taint]:
+    """Return a taint for each code; once for a view, where every node may have one of its own."""
+    key = "taints by code"
+    if key not in view.memory:
+        taints = {taint for value in taint_column(view).values for taint in value or ()}
+        view.memory[key] = {_code(taint): taint for taint in taints}
+    return cast("dict[int, api.Taint]", view.memory[key])
 
 
 def _code(taint: api.Taint | None) -> int:

@@ -1,8 +1,14 @@
-"""The expressions that are timed."""
+"""The expressions that are timed, and the request that they are evaluated for."""
 
 from __future__ import annotations
 
 from typing import Final
+
+import msgspec
+
+from engine.model import api
+from engine.model.pod import pod_of
+from engine.model.request import PlacementRequest
 
 _ZONE = "node.labels['topology.kubernetes.io/zone']"
 _TYPE = "node.labels['node.kubernetes.io/instance-type']"
@@ -61,3 +67,26 @@ ELSEWHERE: Final = {
     ),
 }
 """The same for engines that lack a function; `quantity` gives them an integer."""
+
+
+def _request() -> PlacementRequest:
+    pod = {
+        "metadata": {
+            "name": "p",
+            "namespace": "n",
+            "labels": {"zone": "eu-west-1a", "host": "x"},
+            "annotations": {"least": "250"},
+        },
+        "spec": {
+            "containers": [{"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}],
+            "tolerations": [{"key": "dedicated"}, {"key": "spot", "operator": "Exists"}],
+            "nodeSelector": {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+        },
+    }
+    raw = msgspec.json.encode(pod)
+    return PlacementRequest(
+        pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw, namespace_labels={}, request={}
+    )
+
+
+REQUEST: Final = _request()
