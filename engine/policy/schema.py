@@ -259,7 +259,10 @@ class Placement(Model):
     ] = DynamicFilters.PREFERRED
     when_none_fits: Annotated[
         WhenNoneFits,
-        Field(description="What happens to a pod for which the filters leave no node."),
+        Field(
+            description="What happens to a pod for which the filters leave none of the nodes that "
+            "the scheduler would take: it passes, with what they say of labels, or is denied."
+        ),
     ] = WhenNoneFits.ALLOW
     max_nodes: Annotated[
         int, Field(strict=True, ge=1, le=256, description="The most node names written.")
