@@ -211,7 +211,7 @@ class ExpressionJudge:
     def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
         """Return PASS where the expression is true."""
         passes = self.expression.column(context, view, view.valid, now)
-        codes = np.where(passes.values, np.int64(PASS), np.int64(_FAILED))
+        codes = (~passes.values).astype(np.int64)  # PASS is 0 and _FAILED is 1
         if passes.faults is not None:
             codes[passes.faults] = FAULT
         return codes
@@ -244,7 +244,7 @@ class PluginScorer:
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return the scores as the plugin puts them on the scale."""
-        return self.plugin.normalize(raw.astype(np.int64))
+        return self.plugin.normalize(raw.astype(np.int64, copy=False))
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
         """Return the plugin's word."""
@@ -275,14 +275,16 @@ class ExpressionScorer:
 
         Where all are equal they tell nothing apart, and all get 0.
         """
-        halves = (
-            raw / 2
-        )  # the spread of doubles may be more than a double holds, that of halves not
-        spread = halves.max() - halves.min()
+        # The spread of doubles may be more than a double holds, that of their halves is not.
+        points: NDArray[np.float64] = raw / 2
+        points -= points.min()
+        spread = points.max()
         if not spread:
             return np.zeros(raw.size, np.int64)
-        points: NDArray[np.float64] = (halves - halves.min()) / spread * MAX_SCORE
-        return np.floor(points + 0.5).astype(np.int64)
+        points /= spread
+        points *= MAX_SCORE
+        points += 0.5
+        return points.astype(np.int64)
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return the error of the evaluation."""

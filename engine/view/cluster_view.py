@@ -47,8 +47,6 @@ class Domain(IntEnum):
 
 ALL_DOMAINS = (Domain.NODES, Domain.PODS, Domain.METRICS)
 
-_NO_ROWS = np.zeros(0, np.intp)
-
 
 class Lease:
     """Held by every view of one version; while any is alive the state copies before it writes."""
@@ -125,8 +123,6 @@ class ClusterView:
 
     def changed_since(self, version: int, domains: Sequence[Domain]) -> NDArray[np.intp]:
         """Return the rows that changed after `version` in any of `domains`."""
-        if max([self.latest[domain] for domain in domains]) <= version:
-            return _NO_ROWS
         key = ("rows", version, tuple(domains))
         rows = self.memory.get(key)
         if rows is None:

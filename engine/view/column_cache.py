@@ -52,7 +52,8 @@ class ColumnCache:
         if entry.version > view.version:
             return compute(view)  # an old view someone kept: answer it, remember nothing
         if entry.version < view.version:
-            entry.values = _frozen(_renewed(entry, view, domains, compute))
+            if entry.version < max([view.latest[domain] for domain in domains]):
+                entry.values = _frozen(_renewed(entry, view, domains, compute))
             entry.version = view.version
         self._entries.move_to_end(key)
         return entry.values
@@ -71,8 +72,6 @@ def _renewed(
 ) -> NDArray[_T]:
     """Return the column of `entry` brought up to `view`."""
     rows = view.changed_since(entry.version, domains)
-    if rows.size == 0 and entry.values.shape[-1] == len(view):
-        return entry.values
     if rows.size * _REDO_ALL_ABOVE > len(view):
         return compute(view)
     part = compute(view.part_changed_since(entry.version, domains))
