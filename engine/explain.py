@@ -80,10 +80,10 @@ def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[st
 
 def _best_names(decision: Decision) -> list[str]:
     """Return the first few nodes that share the best score."""
-    best = np.count_nonzero(decision.totals == decision.totals[0])
-    rows = decision.candidates[: min(best, _NAMED_NODES)].tolist()
-    names = [decision.names[row] for row in rows]
-    return [*names, "..."] if best > _NAMED_NODES else names
+    best = decision.totals[: _NAMED_NODES + 1].tolist()
+    shared = best.count(best[0])
+    names = [decision.names[row] for row in decision.candidates[:shared].tolist()]
+    return [*names[:_NAMED_NODES], "..."] if shared > _NAMED_NODES else names
 
 
 def _reasons(decision: Decision) -> Iterator[str]:

@@ -102,7 +102,7 @@ def _decide_by(
         for rule in policy.filters
     ]
     passing, stopped = _sieve(asked, reachable)
-    candidates = np.flatnonzero(passing)
+    (candidates,) = np.nonzero(passing)
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [
@@ -202,16 +202,20 @@ def _best_first(
     burst would be sent to the same few nodes.
 
     Sorting one integer per node is ten times as fast as sorting by two keys. Its upper bits hold
-    the total, the lower ones the position, and what is between them as much of the hash.
+    what a node is short of the best total, its lower ones the position, and those between them as
+    much of the hash as there is room for.
     """
-    total_bits = int(totals.max(initial=0)).bit_length()
-    position_bits = totals.size.bit_length()
-    seed = np.uint64(_hash(pod.uid or pod.key) | 1)  # odd: different hashes stay different
-    hashes = view.node_column("name hash", (Domain.NODES,), _name_hashes).take(candidates) * seed
-    spread = (hashes >> np.uint64(total_bits + position_bits + 1)).view(np.int64)
-    keys = (spread << position_bits) - (totals << (63 - total_bits)) + np.arange(totals.size)
+    best = int(totals.max(initial=0))
+    position_bits, hash_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
+    seed = _hash(pod.uid or pod.key) | 1  # odd: different hashes stay different
+    keys = view.node_column("name hash", (Domain.NODES,), _name_hashes).take(candidates)
+    keys *= np.uint64(seed)
+    keys &= np.uint64((1 << hash_end) - (1 << position_bits))
+    keys |= np.arange(totals.size, dtype=np.uint64)
+    keys |= (best - totals).view(np.uint64) << np.uint64(hash_end)
     keys.sort()
-    return keys & ((1 << position_bits) - 1)
+    keys &= np.uint64((1 << position_bits) - 1)
+    return keys.view(np.intp)
 
 
 def _name_hashes(view: ClusterView) -> NDArray[np.uint64]:

@@ -26,8 +26,7 @@ _FAR = 2**60
 GREATEST_PERCENT = 2**36
 """The greatest magnitude of a percentage; a node a billion times too full is just full.
 
-INVARIANT: times a weight of at most 100, and summed over a hundred resources, it stays below 2**53,
-an integer that is a float64; times a maximum score of 100 that stays within int64.
+INVARIANT: times a maximum score of 100 it stays within int64.
 """
 
 
@@ -58,23 +57,31 @@ def trunc_div(dividend: IntColumn, divisor: IntColumn | FloatColumn | int) -> In
 def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
     """Return how much of `capacity` is free, in whole percent truncated toward zero.
 
-    Negative where more is taken than there is, and at most GREATEST_PERCENT in magnitude. Floats,
-    for whatever is made of them next is exact in floats as well, and twice as fast.
+    Negative where more is taken than there is. Floats, for what is made of them next is as exact in
+    floats and twice as fast; see `bounded_percent`.
 
     Args:
         capacity: integers of a magnitude of at most 2**53, never zero.
         free: at most 2**56 in magnitude.
     """
-    if _within(free, _EXACT // 100):
-        percent = free.astype(np.float64)
-        percent *= 100
-        percent /= capacity
-        np.trunc(percent, out=percent)  # for the reason given in `trunc_div`
-    else:
-        percent = trunc_div(free * 100, capacity).astype(np.float64)
-    if not _within(percent, GREATEST_PERCENT):
-        np.clip(percent, -GREATEST_PERCENT, GREATEST_PERCENT, out=percent)
+    if not _within(free, _EXACT // 100):
+        return trunc_div(free * 100, capacity).astype(np.float64)
+    percent = free.astype(np.float64)
+    percent *= 100
+    percent /= capacity
+    np.trunc(percent, out=percent)  # for the reason given in `trunc_div`
     return percent
+
+
+def bounded_percent(percent: FloatColumn) -> IntColumn:
+    """Return percentages truncated toward zero, and at most GREATEST_PERCENT in magnitude.
+
+    A weighted mean of what `free_percent` gave is exact up to there: with weights that add up to
+    less than 2**16 it is a quotient of integers below 2**53.
+    """
+    if not _within(percent, GREATEST_PERCENT):
+        percent = np.clip(percent, -GREATEST_PERCENT, GREATEST_PERCENT)
+    return percent.astype(np.int64)
 
 
 def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:

@@ -10,13 +10,12 @@ from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn, free_percent
+from engine.plugins.arithmetic import FloatColumn, bounded_percent, free_percent
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.plugins.limit_ratios import NATIVE, NodeRatios
@@ -158,7 +157,7 @@ class LimitAwareScore(_LimitAware):
         mean = percents.sum(axis=0)
         mean /= terms[-1]
         is_faulty = self._is_faulty(view)
-        return Scores(mean.astype(np.int64), is_faulty if is_faulty.any() else None)
+        return Scores(bounded_percent(mean), is_faulty if is_faulty.any() else None)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
@@ -168,8 +167,10 @@ class LimitAwareScore(_LimitAware):
         spread = scores.max() - least
         if not spread:
             return np.zeros_like(scores)
-        share: NDArray[np.float64] = (scores - least) / spread
-        return (MAX_SCORE * share).astype(np.int64)
+        share: FloatColumn = (scores - least).astype(np.float64)
+        share /= spread
+        share *= MAX_SCORE
+        return share.astype(np.int64)
 
     def _capacities(self, view: ClusterView) -> IntColumn:
         """Return the capacities of the scored resources, (n_scored, n).

@@ -44,12 +44,12 @@ class LoadAwareFilter:
         added = self._readings(view, is_prod=is_prod).added(view, self._profile)
         exceeds = added + _column_of(self._profile, pod) >= self._slack(view, is_prod=is_prod)
         is_judged, is_aggregated = self._flags(view, is_prod=is_prod)
-        hot = np.flatnonzero(exceeds.any(axis=0))
+        (hot,) = np.nonzero(exceeds.any(axis=0))
         codes = np.zeros(len(view), np.int64)
         first = exceeds.take(hot, axis=1).argmax(axis=0)
         codes[hot] = _FIRST_EXCEEDED + 2 * first + is_aggregated.take(hot)
         if self._args.filter_expired_node_metrics:
-            expired = np.flatnonzero(_is_expired(view, self._args, now) & is_judged)
+            (expired,) = np.nonzero(_is_expired(view, self._args, now) & is_judged)
             instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
             codes[expired] = instead
         return codes
@@ -130,7 +130,7 @@ class LoadAwareScore:
             total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
         score = total.astype(np.int64)
-        score[np.flatnonzero(_is_expired(view, self._args, now))] = 0
+        score[np.nonzero(_is_expired(view, self._args, now))] = 0
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:

@@ -20,7 +20,7 @@ from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import free_percent, trunc_div
+from engine.plugins.arithmetic import bounded_percent, free_percent, trunc_div
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.view import ClusterView, IntColumn, Sum
 from engine.view.axis import capped
@@ -77,14 +77,14 @@ class ResourceLimitAwareScore:
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted sum of what is left of each resource, in percent."""
-        total = np.zeros(len(view), np.int64)
+        total = np.zeros(len(view))
         for (name, weight), amount in zip(self._scored, self._amounts(pod), strict=True):
             offered = view.amount(view.allocatable, name)
             taken = view.amount(view.sums[Sum.CONTAINER_LIMITS], name)
             taken = taken + (offered if amount is None else amount)
             percent = free_percent(np.maximum(offered, 1).astype(np.float64), offered - taken)
-            total += ((offered > 0) * percent * weight).astype(np.int64)
-        return Scores(total)
+            total += (offered > 0) * percent * weight
+        return Scores(bounded_percent(total))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""

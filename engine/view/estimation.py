@@ -42,6 +42,7 @@ _SHAPES_REMEMBERED = 4096
 _LONGEST_WINDOW = 10**10  # seconds; keeps moments within int64
 
 
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
 def estimate(profile: LoadProfile, shape: PodShape) -> Amounts:
     """Return what a pod of this shape is expected to use, for every resource with a factor.
 

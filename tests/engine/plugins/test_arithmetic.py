@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.plugins.arithmetic import (
     GREATEST_PERCENT,
+    bounded_percent,
     free_percent,
     least_reaching,
     percent_bounds,
@@ -59,12 +60,16 @@ def test_one_large_value_does_not_spoil_the_others() -> None:
 
 
 @given(st.integers(-(2**53), 2**53), st.integers(-(2**56), 2**56))
-def test_free_percent_is_a_truncated_percentage_within_bounds(capacity: int, free: int) -> None:
+def test_free_percent_is_a_truncated_percentage(capacity: int, free: int) -> None:
     capacity = capacity or 1
-    percent = _go_divide(free * 100, capacity)
-    expected = max(-GREATEST_PERCENT, min(percent, GREATEST_PERCENT))
     columns = np.array([float(capacity)]), np.array([free], np.int64)
-    assert free_percent(*columns).tolist() == [expected]
+    assert free_percent(*columns).tolist() == [float(_go_divide(free * 100, capacity))]
+
+
+@given(st.floats(allow_nan=False))
+def test_a_percentage_beyond_all_bounds_is_at_the_bound(percent: float) -> None:
+    expected = int(max(-GREATEST_PERCENT, min(percent, GREATEST_PERCENT)))
+    assert bounded_percent(np.array([percent])).tolist() == [expected]
 
 
 @given(st.integers(-(2**48), 2**48), st.integers(-3_000_000, 3_000_000))
