@@ -5,16 +5,20 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench lock clean
+.PHONY: help demo test e2e check bench lock clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
 test: $(READY) ## Run the tests
 	@$(BIN)/pytest -q
+
+e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
+	@$(BIN)/python -m tests.e2e.build
+	@$(BIN)/pytest -q tests/e2e
 
 check: $(READY) ## Run the static checks: format, lint, types, import direction
 	@$(BIN)/ruff format --check --quiet .

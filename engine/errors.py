@@ -31,8 +31,8 @@ class QuantityError(StowplanError, ValueError):
         self.kind = kind
 
 
-class QuotaLedgerFullError(StowplanError):
-    """No further reservation can be held, so no further pod can be admitted safely."""
+class QuotaUndecidedError(StowplanError):
+    """Nobody can say for now whether a pod fits its quotas, so it must not be admitted by us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

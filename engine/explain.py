@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from engine.model.quantity import amount_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMED_NODES = 3
+_NAMED_RULES = 3
 _TOLD_REASONS = 10
 
 
@@ -21,12 +23,19 @@ def summary(decision: Decision) -> str:
 
     `2 of 5 nodes fit, best node2, node4; left out: 2 LimitAware, 1 LoadAware`, or with the most
     common reasons where it matters: `0 of 5 nodes fit; left out: 5 LimitAware (Insufficient ...)`.
+    Rules that abstained come last: `...; abstained: LoadAware (usage is 95 s old)`.
     """
     if not decision.filters:
         return decision.message  # it was settled without a look at the nodes
+    return "; ".join([*_fit(decision), *_abstentions(decision)])
+
+
+def _fit(decision: Decision) -> Iterator[str]:
+    """Yield how many nodes fit, and what the others were left out for."""
     nodes = np.count_nonzero(decision.valid)
     if not nodes:
-        return "no node is known"
+        yield "no node is known"
+        return
     fit = f"{decision.candidates.size} of {nodes} nodes fit"
     if decision.candidates.size:
         fit += f", best {', '.join(_best_names(decision))}"
@@ -34,7 +43,22 @@ def summary(decision: Decision) -> str:
         left_out = [f"{nodes} {outcome.rule}" for outcome, nodes in counts if nodes]
     else:
         left_out = list(_reasons(decision))
-    return f"{fit}; left out: {', '.join(left_out)}" if left_out else fit
+    yield fit
+    if left_out:
+        yield f"left out: {', '.join(left_out)}"
+
+
+def _abstentions(decision: Decision) -> Iterator[str]:
+    """Yield which rules abstained: for each set of stale things the first few of them."""
+    rules: dict[str, dict[str, None]] = {}
+    for rule in decision.abstained:
+        rules.setdefault(", ".join(rule.abstained.values()), {})[rule.rule] = None
+    told = []
+    for reason, names in rules.items():
+        more = ["..."] if len(names) > _NAMED_RULES else []
+        told.append(f"{', '.join([*islice(names, _NAMED_RULES), *more])} ({reason})")
+    if told:
+        yield f"abstained: {', '.join(told)}"
 
 
 def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[str, Any]:
@@ -65,17 +89,31 @@ def explanation(decision: Decision, *, most_nodes: int | None = None) -> dict[st
             for out in decision.left_out
         ],
         "abstained": [
-            {"policy": score.policy, "rule": score.rule, "reason": score.reason}
-            for score in decision.scores
-            if score.reason
+            {"policy": policy or "scheduler", "rule": rule, "reason": reason}
+            for policy, rule, reason in _without_a_say(decision)
         ],
         "errors": list(decision.errors),
         "decidedAt": (_EPOCH + timedelta(microseconds=decision.decided_at)).isoformat(),
         "viewVersion": decision.view_version,
+        "ageSeconds": dict(decision.ages),
     }
     if decision.audit is not None:
         told["audit"] = explanation(decision.audit, most_nodes=most_nodes)
     return told
+
+
+def _without_a_say(decision: Decision) -> Iterator[tuple[str, str, str]]:
+    """Yield the policy and the name of each rule that decided nothing, and why.
+
+    A filter and a score of one plugin read the same, so they are told once.
+    """
+    filters = (
+        (outcome.policy, outcome.rule, ", ".join(outcome.abstained.values()))
+        for outcome in decision.filters
+        if outcome.abstained
+    )
+    scores = ((score.policy, score.rule, score.reason) for score in decision.scores if score.reason)
+    yield from dict.fromkeys((*filters, *scores))
 
 
 def _best_names(decision: Decision) -> list[str]:

@@ -24,7 +24,7 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicyContext, PolicySet
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn
+from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntColumn
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 
@@ -49,6 +49,7 @@ def decide(
     now: Micros,
     *,
     scope: Scope = Scope(),
+    freshness: Freshness = FRESH,
 ) -> Decision:
     """Decide where a pod should go.
 
@@ -60,6 +61,7 @@ def decide(
         view: the cluster as it is known; must keep the sums of `policies.load_profiles`.
         now: the moment to judge ages of measurements at.
         scope: which pods are ours to place.
+        freshness: how old what is known is; rules that read what is too old abstain.
     """
     # 1. Leave alone what is not ours.
     reason = _not_ours(request.pod, scope)
@@ -72,9 +74,9 @@ def decide(
         return _abstain(request, view, now, "no policy matches", errors=match.errors)
 
     # 3. Decide by those in Enforce mode, and note what those in Audit mode would have done.
-    decision = _decide_by(match.enforced, request, view, now, errors=match.errors)
+    decision = _decide_by(match.enforced, request, view, now, freshness, errors=match.errors)
     if match.audited:
-        audit = _decide_by(match.audited, request, view, now, errors=())
+        audit = _decide_by(match.audited, request, view, now, freshness, errors=())
         decision = replace(decision, audit=audit)
     return decision
 
@@ -84,6 +86,7 @@ def _decide_by(
     request: PlacementRequest,
     view: ClusterView,
     now: Micros,
+    freshness: Freshness,
     *,
     errors: tuple[str, ...],
 ) -> Decision:
@@ -94,10 +97,10 @@ def _decide_by(
     contexts = [PolicyContext(policy, request) for policy in policies]
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    own = [rule.outcome(scheduler, view, now) for rule in SCHEDULER_FILTERS]
+    own = [rule.outcome(scheduler, view, now, freshness) for rule in SCHEDULER_FILTERS]
     reachable, unreachable = _sieve(own, view.valid)
     asked = [
-        rule.outcome(context, view, now)
+        rule.outcome(context, view, now, freshness)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
@@ -106,7 +109,7 @@ def _decide_by(
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [
-        rule.outcome(context, view, candidates, now)
+        rule.outcome(context, view, candidates, now, freshness)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.scores
     ]
@@ -119,9 +122,10 @@ def _decide_by(
 
     # 4. Say what follows, and why.
     placement = policies[0].placement
+    surely_reachable = bool(reachable.any()) and not any(outcome.abstained for outcome in own)
     decision = Decision(
         pod=request.pod,
-        verdict=_verdict(placement, candidates.size, reachable=bool(reachable.any())),
+        verdict=_verdict(placement, candidates.size, reachable=surely_reachable),
         message="",
         policies=tuple(policy.name for policy in policies),
         placement=placement,
@@ -136,6 +140,7 @@ def _decide_by(
         errors=errors + tuple(line for each in (scheduler, *contexts) for line in each.errors),
         decided_at=now,
         view_version=view.version,
+        ages=freshness.ages,
     )
     return replace(decision, message=summary(decision))
 
@@ -240,6 +245,8 @@ def _verdict(placement: PlacementOptions, candidates: int, *, reachable: bool) -
 
     A pod is denied only if nodes were left by the scheduler's own filters and policies took them
     all: where nothing is reachable anyway, pending is the right state, for an autoscaler can act.
+    Nobody knows what was left when one of those filters abstained, and filters that abstain take
+    nothing: so no pod is ever denied on the word of a stale view.
     """
     if candidates:
         return Verdict.PLACE

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.errors import QuantityError
+from engine.model import api
 from engine.model.pod import Pod, pod_of
 from webhook import review
 from webhook.review import AdmissionError, AdmissionRequest, AdmissionResponse
@@ -20,7 +22,8 @@ class Outcome(StrEnum):
     ADMITTED = "admitted"  # fits its quotas, or has none
     QUOTA_DENIED = "quota_denied"
     QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
-    IGNORED = "ignored"  # not the creation of a pod, or not ours to judge
+    UNDECIDED = "undecided"  # nobody can say for now whether it fits its quotas
+    IGNORED = "ignored"  # nothing that we judge
     UNREADABLE = "unreadable"  # a pod that makes no sense to us
     ERROR = "error"  # our own mistake; see the log
     SHED = "shed"  # too many reviews at a time
@@ -34,11 +37,13 @@ class Answer:
 
     Attributes:
         rule_errors: how many rules could not be evaluated.
+        abstained: how many rules abstained, by what they found too old.
     """
 
     outcome: Outcome
     response: AdmissionResponse
     rule_errors: int = 0
+    abstained: Mapping[str, int] = field(default_factory=dict)
 
 
 def ignored(request: AdmissionRequest) -> Answer:
@@ -58,7 +63,20 @@ def pod_in(request: AdmissionRequest) -> Pod:
     Raises:
         AdmissionError: its object is not a pod.
     """
+    return _pod_of(request.pod(), request)
+
+
+def old_pod_in(request: AdmissionRequest) -> Pod:
+    """Return the pod that a request is about, as it is stored.
+
+    Raises:
+        AdmissionError: its old object is not a pod.
+    """
+    return _pod_of(request.old_pod(), request)
+
+
+def _pod_of(wire: api.Pod, request: AdmissionRequest) -> Pod:
     try:
-        return pod_of(request.pod(), namespace=request.namespace)
+        return pod_of(wire, namespace=request.namespace)
     except QuantityError as error:
         raise AdmissionError(f"the object is not a pod: {error}") from error

@@ -24,7 +24,8 @@ def _states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
             try:
                 status = file.stat()
             except OSError:
-                continue  # gone between listing and looking: that is a change too
+                yield str(file), 0, 0, 0  # a link to nowhere: its end is a change too
+                continue
             yield str(file), status.st_ino, status.st_mtime_ns, status.st_size
 
 

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
+from engine.errors import QuotaUndecidedError
 from engine.model.duration import DurationError, parse_duration
 from webhook import review
 from webhook.answers import Answer, Outcome, unadvised
 from webhook.metrics import Metrics
 from webhook.review import AdmissionError, AdmissionRequest
 from webhook.turnstile import Room, Turnstile
+
+Decide: TypeAlias = Callable[[AdmissionRequest], Answer | Awaitable[Answer]]
+"""What answers a review, at once or after waiting for others."""
 
 _NANOS = 1e9
 _LONGEST_TIMEOUT = 30.0  # the most a webhook configuration may ask for
@@ -75,7 +81,7 @@ class ReviewHandler:
     def __init__(
         self,
         path: str,
-        answer: Callable[[AdmissionRequest], Answer],
+        answer: Decide,
         *,
         fails_open: bool,
         limits: Limits,
@@ -94,17 +100,18 @@ class ReviewHandler:
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one review."""
         arrived = self._clock()
-        rule_errors = 0
+        counts: dict[str, Any] = {}
         try:
             answer = await self._answer(request, arrived + self._limits.seconds(request))
         except _NoAnswerError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
-            outcome, rule_errors = answer.outcome, answer.rule_errors
+            outcome = answer.outcome
+            counts = {"rule_errors": answer.rule_errors, "abstained": answer.abstained}
             body = review.encode(answer.response)
             response = web.Response(body=body, content_type="application/json")
-        self._metrics.reviewed(self.path, outcome, self._clock() - arrived, rule_errors=rule_errors)
+        self._metrics.reviewed(self.path, outcome, self._clock() - arrived, **counts)
         return response
 
     async def _answer(self, request: web.Request, deadline: float) -> Answer:
@@ -117,11 +124,23 @@ class ReviewHandler:
             async with self._turnstile.turn():
                 if self._clock() >= deadline:
                     return self._too_late(asked)
-                return self._decided(asked)
+                with self._failures_told(asked):
+                    answer = self._decide(asked)
+            if isinstance(answer, Answer):
+                return answer
+            try:
+                async with asyncio.timeout(deadline - self._clock()):
+                    with self._failures_told(asked):
+                        return await answer
+            except TimeoutError:
+                return self._too_late(asked)
 
-    def _decided(self, asked: AdmissionRequest) -> Answer:
+    @contextmanager
+    def _failures_told(self, asked: AdmissionRequest) -> Iterator[None]:
         try:
-            return self._decide(asked)
+            yield
+        except QuotaUndecidedError as error:
+            raise _NoAnswerError(503, Outcome.UNDECIDED, str(error)) from error
         except AdmissionError as error:
             raise _NoAnswerError(400, Outcome.MALFORMED, str(error)) from error
         except Exception as error:

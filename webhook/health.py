@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from engine.model.time import SECOND, Micros
-from engine.view import ClusterView
+from engine.view import ClusterView, Freshness
+from webhook.cluster.source_status import SourceStatus
+from webhook.freshness import age_seconds
 from webhook.live_policies import LivePolicies
 from webhook.tls import LiveCertificate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_SOURCES: Final[Mapping[str, SourceStatus]] = MappingProxyType({})
 
 
 class Health:
-    """Gathers what readiness says; everything it needs was loaded before the server listened.
+    """Gathers what readiness says; policies and certificate were loaded before we listened.
+
+    A source that has become too old to judge by leaves us ready: rules that read it abstain and
+    all others are still worth asking, while a webhook that takes itself away advises nobody, and a
+    quota check that takes itself away may block every pod. What is stale is told all the same.
+
+    Args:
+        policies: the policies in force.
+        view: the cluster as it is known.
+        view_updated_at: when the view last heard of the cluster, of whatever source.
+        certificate: the one in use.
+        now: the time of day.
+        sources: what feeds the view, by name; none for a recorded cluster.
+        freshness: how old what they told is.
 
     Attributes:
         draining: set when the process was told to end.
@@ -29,12 +46,16 @@ class Health:
         view_updated_at: Callable[[], Micros],
         certificate: LiveCertificate,
         now: Callable[[], Micros],
+        sources: Mapping[str, SourceStatus] = _NO_SOURCES,
+        freshness: Callable[[], Freshness] = Freshness,
     ) -> None:
         self._policies = policies
         self._view = view
         self._view_updated_at = view_updated_at
         self._certificate = certificate
         self._now = now
+        self._sources = sources
+        self._freshness = freshness
         self.draining = False
 
     @property
@@ -45,7 +66,10 @@ class Health:
     def ready(self) -> bool:
         """Whether new reviews should be sent here."""
         moment = _EPOCH + timedelta(microseconds=self._now())
-        return not self.draining and moment < self._certificate.current.expires_at
+        synced = all(source.settled for source in self._sources.values())
+        in_time = moment < self._certificate.current.expires_at
+        is_trusted = self._certificate.bundle_matches is not False
+        return synced and in_time and is_trusted and not self.draining
 
     def detail(self) -> dict[str, Any]:
         """Return what is loaded, as plain JSON values."""
@@ -55,12 +79,31 @@ class Health:
             "draining": self.draining,
             "policies": {
                 "loaded": len(self._policies.current.policies),
+                "loadedAt": self._policies.loaded_at.isoformat(),
                 "lastReloadError": self._policies.last_error,
             },
             "view": {
                 "version": view.version,
                 "nodes": int(view.valid.sum()),
                 "ageSeconds": round(self.view_age_seconds, 3),
+                "stale": list(self._freshness().stale.values()),
             },
-            "certificate": {"expiresAt": self._certificate.current.expires_at.isoformat()},
+            "sources": [self._source(source) for source in self._sources.values()],
+            "certificate": {
+                "expiresAt": self._certificate.current.expires_at.isoformat(),
+                "isTrusted": self._certificate.bundle_matches,
+            },
+        }
+
+    def _source(self, source: SourceStatus) -> dict[str, Any]:
+        age = age_seconds(source, self._now())
+        return {
+            "name": source.name,
+            "required": source.required,
+            "present": source.present,
+            "synced": source.synced,
+            "ageSeconds": None if age is None else round(age, 3),
+            "objects": source.objects,
+            "skipped": source.skipped,
+            "lastError": source.last_error,
         }

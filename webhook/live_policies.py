@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.errors import InvalidFileError
 from engine.policy import PolicySet, load_policies
-from engine.view import LoadProfile
+from engine.view import SumProfile
 
 _log = logging.getLogger(__name__)
 
@@ -21,16 +22,26 @@ class LivePolicies:
         paths: policy files and folders of them.
         track: told the LoadAware profiles of a set before it comes into force, so that the view
             has their sums.
+        now: the time of day.
+
+    Attributes:
+        last_error: why the last reload was in vain; empty when it was not.
+        loaded_at: when the policies in force were loaded, or found not to have changed.
 
     Raises:
         InvalidFileError: the files are wrong at the start, when there is no good set yet.
     """
 
     def __init__(
-        self, paths: Sequence[Path], *, track: Callable[[Iterable[LoadProfile]], None]
+        self,
+        paths: Sequence[Path],
+        *,
+        track: Callable[[Iterable[SumProfile]], None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._paths = paths
         self._track = track
+        self._now = now
         self.last_error = ""
         self._use(load_policies(paths))
 
@@ -48,10 +59,24 @@ class LivePolicies:
             _log.error("policies not reloaded, the last good ones stay: %s", error)
             return False
         self.last_error = ""
+        before = self._current
         self._use(policies)
-        _log.info("policies reloaded")
+        _log.info("policies reloaded: %s", "; ".join(_changes(before, policies)) or "no change")
         return True
 
     def _use(self, policies: PolicySet) -> None:
         self._track(policies.load_profiles)
         self._current = policies
+        self.loaded_at = self._now()
+
+
+def _changes(before: PolicySet, after: PolicySet) -> Iterator[str]:
+    """Yield which policies came, went and became others, by name."""
+    old, new = ({policy.name: policy.digest for policy in each} for each in (before, after))
+    for word, names in (
+        ("added", new.keys() - old.keys()),
+        ("removed", old.keys() - new.keys()),
+        ("changed", {name for name in old.keys() & new.keys() if old[name] != new[name]}),
+    ):
+        if names:
+            yield f"{word} {', '.join(sorted(names))}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,10 +17,19 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
+from engine.model.time import Micros
 from engine.view import ClusterView
+from webhook.cluster.source_status import SourceStatus
+from webhook.freshness import age_seconds
 
 _SECONDS = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+_VIEW_AGE = ("stowplan_view_age_seconds", "Time since a source of the view was last heard.")
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Metrics:
@@ -55,6 +67,12 @@ class Metrics:
             "Policy rules that could not be evaluated for a pod.",
             registry=self.registry,
         )
+        self._rules_abstained = Counter(
+            "stowplan_rules_abstained",
+            "Rules that abstained for a pod because something they read is too old, by what it is.",
+            ["domain"],
+            registry=self.registry,
+        )
         self._policy_reloads = Counter(
             "stowplan_policy_reloads",
             "Times the policy files were loaded after a change, by outcome.",
@@ -62,12 +80,22 @@ class Metrics:
             registry=self.registry,
         )
 
-    def reviewed(self, path: str, outcome: str, seconds: float, *, rule_errors: int = 0) -> None:
-        """Count one answered review."""
+    def reviewed(
+        self,
+        path: str,
+        outcome: str,
+        seconds: float,
+        *,
+        rule_errors: int = 0,
+        abstained: Mapping[str, int] = _NOTHING,
+    ) -> None:
+        """Count one answered review; `abstained` are rules by what they found too old."""
         self._reviews.labels(path, outcome).inc()
         self._review_seconds.labels(path).observe(seconds)
         if rule_errors:
             self._rule_errors.inc(rule_errors)
+        for domain, rules in abstained.items():
+            self._rules_abstained.labels(domain).inc(rules)
 
     def policies_reloaded(self, *, succeeded: bool) -> None:
         """Count one reload of the policy files."""
@@ -77,8 +105,16 @@ class Metrics:
         """Ask `count` for the reviews of `path` being worked on."""
         self._in_flight.labels(path).set_function(count)
 
-    def show_view(self, view: Callable[[], ClusterView], age_seconds: Callable[[], float]) -> None:
-        """Ask `view` and `age_seconds` how much of the cluster is known, and how fresh it is."""
+    def show_view(
+        self, view: Callable[[], ClusterView], recorded_seconds: Callable[[], float] | None = None
+    ) -> None:
+        """Ask `view` how much of the cluster is known.
+
+        Args:
+            view: the cluster as it is known.
+            recorded_seconds: the age of a recording; None for a view with sources of its own, see
+                `show_sources`.
+        """
         self._gauge("stowplan_view_version", "Events applied to the view.", lambda: view().version)
         self._gauge("stowplan_view_nodes", "Nodes known.", lambda: int(view().valid.sum()))
         self._gauge(
@@ -86,11 +122,25 @@ class Metrics:
             "Pods known that have not finished.",
             lambda: sum(requests["pods"] for requests in view().namespace_requests.values()),
         )
-        self._gauge("stowplan_view_age_seconds", "Time since the last event.", age_seconds)
+        if recorded_seconds is not None:
+            age = Gauge(*_VIEW_AGE, ["source"], registry=self.registry)
+            age.labels("recording").set_function(recorded_seconds)
+
+    def show_sources(self, sources: Mapping[str, SourceStatus], now: Callable[[], Micros]) -> None:
+        """Ask `sources`, at each scrape, how they are, and `now` what time it is."""
+        self.registry.register(_Sources(sources, now))
 
     def show_policies(self, count: Callable[[], int]) -> None:
         """Ask `count` for the policies in use."""
         self._gauge("stowplan_policies", "Policies in use.", count)
+
+    def show_policies_loaded(self, loaded_at: Callable[[], datetime]) -> None:
+        """Ask `loaded_at` when they were loaded."""
+        self._gauge(
+            "stowplan_policies_loaded_timestamp_seconds",
+            "When the policies in use were loaded.",
+            lambda: loaded_at().timestamp(),
+        )
 
     def show_certificate(self, expires_at: Callable[[], datetime]) -> None:
         """Ask `expires_at` for the end of the serving certificate."""
@@ -102,3 +152,37 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sources(Collector):
+    """What there is to say of each source, read when it is asked for: sources come and go."""
+
+    sources: Mapping[str, SourceStatus]
+    now: Callable[[], Micros]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of all sources; one that was never heard has no age."""
+        labels, now = ["source"], self.now()
+        age = GaugeMetricFamily(*_VIEW_AGE, labels=labels)
+        synced = GaugeMetricFamily(
+            "stowplan_source_synced", "Whether all of a source has been read once.", labels=labels
+        )
+        objects = GaugeMetricFamily(
+            "stowplan_source_objects", "Objects of a source.", labels=labels
+        )
+        events = CounterMetricFamily(
+            "stowplan_source_events", "Changes heard from a source.", labels=labels
+        )
+        relists = CounterMetricFamily(
+            "stowplan_source_relists", "Times a source was read from its beginning.", labels=labels
+        )
+        for name, source in self.sources.items():
+            seconds = age_seconds(source, now)
+            if seconds is not None:
+                age.add_metric([name], seconds)
+            synced.add_metric([name], source.synced)
+            objects.add_metric([name], source.objects)
+            events.add_metric([name], source.events)
+            relists.add_metric([name], source.relists)
+        yield from (age, synced, objects, events, relists)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from engine.explain import explanation
 from engine.model.decision import Decision, Verdict
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope, decide
-from engine.placement import patch_for
+from engine.placement import Advice, patch_for
 from engine.policy import PolicySet
-from engine.view import ClusterView
+from engine.view import ClusterView, Freshness
 from webhook import review
 from webhook.answers import Answer, Outcome, ignored, pod_in, unadvised
 from webhook.explanations import Explanations
@@ -37,9 +39,12 @@ class PlacementReviews:
         clock: seconds that only grow, for how long expressions may take.
         scope: which pods are ours.
         explanations: where decisions are remembered.
+        freshness: how old what is known is.
+        assume: told of each pod that was advised and what it was, so that the next one sees it;
+            None where no pod will ever be seen, as in a recording.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         *,
         policies: Callable[[], PolicySet],
@@ -48,6 +53,8 @@ class PlacementReviews:
         clock: Callable[[], float],
         scope: Scope,
         explanations: Explanations,
+        freshness: Callable[[], Freshness] = Freshness,
+        assume: Callable[[Pod, Advice], None] | None = None,
     ) -> None:
         self._policies = policies
         self._view = view
@@ -55,21 +62,28 @@ class PlacementReviews:
         self._clock = clock
         self._scope = scope
         self._explanations = explanations
+        self._freshness = freshness
+        self._assume = assume
 
     def answer(self, request: AdmissionRequest) -> Answer:
         """Return a pod's advice; if there can be none, the pod passes unmodified."""
         if not request.creates_pod:
             return ignored(request)
         try:
-            return self._advised(request)
+            answer, pod, advice = self._advised(request)
+            # Only here, where nobody holds the view any more: it would have to be copied.
+            if self._assume is not None and advice.nodes and not request.dry_run:
+                self._assume(pod, advice)
         except AdmissionError as error:
             _log.warning("a pod is not advised: %s", error, extra={"uid": request.uid})
             return unadvised(request, Outcome.UNREADABLE, str(error))
         except Exception:  # noqa: BLE001 - advice is never worth a pod
             _log.exception("a pod is not advised", extra={"uid": request.uid})
             return unadvised(request, Outcome.ERROR, "an internal error, see its log")
+        else:
+            return answer
 
-    def _advised(self, request: AdmissionRequest) -> Answer:
+    def _advised(self, request: AdmissionRequest) -> tuple[Answer, Pod, Advice]:
         pod, view = pod_in(request), self._view()
         until = self._clock() + _LONGEST_EVALUATION_SECONDS
         labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
@@ -80,21 +94,32 @@ class PlacementReviews:
             request=request.variables(),
             expired=lambda: self._clock() > until,
         )
-        decision = decide(placement, self._policies(), view, self._judged_at(), scope=self._scope)
-        outcome, response = _response(request, placement, decision, view)
+        decision = decide(
+            placement,
+            self._policies(),
+            view,
+            self._judged_at(),
+            scope=self._scope,
+            freshness=self._freshness(),
+        )
+        outcome, response, advice = _response(request, placement, decision, view)
         if self._explanations.wanted and not request.dry_run:
             self._explanations.add(explanation(decision, most_nodes=_NODES_EXPLAINED))
-        return Answer(outcome, response, rule_errors=len(decision.errors))
+        abstained = Counter(domain for rule in decision.abstained for domain in rule.abstained)
+        rule_errors = len(decision.errors)
+        answer = Answer(outcome, response, rule_errors=rule_errors, abstained=abstained)
+        return answer, pod, advice
 
 
 def _response(
     request: AdmissionRequest, placement: PlacementRequest, decision: Decision, view: ClusterView
-) -> tuple[Outcome, AdmissionResponse]:
+) -> tuple[Outcome, AdmissionResponse, Advice]:
     audit = _audit_annotations(decision)
     if decision.verdict is Verdict.DENY:
         return (
             Outcome.DENIED,
             review.denied(request.uid, decision.message, audit_annotations=audit),
+            Advice(),
         )
     patch = patch_for(decision, placement, view)
     response = review.allowed(
@@ -103,7 +128,8 @@ def _response(
         warnings=(*_nobody_fits(decision), *patch.warnings),
         audit_annotations=audit,
     )
-    return Outcome.PLACED if decision.verdict is Verdict.PLACE else Outcome.ABSTAINED, response
+    outcome = Outcome.PLACED if decision.verdict is Verdict.PLACE else Outcome.ABSTAINED
+    return outcome, response, patch.advice
 
 
 def _nobody_fits(decision: Decision) -> tuple[str, ...]:

@@ -86,16 +86,27 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         """Whether a pod itself is being created, not one of its subresources."""
         return self.operation == "CREATE" and self.resource == PODS and not self.sub_resource
 
+    @property
+    def changes_pod(self) -> bool:
+        """Whether a stored pod is being changed, by way of its `resize` or not."""
+        is_pod = self.resource == PODS and self.sub_resource in {"", "resize"}
+        return self.operation == "UPDATE" and is_pod
+
     def pod(self) -> api.Pod:
         """Return the object as a pod.
 
         Raises:
             AdmissionError: it is not one.
         """
-        try:
-            return _pods.decode(self.object)
-        except _UNREADABLE as error:
-            raise AdmissionError(_readable("the object is not a pod", error)) from error
+        return _pod_in(self.object, "object")
+
+    def old_pod(self) -> api.Pod:
+        """Return the object as a pod as it is stored.
+
+        Raises:
+            AdmissionError: it is not one.
+        """
+        return _pod_in(self.old_object, "old object")
 
     def variables(self) -> Mapping[str, Any]:
         """Return the fields that expressions may read as `request`, as plain JSON values."""
@@ -175,6 +186,13 @@ def decode(body: bytes) -> AdmissionRequest:
     if review.request is None:
         raise AdmissionError("the review has no `request`")
     return review.request
+
+
+def _pod_in(raw: msgspec.Raw, what: str) -> api.Pod:
+    try:
+        return _pods.decode(raw)
+    except _UNREADABLE as error:
+        raise AdmissionError(_readable(f"the {what} is not a pod", error)) from error
 
 
 def encode(response: AdmissionResponse) -> bytes:

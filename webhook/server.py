@@ -3,101 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from ssl import SSLContext
+from typing import Any
 
-import uvloop
 from aiohttp import web
 
 from engine.errors import Problem
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
-from engine.quota import QuotaLedger
-from engine.view import ClusterState
-from webhook import logs
+from engine.quota import Patience
 from webhook.app import build_app, build_monitoring_app
-from webhook.cluster import Recording, load_recorded
+from webhook.cluster.known import KnownCluster
 from webhook.explanations import Explanations
 from webhook.file_watch import on_change
+from webhook.freshness import log_changes
 from webhook.handlers import Limits, ReviewHandler
 from webhook.health import Health
 from webhook.live_policies import LivePolicies
 from webhook.metrics import Metrics
 from webhook.placement_reviews import PlacementReviews
-from webhook.quota_reviews import QuotaReviews
-from webhook.settings import Settings, SettingsError
-from webhook.tls import LiveCertificate
+from webhook.quota import MemoryStore, QuotaLedger, QuotaReviews, Sight, Timing
+from webhook.settings import Settings
+from webhook.settings_sources import SettingsError
+from webhook.tls import CertificateFiles, CertificateSource, LiveCertificate, SelfSigned
 
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _LOOK_AGAIN_SECONDS = 0.05
 _LAST_REVIEWS_SECONDS = 1.0
-_GC_THRESHOLDS = (50_000, 20, 50)  # reviews leave no cycles; collecting is for what changes rarely
+_LOG_FRESHNESS_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
-
-
-def serve(settings: Settings) -> None:
-    """Serve until told to end by SIGINT or SIGTERM; a second signal ends at once.
-
-    Raises:
-        SettingsError: there is no cluster to advise for.
-        InvalidFileError: a policy cannot be used.
-        TlsError: the certificate cannot be used.
-    """
-    if not settings.cluster:
-        raise SettingsError(
-            [
-                Problem(
-                    file="--cluster",
-                    message="a recorded cluster is required: live clusters are not read yet",
-                    hint="give files or folders with its nodes and pods",
-                )
-            ]
-        )
-    logs.configure(settings.log_level, settings.log_format, sys.stderr)
-    cluster = load_recorded(settings.cluster)
-    for problem in cluster.problems:
-        _log.warning("left out: %s", problem)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, cluster))
-
-
-async def _serve(settings: Settings, cluster: Recording) -> None:
-    end = _told_to_end()
-    async with listening(settings, cluster) as server:
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-        print(server.greeting(), flush=True)  # noqa: T201 - said once, to whoever started us
-        await end.wait()
-        await server.drain(settings.drain_seconds)
-
-
-def _told_to_end() -> asyncio.Event:
-    """Return an event for the first SIGINT or SIGTERM; the next one kills."""
-    told = asyncio.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    loop = asyncio.get_running_loop()
-
-    def tell() -> None:
-        for one in signals:
-            loop.remove_signal_handler(one)
-            signal.signal(one, signal.SIG_DFL)
-        told.set()
-
-    for one in signals:
-        loop.add_signal_handler(one, tell)
-    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +93,29 @@ def wall_clock() -> Micros:
     return Micros(time.time_ns() // 1_000)
 
 
+def certificate_source(settings: Settings, *, now: datetime) -> CertificateSource:
+    """Return where the certificate comes from that needs no cluster: files, or made here."""
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        every = settings.reload_seconds
+        return CertificateFiles(settings.tls_cert, settings.tls_key, every_seconds=every)
+    host = () if settings.host in _ANY_ADDRESS else (settings.host,)
+    return SelfSigned(now=now, names=(*host, *settings.certificate_names))
+
+
 @asynccontextmanager
 async def listening(
-    settings: Settings, cluster: Recording, *, now: Callable[[], Micros] = wall_clock
+    settings: Settings,
+    cluster: KnownCluster,
+    *,
+    source: CertificateSource | None = None,
+    now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[Listening]:
     """Join the parts of a webhook and listen until the block is left.
 
     Args:
         settings: where to listen and what to do.
-        cluster: what is known; ages of measurements are judged at the moment it was recorded.
+        cluster: what is known.
+        source: of the certificate; None for what the settings say.
         now: the time of day.
 
     Raises:
@@ -167,43 +123,51 @@ async def listening(
         TlsError: the certificate cannot be used.
         SettingsError: a port cannot be listened on.
     """
+
+    def today() -> datetime:
+        return datetime.fromtimestamp(now() / SECOND, UTC)
+
     # 1. What may change while we run.
-    state, recorded_at = cluster.state, cluster.recorded_at or now()
-    policies = LivePolicies(settings.policies, track=state.track)
+    policies = LivePolicies(settings.policies, track=cluster.state.track, now=today)
     certificate = LiveCertificate(
-        _certificate_files(settings),
+        source or certificate_source(settings, now=today()),
         client_ca=settings.client_ca,
-        names=() if settings.host in _ANY_ADDRESS else (settings.host,),
-        now=lambda: datetime.fromtimestamp(now() / SECOND, UTC),
+        now=today,
     )
 
     # 2. What watches over it.
     health = Health(
         policies=policies,
-        view=state.view,
-        view_updated_at=lambda: recorded_at,
+        view=cluster.state.view,
+        view_updated_at=cluster.heard_at,
         certificate=certificate,
         now=now,
+        sources=cluster.sources,
+        freshness=cluster.freshness,
     )
-    metrics = _metrics(state, policies, certificate, health)
+    metrics = _metrics(cluster, policies, certificate, health, now)
     explanations = Explanations(settings.explanations_kept)
 
     # 3. What answers: advice fails open, quota leaves it to the API server.
     placement = PlacementReviews(
         policies=lambda: policies.current,
-        view=state.view,
-        judged_at=lambda: recorded_at,
+        view=cluster.view,
+        judged_at=cluster.now,
         clock=time.monotonic,
         scope=Scope(
             scheduler_names=settings.scheduler_names,
             excluded_namespaces=settings.excluded_namespaces,
         ),
         explanations=explanations,
+        freshness=cluster.freshness,
+        assume=cluster.assume if cluster.is_live else None,
     )
     quota = QuotaReviews(
-        view=state.view,
-        now=now,
-        ledger=QuotaLedger(reservation_seconds=settings.quota_reservation_seconds),
+        ledger=QuotaLedger(
+            Sight(view=cluster.view),
+            MemoryStore(),
+            Timing(patience=Patience(unseen_seconds=settings.quota_reservation_seconds)),
+        ),
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
     )
@@ -229,8 +193,10 @@ async def listening(
 
     async with AsyncExitStack() as stack:
         if settings.reload_seconds:
-            _watch(stack, settings.policies, settings.reload_seconds, reload_policies)
-            _watch(stack, certificate.files, settings.reload_seconds, certificate.renew)
+            _keep(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
+        _keep(stack, certificate.watch())
+        if cluster.is_live:
+            _keep(stack, log_changes(cluster.freshness, _LOG_FRESHNESS_SECONDS))
         tls = certificate.current.context
         server, url = await _listen(stack, reviews, settings.host, settings.port, tls)
         _, metrics_url = await _listen(
@@ -247,29 +213,28 @@ async def listening(
 
 
 def _metrics(
-    state: ClusterState, policies: LivePolicies, certificate: LiveCertificate, health: Health
+    cluster: KnownCluster,
+    policies: LivePolicies,
+    certificate: LiveCertificate,
+    health: Health,
+    now: Callable[[], Micros],
 ) -> Metrics:
     metrics = Metrics()
-    metrics.show_view(state.view, lambda: health.view_age_seconds)
+    if cluster.is_live:
+        metrics.show_view(cluster.state.view)
+        metrics.show_sources(cluster.sources, now)
+    else:
+        metrics.show_view(cluster.state.view, lambda: health.view_age_seconds)
     metrics.show_policies(lambda: len(policies.current.policies))
+    metrics.show_policies_loaded(lambda: policies.loaded_at)
     metrics.show_certificate(lambda: certificate.current.expires_at)
     return metrics
 
 
-def _watch(
-    stack: AsyncExitStack,
-    paths: Sequence[Path],
-    seconds: float,
-    act: Callable[[], Awaitable[object]],
-) -> None:
-    task = asyncio.create_task(on_change(paths, seconds, act))
+def _keep(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> None:
+    """Run something beside the server until the block is left."""
+    task = asyncio.create_task(work)
     stack.callback(task.cancel)
-
-
-def _certificate_files(settings: Settings) -> tuple[Path, Path] | None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None  # the settings see to it that both or neither are given
-    return settings.tls_cert, settings.tls_key
 
 
 async def _listen(

@@ -8,13 +8,10 @@ help is these descriptions.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts.config import Env
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -22,39 +19,26 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from engine.errors import InvalidFileError, Problem, StowplanError, did_you_mean
 from engine.pipeline import SYSTEM_NAMESPACES
-from engine.policy.positions import Document, read_documents
 from engine.quota import DEFAULT_RESERVATION_SECONDS
+from engine.view import DEFAULT_ASSUMED_SECONDS
+from webhook.cluster.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
+from webhook.freshness import DEFAULT_STALE_SECONDS
+from webhook.settings_sources import (
+    ENVIRONMENT_PREFIX,
+    ConfigurationFile,
+    SettingsError,
+    problems_of,
+    split_at,
+    without_service_links,
+)
 
-ENVIRONMENT_PREFIX = "STOWPLAN_"
 _MEBIBYTE = 1024 * 1024
-_LONGEST_ECHO = 100
+_SHORTEST_SILENCE_SECONDS = 120  # a quiet watch says something about once a minute
 
 QuotaMode = Literal["Enforce", "Audit", "Off"]
-
-
-class SettingsError(StowplanError):
-    """Settings that cannot be used; carries every mistake found in them."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = tuple(problems)
-
-
-def _split(separator: str) -> Callable[[object], object]:
-    """Return a validator that lets a list be given as one text, as an environment variable must."""
-
-    def split(value: object) -> object:
-        return (
-            [part for part in value.split(separator) if part] if isinstance(value, str) else value
-        )
-
-    return split
-
-
-Paths = Annotated[tuple[Path, ...], BeforeValidator(_split(os.pathsep))]
-Names = Annotated[tuple[str, ...], BeforeValidator(_split(","))]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(split_at(os.pathsep))]
+Names = Annotated[tuple[str, ...], BeforeValidator(split_at(","))]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
@@ -81,11 +65,85 @@ class Settings(BaseSettings):
         default=(),
         description="Policy files, or folders of them. In the environment separated by a colon.",
     )
+    # The cluster.
     cluster: Paths = Field(
         default=(),
-        description="Files, or folders of them, with a recorded cluster. In the environment"
-        " separated by a colon.",
+        description="Files, or folders of them, with a recorded cluster, instead of a live one. In"
+        " the environment separated by a colon.",
     )
+    kubeconfig: Path | None = Field(
+        default=None,
+        description="How to reach the live cluster. Without it, by the service account of the pod"
+        " this runs in, else by $KUBECONFIG or the default place.",
+    )
+    context: str | None = Field(
+        default=None, description="Context of the kubeconfig. Without it, its current one."
+    )
+    namespace: str = Field(
+        default="stowplan-system",
+        description="Namespace this runs in: where its Secret and its Lease are.",
+    )
+    lease: str = Field(
+        default="stowplan",
+        description="Lease that says which of several replicas does what one must do for all.",
+    )
+    assumed_seconds: int = Field(
+        default=DEFAULT_ASSUMED_SECONDS,
+        gt=0,
+        description="How long an advised pod counts on its node without having been bound.",
+    )
+    stale_nodes_seconds: float = Field(
+        default=DEFAULT_STALE_SECONDS,
+        ge=_SHORTEST_SILENCE_SECONDS,
+        description="Silence about nodes after which rules that read them abstain.",
+    )
+    stale_pods_seconds: float = Field(
+        default=DEFAULT_STALE_SECONDS,
+        ge=_SHORTEST_SILENCE_SECONDS,
+        description="Silence about pods after which rules that read what they add up to abstain.",
+    )
+    stale_usage_seconds: float = Field(
+        default=DEFAULT_STALE_SECONDS,
+        gt=0,
+        description="Silence about usage after which rules that read it abstain.",
+    )
+
+    # Usage of nodes, where Koordinator does not measure it.
+    usage_poll_seconds: float = Field(
+        default=15.0, ge=5, description="How often the usage of nodes is asked for."
+    )
+    usage_of_pods: bool = Field(
+        default=False,
+        description="Also ask metrics.k8s.io for the usage of each pod: exact where pods come and"
+        " go, but some 10 us a pod each time.",
+    )
+    prometheus_url: str | None = Field(
+        default=None,
+        pattern="^https?://",
+        description="Prometheus to ask instead of metrics.k8s.io, as `http://prometheus:9090`.",
+    )
+    prometheus_cpu_query: str = Field(
+        default=DEFAULT_CPU_QUERY, description="PromQL for the cores that each node uses."
+    )
+    prometheus_memory_query: str = Field(
+        default=DEFAULT_MEMORY_QUERY, description="PromQL for the bytes that each node uses."
+    )
+    prometheus_node_label: str = Field(
+        default="node", description="Label in their results that holds the name of the node."
+    )
+    prometheus_window_seconds: int = Field(
+        default=120,
+        gt=0,
+        description="How far back the queries look: a pod bound since then is estimated.",
+    )
+    prometheus_token_file: Path | None = Field(
+        default=None, description="File with a bearer token for Prometheus."
+    )
+    prometheus_ca_file: Path | None = Field(
+        default=None, description="PEM file with the authorities of the certificate of Prometheus."
+    )
+
+    # Listening.
     host: str = Field(default="0.0.0.0", description="Address the webhook listens on.")  # noqa: S104 - it is called from other machines
     port: Port = Field(default=9443, description="Port of the webhook; 0 takes a free one.")
     metrics_host: str = Field(
@@ -97,10 +155,25 @@ class Settings(BaseSettings):
     )
     tls_cert: Path | None = Field(
         default=None,
-        description="PEM file with the serving certificate and its chain. Without it, a"
+        description="PEM file with the serving certificate and its chain. Without it or a Secret, a"
         " self-signed pair is made at each start.",
     )
     tls_key: Path | None = Field(default=None, description="PEM file with its private key.")
+    certificate_secret: str | None = Field(
+        default=None,
+        description="Secret in which a certificate of our own is kept and renewed in time; one that"
+        " somebody else made is only served.",
+    )
+    certificate_names: Names = Field(
+        default=(),
+        description="Host names and addresses that callers use, for a certificate of our own. In"
+        " the environment separated by a comma.",
+    )
+    webhook_configurations: Names = Field(
+        default=("stowplan",),
+        description="Names of the Mutating- and ValidatingWebhookConfigurations that are kept"
+        " trusting the certificate in the Secret. In the environment separated by a comma.",
+    )
     client_ca: Path | None = Field(
         default=None,
         description="PEM file with the authorities of accepted client certificates. Without it,"
@@ -167,7 +240,7 @@ class Settings(BaseSettings):
         try:
             super().__init__(**given)
         except ValidationError as invalid:
-            raise SettingsError(list(_problems(invalid, given))) from invalid
+            raise SettingsError(list(problems_of(invalid, given))) from invalid
 
     @model_validator(mode="after")
     def _certificate_and_key_go_together(self) -> Settings:
@@ -175,6 +248,19 @@ class Settings(BaseSettings):
             raise ValueError(
                 "a certificate and its key are given together, or neither: see `--tls-cert` and"
                 " `--tls-key`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_kind_of_certificate(self) -> Settings:
+        if self.certificate_secret and (self.tls_cert or self.cluster):
+            raise ValueError(
+                "a Secret with the certificate is for a live cluster, and instead of files: see"
+                " `--certificate-secret`"
+            )
+        if self.certificate_secret and not self.certificate_names:
+            raise ValueError(
+                "a certificate of our own must be for some name: see `--certificate-names`"
             )
         return self
 
@@ -189,99 +275,5 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where values come from, most important first."""
         if isinstance(env_settings, EnvSettingsSource):
-            env_settings.env_vars = _without_service_links(env_settings.env_vars)
-        return init_settings, env_settings, _ConfigurationFile(settings_cls)
-
-
-class ShownEnvironment(Env):
-    """Lets the command line name each variable in its help; the settings themselves read it."""
-
-    def __init__(self) -> None:
-        super().__init__(ENVIRONMENT_PREFIX, command=False)
-
-    def __call__(self, *_: object) -> None:
-        """Read nothing."""
-
-
-class _ConfigurationFile(PydanticBaseSettingsSource):
-    """The YAML file that flags or the environment name as `config`."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Not used: the file is read as a whole."""
-        raise NotImplementedError
-
-    def __call__(self) -> dict[str, Any]:
-        """Return what the file says.
-
-        Raises:
-            SettingsError: it cannot be read, or has a key that is no setting.
-        """
-        document = _document(self.current_state.get("config"))
-        if document is None:
-            return {}
-        if not isinstance(document.value, dict):
-            raise SettingsError([document.problem((), "expected `setting: value` lines")])
-        known = set(self.settings_cls.model_fields) - {"config"}
-        unknown = [
-            document.problem_at_key(
-                (key,), f"unknown setting `{key}`", hint=did_you_mean(key, known)
-            )
-            for key in document.value
-            if key not in known
-        ]
-        if unknown:
-            raise SettingsError(unknown)
-        return document.value
-
-
-def _document(path: object) -> Document | None:
-    """Return the configuration file, None if there is none or nothing is in it."""
-    if not path:
-        return None
-    file = str(path)
-    try:
-        documents = read_documents(Path(file).read_bytes(), file)
-    except OSError as error:
-        problem = Problem(file=file, message=f"cannot be read: {error.strerror}")
-        raise SettingsError([problem]) from error
-    except InvalidFileError as error:
-        raise SettingsError(error.problems) from error
-    if len(documents) > 1:
-        raise SettingsError([documents[1].problem((), "expected one document, not several")])
-    return documents[0] if documents else None
-
-
-def _problems(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield each mistake with the flag, variable or line that its value came from."""
-    for error in invalid.errors(include_url=False):
-        message = error["msg"].removeprefix("Value error, ")
-        if not error["loc"]:
-            yield Problem(file="settings", message=message)
-            continue
-        name = str(error["loc"][0])
-        variable = ENVIRONMENT_PREFIX + name.upper()
-        flag = f"--{name.replace('_', '-')}"
-        text = str(error["input"])[:_LONGEST_ECHO]
-        message = f"{message[:1].lower()}{message[1:]}, not `{text}`"
-        hint = f"see {flag} in `stowplan serve --help`"
-        if name in given:
-            yield Problem(file=flag, message=message, hint=hint)
-        elif variable in os.environ:
-            yield Problem(file=variable, message=message, hint=hint)
-        else:
-            config = given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
-            document = _document(config)
-            yield (
-                document.problem((name,), message, hint=hint)
-                if document
-                else Problem(file=name, message=message, hint=hint)
-            )
-
-
-def _without_service_links(variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Leave out what Kubernetes sets for a Service of our name: STOWPLAN_PORT=tcp://10.0.0.7:443."""
-    return {
-        name: value
-        for name, value in variables.items()
-        if not (value or "").startswith(("tcp://", "udp://"))
-    }
+            env_settings.env_vars = without_service_links(env_settings.env_vars)
+        return init_settings, env_settings, ConfigurationFile(settings_cls)

@@ -1,41 +1,114 @@
-"""The serving certificate: read from files, or a self-signed pair made at start."""
+"""The serving certificate: taken from one of three sources, changed without a new listener."""
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import socket
 import ssl
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from engine.errors import StowplanError
+from webhook.certificates import Authority, KeyPair, TlsError, certificates_of
+from webhook.file_watch import on_change
 
-_VALID_FOR = timedelta(days=365)
-_CLOCK_SKEW = timedelta(minutes=5)
+_SELF_SIGNED_FOR = timedelta(days=365)
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 _log = logging.getLogger(__name__)
 
 
-class TlsError(StowplanError):
-    """A certificate, key or authority that cannot be used; says which file and why."""
+class CertificateSource(Protocol):
+    """Where the serving pair comes from: files, a pair made at start, or a Secret."""
+
+    def pair(self) -> KeyPair:
+        """Return what should be served now.
+
+        Raises:
+            TlsError: it cannot be read, or is not there yet.
+        """
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:
+        """Whether callers were told to trust what we serve; None where we cannot know.
+
+        Args:
+            chain: the certificate that is served, then those that lead to its issuer.
+        """
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Call `changed` when `pair` may give another one; ends where that never happens."""
+
+
+class CertificateFiles:
+    """A pair that somebody else keeps in two PEM files, such as a mounted Secret.
+
+    Args:
+        cert: the certificate, then its chain.
+        key: its private key, without a password.
+        every_seconds: how often the files are looked at for changes; 0 for never.
+    """
+
+    def __init__(self, cert: Path, key: Path, *, every_seconds: float = 0) -> None:
+        self._cert = cert
+        self._key = key
+        self._every_seconds = every_seconds
+
+    def pair(self) -> KeyPair:
+        """Read the files.
+
+        Raises:
+            TlsError: one of them cannot be read.
+        """
+        return KeyPair(
+            cert_pem=_bytes(self._cert),
+            key_pem=_bytes(self._key),
+            cert_from=str(self._cert),
+            key_from=str(self._key),
+        )
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:  # noqa: ARG002 - of the protocol
+        """Return None: who keeps the files tells the callers."""
+        return None
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Call `changed` when the files did."""
+        if self._every_seconds:
+            await on_change((self._cert, self._key), self._every_seconds, changed)
+
+
+class SelfSigned:
+    """A pair with an authority of its own, made now and kept nowhere.
+
+    Args:
+        now: validity starts a little before it.
+        names: host names and addresses it is for, beside those of this machine.
+    """
+
+    def __init__(self, *, now: datetime, names: Iterable[str] = ()) -> None:
+        authority = Authority.new(now=now, valid_for=_SELF_SIGNED_FOR)
+        everything = (*_LOCAL_NAMES, socket.gethostname(), *names)
+        self._pair = authority.issue(
+            [name for name in everything if name], now=now, valid_for=_SELF_SIGNED_FOR
+        )
+
+    def pair(self) -> KeyPair:
+        """Return the one pair."""
+        return self._pair
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:  # noqa: ARG002 - of the protocol
+        """Return None: a person tells the callers."""
+        return None
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Return at once: it stays the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,155 +126,83 @@ class ServingCertificate:
     ca_pem: bytes = b""
 
 
-def load_certificate(
-    cert: Path,
-    key: Path,
-    *,
-    now: datetime,
-    client_ca: Path | None = None,
-    context: ssl.SSLContext | None = None,
-) -> ServingCertificate:
-    """Return the certificate of a PEM file, checked against its key and the clock.
-
-    Args:
-        cert: the certificate, then its chain.
-        key: its private key, without a password.
-        now: the moment it must be valid at.
-        client_ca: authorities of accepted client certificates; None accepts any client.
-        context: one in use: connections made from now on get the new certificate.
-
-    Raises:
-        TlsError: a file cannot be read or is not PEM, the two do not belong together, or the
-            certificate is not valid now.
-    """
-    leaf = _leaf(cert)
-    _check_key(cert, leaf, key)
-    if leaf.not_valid_after_utc <= now:
-        raise TlsError(f"{cert}: expired at {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
-    if leaf.not_valid_before_utc > now:
-        raise TlsError(f"{cert}: not valid before {leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}")
-    context = context or _server_context(client_ca)
-    try:
-        context.load_cert_chain(cert, key)
-    except ssl.SSLError as error:
-        raise TlsError(f"{cert}: cannot be served: {error.reason or error}") from error
-    return ServingCertificate(context=context, expires_at=leaf.not_valid_after_utc)
-
-
-def self_signed(
-    *, now: datetime, names: Iterable[str] = (), client_ca: Path | None = None
-) -> ServingCertificate:
-    """Return a new certificate with an authority of its own; nothing is left on disk.
-
-    Args:
-        now: validity starts a little before it, for callers whose clock is behind.
-        names: host names and addresses it is for, beside those of this machine.
-        client_ca: as for `load_certificate`.
-
-    Raises:
-        TlsError: `client_ca` cannot be used.
-    """
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _name("stowplan self-signed authority")
-    ca = (
-        _builder(ca_name, ca_name, ca_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    key = ec.generate_private_key(ec.SECP256R1())
-    alternatives = dict.fromkeys([*_LOCAL_NAMES, socket.gethostname(), *names])
-    leaf = (
-        _builder(_name("stowplan"), ca_name, key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([_general_name(name) for name in alternatives if name]),
-            critical=False,
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    context = _server_context(client_ca)
-    _load_from_memory(context, leaf, key)
-    return ServingCertificate(
-        context=context,
-        expires_at=leaf.not_valid_after_utc,
-        ca_pem=ca.public_bytes(Encoding.PEM),
-    )
-
-
 class LiveCertificate:
-    """The certificate in use; new files are taken up, bad ones leave it in use.
+    """The certificate in use; a new pair is taken up, a bad one leaves it in use.
+
+    A listener has one TLS context from first to last; each new connection is handed over to the
+    context of the pair in use, and keeps it. A pair has a context of its own because one context
+    keeps the certificates of several kinds of key side by side: after a change from RSA to ECDSA
+    it would go on showing the old one to many callers.
 
     Args:
-        files: certificate and key; None makes a self-signed pair.
+        source: where the pair comes from.
         client_ca: authorities of accepted client certificates; None accepts any client.
-        names: what a self-signed certificate is for, beside this machine.
         now: the time of day.
 
+    Attributes:
+        current: the certificate in use.
+
     Raises:
-        TlsError: the files cannot be used at the start.
+        TlsError: the source has no usable pair, or `client_ca` cannot be used.
     """
 
     def __init__(
         self,
-        files: tuple[Path, Path] | None,
+        source: CertificateSource,
         *,
         client_ca: Path | None,
-        names: Iterable[str],
         now: Callable[[], datetime],
     ) -> None:
-        self._files = files
+        self._source = source
+        self._client_ca = client_ca
         self._now = now
-        if files:
-            self.current = load_certificate(*files, now=now(), client_ca=client_ca)
-        else:
-            self.current = self_signed(now=now(), names=names, client_ca=client_ca)
+        self._entrance = _server_context(client_ca)
+        self._entrance.sni_callback = self._hand_over
+        self._take_up(source.pair())
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """The files a new certificate may appear in."""
-        return self._files or ()
+    def bundle_matches(self) -> bool | None:
+        """Whether callers were told to trust what we serve; None where we cannot know."""
+        return self._source.is_trusted(self._chain)
 
     async def renew(self) -> None:
-        """Read the files again; connections made from now on get what they hold."""
-        if not self._files:
-            return
+        """Take up what the source has now; connections made from now on get it."""
         try:
-            self.current = load_certificate(
-                *self._files, now=self._now(), context=self.current.context
-            )
+            pair = self._source.pair()
+            if pair == self._pair:
+                return
+            self._take_up(pair)
         except TlsError as error:
             _log.error("certificate not renewed, the last good one stays: %s", error)
         else:
             _log.info("certificate renewed, valid until %s", self.current.expires_at)
 
+    async def watch(self) -> None:
+        """Take up every change of the source; until cancelled."""
+        await self._source.watch(self.renew)
 
-def _leaf(path: Path) -> x509.Certificate:
-    """Return the first certificate of a PEM file: the one that is served."""
-    try:
-        return x509.load_pem_x509_certificates(_bytes(path))[0]
-    except ValueError as error:
-        raise TlsError(f"{path}: no certificate in PEM form in it") from error
+    def _take_up(self, pair: KeyPair) -> None:
+        leaf = pair.leaf(self._now())
+        context = _server_context(self._client_ca)
+        with _file_of(pair.key_pem + b"\n" + pair.cert_pem) as path:
+            try:
+                context.load_cert_chain(path)
+            except ssl.SSLError as error:
+                reason = error.reason or error
+                raise TlsError(f"{pair.cert_from}: cannot be served: {reason}") from error
+        self._pair, self._context = pair, context
+        self._chain = certificates_of(pair.cert_pem)
+        self.current = ServingCertificate(
+            context=self._entrance, expires_at=leaf.not_valid_after_utc, ca_pem=pair.ca_pem
+        )
 
-
-def _check_key(cert: Path, leaf: x509.Certificate, path: Path) -> None:
-    try:
-        key = load_pem_private_key(_bytes(path), password=None)
-    except TypeError as error:
-        raise TlsError(f"{path}: the key is encrypted; give one without a password") from error
-    except ValueError as error:
-        raise TlsError(f"{path}: no private key in PEM form in it") from error
-    spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if key.public_key().public_bytes(*spki) != leaf.public_key().public_bytes(*spki):
-        raise TlsError(f"{path}: this is not the key of the certificate in {cert}")
+    def _hand_over(
+        self,
+        connection: ssl.SSLObject,
+        name: str | None,  # noqa: ARG002 - there is one certificate, whatever name a caller uses
+        entrance: ssl.SSLContext,  # noqa: ARG002 - of the callback
+    ) -> None:
+        connection.context = self._context
 
 
 def _bytes(path: Path) -> bytes:
@@ -225,54 +226,22 @@ def _server_context(client_ca: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _load_from_memory(
-    context: ssl.SSLContext, leaf: x509.Certificate, key: ec.EllipticCurvePrivateKey
-) -> None:
-    """Give a context a pair made here; it only takes files, so there is one for a moment."""
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    descriptor, path = tempfile.mkstemp()  # readable by this user alone
+@contextmanager
+def _file_of(content: bytes) -> Iterator[str]:
+    """Give some content a path for a moment, which is all that a TLS context takes.
+
+    On Linux it never reaches a disk, and a read-only file system is no obstacle.
+    """
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("pair")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp()  # readable by this user alone
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(pem + leaf.public_bytes(Encoding.PEM))
-        context.load_cert_chain(path)
+            file.write(content)
+            file.flush()
+            yield path
     finally:
-        Path(path).unlink()
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now.astimezone(UTC) - _CLOCK_SKEW)
-        .not_valid_after(now.astimezone(UTC) + _VALID_FOR)
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+        if sys.platform != "linux":
+            Path(path).unlink()

@@ -12,6 +12,9 @@ from engine.model.resources import Amounts
 _ABSENT = INT64_MIN
 """The value of a name that a list does not mention; no amount can be that little."""
 
+_FEW = 5
+"""Keys of a table that are likely those of all others: the types of readings over a window."""
+
 
 class AmountsTable(Mapping[str, Amounts]):
     """Amounts by key; reads as the mapping it was made from, at a quarter of the memory.
@@ -25,7 +28,8 @@ class AmountsTable(Mapping[str, Amounts]):
     def __init__(self, amounts: Mapping[str, Amounts]) -> None:
         names = _shared(tuple(dict.fromkeys(name for one in amounts.values() for name in one)))
         self._names = names
-        self._row_of = {key: row for row, key in enumerate(amounts)}
+        keys = tuple(amounts)
+        self._row_of = _rows(keys) if len(keys) <= _FEW else _index(keys)
         self._values = array(
             "q", [one.get(name, _ABSENT) for one in amounts.values() for name in names]
         )
@@ -50,6 +54,16 @@ class AmountsTable(Mapping[str, Amounts]):
         return {
             name: value for name, value in zip(self._names, values, strict=True) if value != _ABSENT
         }
+
+
+@lru_cache(maxsize=256)
+def _rows(keys: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the one index that all tables with these few keys hold."""
+    return _index(keys)
+
+
+def _index(keys: tuple[str, ...]) -> Mapping[str, int]:
+    return {key: row for row, key in enumerate(keys)}
 
 
 @lru_cache(maxsize=256)

@@ -14,8 +14,10 @@ import msgspec
 # A resource list as it stands in JSON: name to quantity. A quantity may be a bare number.
 ResourceList = dict[str, str | int | float | None]
 
+_MOST_DIGITS = 18  # of a resourceVersion, which is below 2**63
 
-class _Api(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+
+class _Api(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
     """The common settings of every struct here."""
 
 
@@ -40,6 +42,16 @@ class ObjectMeta(_Api, frozen=True):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    resource_version: str = ""
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion as a number, which grows with every write; 0 where it is none.
+
+        Source: kubernetes.io, "Kubernetes API Concepts", comparison of resource versions.
+        """
+        digits = self.resource_version
+        return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
 
 
 class ResourceRequirements(_Api, frozen=True):
@@ -117,6 +129,12 @@ class Affinity(_Api, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class PodSchedulingGate(_Api, frozen=True):
+    """Something that has to happen before the scheduler looks at a pod."""
+
+    name: str = ""
+
+
 class PodSpec(_Api, frozen=True):
     """What a pod asks for."""
 
@@ -128,6 +146,7 @@ class PodSpec(_Api, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
+    scheduling_gates: list[PodSchedulingGate] | None = None
     scheduler_name: str = ""
     priority: int | None = None
     priority_class_name: str = ""
@@ -161,6 +180,7 @@ class PodStatus(_Api, frozen=True):
 
     phase: str = ""
     qos_class: str = ""
+    nominated_node_name: str = ""
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -198,11 +218,20 @@ class NodeCondition(_Api, frozen=True):
     last_heartbeat_time: datetime | None = None
 
 
+class ContainerImage(_Api, frozen=True):
+    """An image on a node, under all its names: by tag and by digest."""
+
+    names: tuple[str, ...] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(_Api, frozen=True):
     """What the kubelet says of a node."""
 
+    capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
     conditions: list[NodeCondition] | None = None
+    images: list[ContainerImage] | None = None
 
 
 class Node(_Api, frozen=True):

@@ -80,6 +80,8 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         dynamic: whether it speaks of changing state rather than of node labels alone.
         faults: how many rows could not be evaluated.
         labels: what it says of node labels, which also holds for nodes to come.
+        abstained: what it reads of the cluster and is too old, `usage` for one, with a text that
+            says so; it then rejects nobody. Empty if it did not abstain.
     """
 
     policy: str
@@ -90,6 +92,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     dynamic: bool = True
     faults: int = 0
     labels: LabelCondition = UNSAID
+    abstained: Mapping[str, str] = {}
 
 
 def tally(codes: NDArray[np.int64]) -> dict[int, int]:
@@ -116,8 +119,9 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         raw: as the plugin or expression gave it, an expression as floats.
         normalized: on 0..100 over the candidates alone.
         weight: what it is multiplied by.
-        reason: why it abstained (all zero), "" when it did not.
+        reason: why it has no say (all zero), "" when it has one.
         faults: how many candidates could not be evaluated and scored 0.
+        abstained: as of a filter; it then gives all the same.
     """
 
     policy: str
@@ -127,6 +131,7 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     normalized: NDArray[np.int64]
     reason: str = ""
     faults: int = 0
+    abstained: Mapping[str, str] = {}
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -149,6 +154,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         errors: rules that could not be evaluated, with the reason, in policy order.
         decided_at: the `now` it was decided with.
         view_version: the version of the view it was decided on.
+        ages: whole seconds since each source of that view had been heard, by name; empty for a
+            recorded cluster, and where no node was looked at.
         audit: what the policies in Audit mode would have decided, None when none matched.
     """
 
@@ -168,7 +175,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     errors: tuple[str, ...] = ()
     decided_at: Micros
     view_version: int
+    ages: Mapping[str, int] = {}
     audit: Decision | None = None
+
+    @property
+    def abstained(self) -> tuple[FilterOutcome | ScoreOutcome, ...]:
+        """The rules that abstained because what they read is too old, in order."""
+        rules: tuple[FilterOutcome | ScoreOutcome, ...] = (*self.filters, *self.scores)
+        return tuple(rule for rule in rules if rule.abstained)
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:

@@ -10,6 +10,9 @@ from engine.model import api, resources
 if TYPE_CHECKING:
     from engine.model.resources import Amounts
 
+RESERVATIONS_ANNOTATION = "stowplan.dev/reservations"
+"""Where an ElasticQuota carries the shares promised to pods that may not be seen yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticQuota:
@@ -20,6 +23,9 @@ class ElasticQuota:
         min: guaranteed amounts, None when the object has no `min`.
         max: greatest amounts, None when the object has no `max`.
         used: what its controller last wrote.
+        uid: empty where it is not stored.
+        version: its resourceVersion, 0 where it has none.
+        reservations: the annotation of that name, as it stands; empty if there is none.
     """
 
     namespace: str
@@ -28,6 +34,9 @@ class ElasticQuota:
     min: Amounts | None
     max: Amounts | None
     used: Amounts
+    uid: str = ""
+    version: int = 0
+    reservations: str = ""
 
 
 def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
@@ -44,4 +53,7 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         min=None if spec.min is None else resources.amounts(spec.min),
         max=None if spec.max is None else resources.amounts(spec.max),
         used=resources.amounts(wire.status.used),
+        uid=wire.metadata.uid,
+        version=wire.metadata.version,
+        reservations=(wire.metadata.annotations or {}).get(RESERVATIONS_ANNOTATION, ""),
     )

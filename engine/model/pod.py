@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -69,7 +70,11 @@ class PodShape:
         effective_limits: LimitAware's view: the greater of limit and request per container.
         effective_limits_non_zero: the same with 100m and 200Mi for containers that say nothing.
         container_limits: limits of the app containers alone (KEP-217's existing pods).
-        peak_limits: those, or an init container's, and overhead (KEP-217's incoming pod).
+        peak_limits: those, or an init container's, and overhead (KEP-217's incoming pod, and every
+            pod of Trimaran's).
+        peak_requests: the same of requests.
+        container_cpu: request and limit of each app container in millicores, None for none.
+        overhead_cpu: of the pod itself, millicores.
         qos_class: Guaranteed, Burstable or BestEffort.
         priority_class: Koordinator's priority class.
         scaling_factors: the pod's own estimation factors in percent, None when it has none.
@@ -85,6 +90,9 @@ class PodShape:
     effective_limits_non_zero: Amounts
     container_limits: Amounts
     peak_limits: Amounts
+    peak_requests: Amounts
+    container_cpu: tuple[tuple[int | None, int | None], ...]
+    overhead_cpu: int
     qos_class: str
     priority_class: PriorityClass
     scaling_factors: tuple[tuple[str, int], ...] | None
@@ -104,7 +112,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: empty while only `generate_name` is known.
         owner_kinds: the kinds of its owners, as `DaemonSet`.
+        images: of its containers and init containers, one each, as they are written.
         affinity: its node affinity, None when it has none.
+        gated: whether the scheduler does not look at it yet.
+        nominated_node_name: where the scheduler makes room for it by preemption, "" for nowhere.
+        created: when, by the API server's clock, None while it is not stored; as it was sent, for
+            few ask for it.
         scheduled_at: since when condition PodScheduled is True, if it is and says so.
         initialized_at: since when condition Initialized is True, if it is and says so.
     """
@@ -116,6 +129,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     owner_kinds: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
@@ -123,8 +137,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: api.NodeAffinity | None = None
     tolerations: tuple[api.Toleration, ...] = ()
+    gated: bool = False
+    nominated_node_name: str = ""
     phase: str = ""
     deleting: bool = False
+    created: datetime | None = None
     scheduled_at: Micros | None = None
     initialized_at: Micros | None = None
     shape: PodShape
@@ -177,6 +194,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         labels=labels,
         annotations=annotations,
         owner_kinds=tuple([owner.kind for owner in meta.owner_references or ()]),
+        images=_images(spec),
         node_name=spec.node_name,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
@@ -184,11 +202,20 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         node_selector=spec.node_selector or {},
         affinity=spec.affinity.node_affinity if spec.affinity else None,
         tolerations=tuple(spec.tolerations or ()),
+        gated=bool(spec.scheduling_gates),
+        nominated_node_name=status.nominated_node_name,
         phase=status.phase,
         deleting=meta.deletion_timestamp is not None,
+        created=meta.creation_timestamp,
         scheduled_at=scheduled_at,
         initialized_at=initialized_at,
         shape=shape_of(wire),
+    )
+
+
+def _images(spec: api.PodSpec) -> tuple[str, ...]:
+    return tuple(
+        [one.image for some in (spec.containers, spec.init_containers) for one in some or ()]
     )
 
 
@@ -309,6 +336,9 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         effective_limits_non_zero=resources.effective_limits(wire, non_zero=True),
         container_limits=resources.container_limits(wire),
         peak_limits=resources.peak_limits(wire),
+        peak_requests=resources.peak_requests(wire),
+        container_cpu=resources.container_cpu(wire),
+        overhead_cpu=resources.amounts(wire.spec.overhead).get(resources.CPU, 0),
         qos_class=qos_class,
         priority_class=_priority_class(key, qos_class),
         scaling_factors=_scaling_factors(key.scaling_factors),

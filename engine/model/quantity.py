@@ -69,6 +69,19 @@ _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei
 _DECIMAL_BY_POWER: Final = {power: suffix for suffix, power in _DECIMAL_SUFFIXES.items()}
 _BINARY_BY_POWER: Final = {power: suffix for suffix, power in _BINARY_SUFFIXES.items()}
 
+_SUFFIX_LETTERS: Final = "".join({*"".join([*_DECIMAL_SUFFIXES, *_BINARY_SUFFIXES])})
+_EVERYDAY_TEXT: Final = 20
+_RATIOS: Final[dict[tuple[str, int], tuple[int, int]]] = {
+    (suffix, scale): (10 ** max(power - scale, 0), 10 ** max(scale - power, 0))
+    for suffix, power in _DECIMAL_SUFFIXES.items()
+    for scale in (0, MILLI)
+} | {
+    (suffix, scale): (2**power * 10**-scale, 1)
+    for suffix, power in _BINARY_SUFFIXES.items()
+    for scale in (0, MILLI)
+}
+"""Suffix and power of ten of a unit to what digits are multiplied and divided by, rounded up."""
+
 # Sign, whole digits without leading zeros, fraction, suffix. Possessive throughout: like the
 # scanner upstream it never goes back, so it is linear in the length of the text.
 _PARTS: Final = re.compile(r"([+-]?+)0*+([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
@@ -243,7 +256,21 @@ def to_int64(value: int) -> int:
 # The name stays out of the key: it comes from users, and nothing bounds its length.
 @lru_cache(maxsize=_REMEMBERED)
 def _scaled(value: str | float | None, scale: int) -> int:
-    return quantity_of(value).scaled_value(scale)
+    everyday = _everyday(value, scale) if isinstance(value, str) else None
+    return quantity_of(value).scaled_value(scale) if everyday is None else everyday
+
+
+def _everyday(text: str, scale: int) -> int | None:
+    """Return `parse_quantity(text).scaled_value(scale)` if the text is digits and a suffix.
+
+    Measurements are nearly all like that, each a text of its own: none is found in a cache.
+    """
+    digits = text.rstrip(_SUFFIX_LETTERS)
+    ratio = _RATIOS.get((text[len(digits) :], scale))
+    if ratio is None or len(text) > _EVERYDAY_TEXT or not (digits.isascii() and digits.isdecimal()):
+        return None
+    times, by = ratio
+    return min(-(-int(digits) * times // by), INT64_MAX)
 
 
 def _base_scale(name: str) -> int:

@@ -31,11 +31,13 @@ __all__ = [
     "QosClass",
     "ResourceOptions",
     "amounts",
+    "container_cpu",
     "container_limits",
     "effective_limits",
     "is_scalar",
     "non_zero_requests",
     "peak_limits",
+    "peak_requests",
     "pod_limits",
     "pod_requests",
     "qos_class",
@@ -135,16 +137,34 @@ def container_limits(pod: api.Pod) -> dict[str, int]:
     return _rounded(total)
 
 
+def container_cpu(pod: api.Pod) -> tuple[tuple[int | None, int | None], ...]:
+    """Return request and limit of each app container in millicores, None where it names none."""
+    sides = [
+        (amounts(_list_of(one.resources, "requests")), amounts(_list_of(one.resources, "limits")))
+        for one in pod.spec.containers or ()
+    ]
+    return tuple((requests.get(CPU), limits.get(CPU)) for requests, limits in sides)
+
+
 def peak_limits(pod: api.Pod) -> dict[str, int]:
-    """Return KEP-217's limit of an incoming pod.
+    """Return the limit of a pod as KEP-217 (of an incoming one) and Trimaran count it.
 
     Containers add up, any one init container (sidecars too) sets a floor, overhead comes on top.
     """
+    return _peak(pod, "limits")
+
+
+def peak_requests(pod: api.Pod) -> dict[str, int]:
+    """Return the request of a pod as Trimaran counts it; see `peak_limits`."""
+    return _peak(pod, "requests")
+
+
+def _peak(pod: api.Pod, side: _Side) -> dict[str, int]:
     total: _Exact = {}
     for container in pod.spec.containers or ():
-        _add(total, _exact(_list_of(container.resources, "limits")))
+        _add(total, _exact(_list_of(container.resources, side)))
     for container in pod.spec.init_containers or ():
-        _raise_to(total, _exact(_list_of(container.resources, "limits")))
+        _raise_to(total, _exact(_list_of(container.resources, side)))
     _add(total, _exact(pod.spec.overhead))
     return _rounded(total)
 

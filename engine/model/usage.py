@@ -73,6 +73,8 @@ class NodeUsage:
         usage: of the whole node, None when the report holds no node metric.
         system_usage: of what runs outside pods.
         aggregated: windows with a non-empty reading.
+        average: mean usage over the window of `deviation`; empty where no history is kept.
+        deviation: population standard deviation of the usage over that window, base units.
         pods: by `namespace/name`.
         pods_measured: whether pods are measured one by one, so that one that is not in `pods` has
             no part in `usage` yet.
@@ -84,6 +86,8 @@ class NodeUsage:
     usage: Amounts | None = None
     system_usage: Amounts = field(default_factory=dict)
     aggregated: tuple[AggregatedUsage, ...] = ()
+    average: Amounts = field(default_factory=dict)
+    deviation: Amounts = field(default_factory=dict)
     pods: Mapping[str, PodUsage] = field(default_factory=dict)
     pods_measured: bool = True
 

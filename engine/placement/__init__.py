@@ -4,13 +4,9 @@ What belongs here: how a ranking and its rejected nodes become terms that the st
 and a patch that adds them and changes nothing of the user's. What never does: which node is better.
 """
 
+from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.placement.affinity import and_into_required
-from engine.placement.annotations import (
-    ADVICE_ANNOTATION,
-    ESTIMATED_USAGE_ANNOTATION,
-    REASON_ANNOTATION,
-    Advice,
-)
+from engine.placement.annotations import ESTIMATED_USAGE_ANNOTATION, REASON_ANNOTATION
 from engine.placement.patch import Patch, patch_for
 
 __all__ = [

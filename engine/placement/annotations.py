@@ -1,16 +1,18 @@
 """What we note on a pod: its estimate, the advice, and a line for a person; 1 KiB at most.
 
-Pods by the ten thousand carry these, and every replica reads them back from its watch.
+Pods by the ten thousand carry these, and every replica reads the advice back from its watch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice
 from engine.model.decision import Decision
 from engine.model.quantity import NANO, Format, Quantity
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages
@@ -18,9 +20,6 @@ from engine.model.resources import Amounts
 
 ESTIMATED_USAGE_ANNOTATION = "stowplan.dev/estimated-usage"
 """JSON object of resource name to quantity: what the pod is expected to use."""
-
-ADVICE_ANNOTATION = "stowplan.dev/advice"
-"""`Advice` as JSON."""
 
 REASON_ANNOTATION = "stowplan.dev/reason"
 """One line for a person."""
@@ -32,38 +31,34 @@ MAX_BYTES = 1024
 
 _ESTIMATE_BYTES = 256
 _ADVICE_BYTES = 448
-_ADVISED_NODES = 5
+_ID_BYTES = 8
 _CUT = "..."
 _BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
 
 
-class Advice(msgspec.Struct, frozen=True):
-    """What was advised for a pod, as far as others need to know.
-
-    Attributes:
-        policies: names of the policies it comes from, by precedence.
-        nodes: names of the first few of the best tier, best first; none when nothing is preferred.
-        candidates: how many nodes could take the pod.
-    """
-
-    policies: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    candidates: int = 0
-
-
-def advice_of(decision: Decision, best_tier: NDArray[np.intp]) -> Advice:
+def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) -> Advice:
     """Return the advice, cut to what its annotation has room for.
 
     Args:
         decision: a decision to place.
         best_tier: rows of the nodes that are preferred most, best first.
+        review_uid: of the review that asks for it, "" for none. The pod has no name of its own
+            yet that it could be told from others by.
     """
-    empty = Advice(candidates=decision.candidates.size)
-    room = _ADVICE_BYTES - len(msgspec.json.encode(empty))
-    names = [decision.names[row] for row in best_tier[:_ADVISED_NODES].tolist()]
+    advice = Advice(candidates=decision.candidates.size, id=_id(review_uid))
+    framed = msgspec.structs.replace(advice, policies=("",), nodes=("",))
+    room = _ADVICE_BYTES - len(msgspec.json.encode(framed))
+    names = [decision.names[row] for row in best_tier[:MOST_NODES].tolist()]
     nodes = _fitting(names, room)
     policies = _fitting(decision.policies, room - sum(map(_item_bytes, nodes)))
-    return Advice(policies, nodes, empty.candidates)
+    return msgspec.structs.replace(advice, policies=policies, nodes=nodes)
+
+
+def _id(review_uid: str) -> str:
+    """Return a short name for a review's advice; the uid itself is of no bounded form."""
+    if not review_uid:
+        return ""
+    return blake2b(review_uid.encode(), digest_size=_ID_BYTES).hexdigest()
 
 
 def annotations_of(decision: Decision, advice: Advice) -> dict[str, str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from engine.errors import PatchError
 from engine.model import api
+from engine.model.advice import Advice
 from engine.model.decision import Decision, DynamicFilters, Verdict
 from engine.model.request import PlacementRequest
 from engine.placement.affinity import (
@@ -23,7 +24,7 @@ from engine.placement.affinity import (
     is_empty,
     required_terms,
 )
-from engine.placement.annotations import ANNOTATIONS, Advice, advice_of, annotations_of
+from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
 from engine.placement.exclusion import Exclusion, exclusion_of, rejected_nodes
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preference import Preference, preference_of
@@ -110,7 +111,7 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
         decision, view, hostnames, total_weight, some_rejected=bool(rejected.any())
     )
     # 4. What is noted, and all of it as operations, tried on the pod before anyone else does.
-    advice = advice_of(decision, preference.best_tier)
+    advice = advice_of(decision, preference.best_tier, str(request.request.get("uid", "")))
     annotations = annotations_of(decision, advice)
     operations = _operations(document, annotations, required, preference)
     ensure_applies(operations, document)

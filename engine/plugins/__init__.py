@@ -14,11 +14,15 @@ from typing import Final
 from engine.plugins import (
     limit_aware,
     load_aware,
+    load_variation_risk_balancing,
+    low_risk_over_commitment,
     node_affinity,
     node_resources_fit,
     node_unschedulable,
+    peaks,
     resource_limit_aware,
     taint_toleration,
+    target_load_packing,
 )
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Filter, Plugin, Score, Scores
 
@@ -26,11 +30,15 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
     {
         "LimitAware": limit_aware.PLUGIN,
         "LoadAware": load_aware.PLUGIN,
+        "LoadVariationRiskBalancing": load_variation_risk_balancing.PLUGIN,
+        "LowRiskOverCommitment": low_risk_over_commitment.PLUGIN,
         "NodeAffinity": node_affinity.PLUGIN,
         "NodeResourcesFit": node_resources_fit.PLUGIN,
         "NodeUnschedulable": node_unschedulable.PLUGIN,
+        "Peaks": peaks.PLUGIN,
         "ResourceLimitAware": resource_limit_aware.PLUGIN,
         "TaintToleration": taint_toleration.PLUGIN,
+        "TargetLoadPacking": target_load_packing.PLUGIN,
     }
 )
 """Every plugin, by the name a policy uses."""

@@ -23,6 +23,10 @@ _EXACT = 2**53
 _FAR = 2**60
 """More than any node can use."""
 
+_GREATEST_INT = 2**63 - 1
+
+_BELOW_HALF = float(np.nextafter(0.5, 0))
+
 GREATEST_PERCENT = 2**36
 """The greatest magnitude of a percentage; a node a billion times too full is just full.
 
@@ -52,6 +56,18 @@ def trunc_div(dividend: IntColumn, divisor: IntColumn | FloatColumn | int) -> In
     quotient: IntColumn = dividend // divisor
     quotient += (quotient < 0) & (quotient * divisor != dividend)
     return quotient
+
+
+def rounded(values: FloatColumn) -> IntColumn:
+    """Return values as Go's `math.Round` gives them: to the nearest, a half away from zero.
+
+    Adding the float64 below a half instead of the half itself keeps what lies below it from being
+    carried over; a half itself, being a tie then, is carried.
+
+    Args:
+        values: below 2**52 in magnitude.
+    """
+    return np.trunc(values + np.copysign(_BELOW_HALF, values)).astype(np.int64)
 
 
 def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
@@ -96,6 +112,22 @@ def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:
     greatest = int(scores.max(initial=0))
     scaled = trunc_div(scores * MAX_SCORE, greatest) if greatest else scores
     return MAX_SCORE - scaled if reverse else scaled
+
+
+def stretched(scores: IntColumn, points: int = MAX_SCORE) -> IntColumn:
+    """Return scores stretched from 0 for the least to `points` for the greatest, truncated.
+
+    All equal scores become 0, as in scheduler-plugins, whose scorers do this one by one. Exact
+    however far apart scores are.
+    """
+    if not scores.size:
+        return scores
+    least, greatest = int(scores.min()), int(scores.max())
+    spread = greatest - least
+    if spread * points > _GREATEST_INT:
+        exact = (scores.astype(object) - least) * points // spread
+        return exact.astype(np.int64)
+    return trunc_div((scores - least) * points, spread or 1)
 
 
 def percent_of(amounts: IntColumn, percents: IntColumn) -> IntColumn:

@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.view import BoolColumn, ClusterView, IntColumn, LoadProfile
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, SumProfile
 
 MAX_SCORE = 100
 """Normalised scores lie in 0..MAX_SCORE, as in the scheduler framework."""
@@ -100,12 +100,15 @@ class Plugin:
 
     Attributes:
         args: the pydantic model of its args; upstream's names, defaults and validation.
+        reads: what of the cluster its answers rest on. INVARIANT: nothing else changes them, so a
+            rule goes on while the rest is too old to judge by, and abstains when one of these is.
         filter: builds the filter, None if the plugin has none.
         score: builds the scorer, None if the plugin has none.
-        load_profiles: which LoadAware sums the view must keep for these args.
+        load_profiles: which sums over pods the view must keep for these args.
     """
 
     args: type[Args]
+    reads: tuple[Domain, ...]
     filter: Callable[[Any], Filter] | None = None
     score: Callable[[Any], Score] | None = None
-    load_profiles: Callable[[Any], Sequence[LoadProfile]] = lambda _: ()
+    load_profiles: Callable[[Any], Sequence[SumProfile]] = lambda _: ()

@@ -217,4 +217,9 @@ def _checked(shape: PodShape) -> _Limits:
     return tuple((name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars))
 
 
-PLUGIN = Plugin(args=LimitAwareArgs, filter=LimitAwareFilter, score=LimitAwareScore)
+PLUGIN = Plugin(
+    args=LimitAwareArgs,
+    filter=LimitAwareFilter,
+    score=LimitAwareScore,
+    reads=(Domain.NODES, Domain.PODS),
+)

@@ -16,7 +16,7 @@ from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
 from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, UsageSource, capacity
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
+from engine.view import ALL_DOMAINS, BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
 from engine.view.estimation import estimate_vector
 
 _EXPIRED = 1
@@ -195,4 +195,5 @@ PLUGIN = Plugin(
     filter=LoadAwareFilter,
     score=LoadAwareScore,
     load_profiles=lambda args: (args.load_profile,),
+    reads=ALL_DOMAINS,
 )

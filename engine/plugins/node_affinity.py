@@ -266,4 +266,6 @@ def _holds(requirement: Requirement, view: ClusterView) -> BoolColumn:
             return present & (number < requirement.bound)
 
 
-PLUGIN = Plugin(args=NodeAffinityArgs, filter=NodeAffinityFilter, score=NodeAffinityScore)
+PLUGIN = Plugin(
+    args=NodeAffinityArgs, filter=NodeAffinityFilter, score=NodeAffinityScore, reads=_NODES
+)

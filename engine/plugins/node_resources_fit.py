@@ -284,5 +284,8 @@ def broken_line(points: Sequence[tuple[int, int]], at: int) -> int:
 
 
 PLUGIN = Plugin(
-    args=NodeResourcesFitArgs, filter=NodeResourcesFitFilter, score=NodeResourcesFitScore
+    args=NodeResourcesFitArgs,
+    filter=NodeResourcesFitFilter,
+    score=NodeResourcesFitScore,
+    reads=_NODES_AND_PODS,
 )

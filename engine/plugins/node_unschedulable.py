@@ -45,4 +45,4 @@ class NodeUnschedulableFilter:
         return ""
 
 
-PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter)
+PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter, reads=(Domain.NODES,))

@@ -20,9 +20,9 @@ from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import bounded_percent, free_percent, trunc_div
+from engine.plugins.arithmetic import bounded_percent, free_percent, stretched
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
-from engine.view import ClusterView, IntColumn, Sum
+from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 
 _NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
@@ -88,11 +88,7 @@ class ResourceLimitAwareScore:
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""
-        if not scores.size:
-            return scores
-        least = scores.min()
-        spread = scores.max() - least
-        return trunc_div((scores - least) * MAX_SCORE, int(spread) or 1)
+        return stretched(scores)
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
@@ -107,4 +103,8 @@ class ResourceLimitAwareScore:
         return tuple(amount if amount is None else capped(amount) for amount in amounts)
 
 
-PLUGIN = Plugin(args=ResourceLimitAwareArgs, score=ResourceLimitAwareScore)
+PLUGIN = Plugin(
+    args=ResourceLimitAwareArgs,
+    score=ResourceLimitAwareScore,
+    reads=(Domain.NODES, Domain.PODS),
+)

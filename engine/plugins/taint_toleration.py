@@ -101,4 +101,9 @@ def _code(taint: api.Taint | None) -> int:
     return 1 + int.from_bytes(blake2b(text, digest_size=_CODE_BYTES).digest())
 
 
-PLUGIN = Plugin(args=TaintTolerationArgs, filter=TaintTolerationFilter, score=TaintTolerationScore)
+PLUGIN = Plugin(
+    args=TaintTolerationArgs,
+    filter=TaintTolerationFilter,
+    score=TaintTolerationScore,
+    reads=(Domain.NODES,),
+)

@@ -17,7 +17,7 @@ from engine.policy.context import PolicyContext
 from engine.policy.expressions import checked_bool
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
-from engine.view import LoadProfile
+from engine.view import SumProfile
 
 _EVERYTHING: Final = LabelSelector()
 _PLACEMENT: Final = PlacementOptions()
@@ -30,10 +30,11 @@ class CompiledPolicy:
     Attributes:
         conditions: the programs of its matchConditions, by name.
         variables: the programs of its variables, by name, in order.
-        load_profiles: the LoadAware sums its plugins need.
+        load_profiles: the sums over pods that its plugins need.
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
         slow_parts: a line for each part of an expression that has to be evaluated node by node for
             every pod, which is right but takes long in a large cluster.
+        digest: tells one text of the policy from another, comments and layout aside.
     """
 
     name: str
@@ -46,9 +47,10 @@ class CompiledPolicy:
     filters: tuple[FilterRule, ...] = ()
     scores: tuple[ScoreRule, ...] = ()
     placement: PlacementOptions = _PLACEMENT
-    load_profiles: tuple[LoadProfile, ...] = ()
+    load_profiles: tuple[SumProfile, ...] = ()
     estimator: Callable[[Pod], Amounts] | None = None
     slow_parts: tuple[str, ...] = ()
+    digest: bytes = b""
 
     def matches(self, context: PolicyContext) -> bool:
         """Return whether the policy speaks of the request of a context, its own.

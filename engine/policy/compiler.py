@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -67,7 +68,12 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Prob
     problems += programs.problems + plugins.problems
     if written is None or problems:
         return None, problems
-    return _assembled(written, programs, plugins), []
+    policy = _assembled(written, programs, plugins)
+    return replace(policy, digest=_digest(document)), []
+
+
+def _digest(document: Document) -> bytes:
+    return blake2b(repr(document.value).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +242,7 @@ def _assembled(
         scores=scores,
         placement=PlacementOptions(**dict(spec.placement)),
         load_profiles=profiles,
-        estimator=_estimator(profiles[0]) if profiles else None,
+        estimator=next((_estimator(one) for one in profiles if isinstance(one, LoadProfile)), None),
         slow_parts=tuple(_slow_parts(filters, scores)),
     )
 
@@ -260,7 +266,8 @@ def _filter_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        judge, dynamic = PluginJudge(plugin.filter(args)), rule.plugin not in STATIC_PLUGINS
+        judge = PluginJudge(plugin.filter(args), plugin.reads)
+        dynamic = rule.plugin not in STATIC_PLUGINS
     else:
         expression = node_condition(programs.found[path], _RULES)
         judge = ExpressionJudge(expression, rule.message or "")
@@ -284,7 +291,7 @@ def _score_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        scorer = PluginScorer(plugin.score(args))
+        scorer = PluginScorer(plugin.score(args), plugin.reads)
     else:
         scorer = ExpressionScorer(node_number(programs.found[path], _RULES))
     return ScoreRule(

@@ -12,8 +12,8 @@ from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
 from engine.policy.context import PolicyContext
-from engine.policy.node_table import NodeLayout, NodeTable
-from engine.view import BoolColumn, ClusterView
+from engine.policy.node_table import NodeLayout, NodeTable, domains_of
+from engine.view import BoolColumn, ClusterView, Domain
 
 _LAYOUT: Final = NodeLayout()
 
@@ -27,11 +27,13 @@ class NodeExpression:
         plan: evaluates it for all nodes at once.
         checked: returns the value of the program if it is what it has to be, else raises
             `CelError`.
+        reads: what of the cluster its value rests on.
     """
 
     program: Program
     plan: Plan
     checked: Callable[[object], float]
+    reads: tuple[Domain, ...]
 
     @property
     def reads_labels_alone(self) -> bool:
@@ -68,13 +70,18 @@ class NodeExpression:
 def node_condition(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a bool for a node."""
     plan = plan_condition(program.root, environment, _LAYOUT)
-    return NodeExpression(program, plan, checked_bool)
+    return NodeExpression(program, plan, checked_bool, _domains_read(program))
 
 
 def node_number(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a finite number for a node."""
     plan = plan_number(program.root, environment, _LAYOUT)
-    return NodeExpression(program, plan, checked_number)
+    return NodeExpression(program, plan, checked_number, _domains_read(program))
+
+
+def _domains_read(program: Program) -> tuple[Domain, ...]:
+    """Return what a program reads of the cluster; variables never read a node."""
+    return domains_of(path for path in program.references if path[0] == "node")
 
 
 def checked_bool(value: object) -> bool:

@@ -15,6 +15,7 @@ from engine.policy.positions import MOST_BYTES, Document, read_documents
 CASES_FILE: Final = "cases.yaml"
 """The name of the file that holds the tests of the policies beside it."""
 
+_MOST_READINGS: Final = 10
 _ENDINGS = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -27,15 +28,12 @@ def load_policies(paths: Iterable[Path]) -> PolicySet:
     Raises:
         InvalidFileError: something is wrong; carries every mistake of every file.
     """
-    files = _Files()
-    for path in paths:
-        files.add(path)
+    contents, problems = _read(tuple(paths))
     policies: list[CompiledPolicy] = []
-    problems = files.problems
     names: dict[str, str] = {}
-    for file in files.found.values():
+    for file, content in contents.items():
         try:
-            documents = read_documents(content_of(file), str(file))
+            documents = read_documents(content, str(file))
             if not documents:
                 raise _unusable(file, "holds no policy")
         except InvalidFileError as error:
@@ -51,6 +49,31 @@ def load_policies(paths: Iterable[Path]) -> PolicySet:
     if problems:
         raise InvalidFileError(problems)
     return PolicySet(policies)
+
+
+def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Problem]]:
+    """Return what all policy files hold, and what is wrong with those that cannot be read.
+
+    A mounted ConfigMap changes all its files at once, by pointing one link elsewhere. INVARIANT:
+    every path led to the same file before and after all of them were read, so none was read before
+    such a change and another one after it.
+
+    Raises:
+        InvalidFileError: they never stayed where they were for long enough.
+    """
+    files = _Files(paths)
+    for _ in range(_MOST_READINGS):
+        contents: dict[Path, bytes] = {}
+        problems = list(files.problems)
+        for file in files.found.values():
+            try:
+                contents[file] = content_of(file)
+            except InvalidFileError as error:
+                problems += error.problems
+        before, files = files, _Files(paths)
+        if (files.found, files.problems) == (before.found, before.problems):
+            return contents, problems
+    raise InvalidFileError([Problem(file=str(paths[0]), message="changes while it is read")])
 
 
 def content_of(file: Path) -> bytes:
@@ -76,13 +99,15 @@ class _Files:
         problems: what could not be looked into.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Iterable[Path]) -> None:
+        """Look for files, and for all policy files in folders and below them."""
         self.found: dict[str, Path] = {}
         self.problems: list[Problem] = []
         self._folders: set[str] = set()
+        for path in paths:
+            self._add(path)
 
-    def add(self, path: Path) -> None:
-        """Add a file, or all policy files in a folder and below it."""
+    def _add(self, path: Path) -> None:
         if not os.path.isdir(path):  # noqa: PTH112 - unlike Path.is_dir it never raises
             self._add_file(path)
             return

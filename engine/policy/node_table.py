@@ -58,6 +58,12 @@ _UNIQUE: Final = frozenset({"kubernetes.io/hostname"})
 """Labels that have another value on every node."""
 
 
+def domains_of(paths: Iterable[Path]) -> tuple[Domain, ...]:
+    """Return what paths that begin with `node` are made from, in order."""
+    fields = {path[1] if len(path) > 1 else "" for path in paths}
+    return tuple(sorted({domain for field in fields for domain in _domains(field)}))
+
+
 class NodeLayout:
     """What is known of nodes before there are any."""
 
@@ -124,14 +130,13 @@ class NodeTable:
         """Return the column that `compute` gives, remembered by the view."""
         view, now = self._view, self._now
         fields = {path[1] if len(path) > 1 else "" for path in paths}
-        domains = {domain for field in fields for domain in _domains(field)}
         whole_key = ("expression", key, self._while.key if fields & {"usage", ""} else b"")
         remembered = view.node_column if for_all_requests else view.pod_column
 
         def column() -> Column:
             cells = remembered(
                 whole_key,
-                tuple(sorted(domains)),
+                domains_of(paths),
                 lambda part: packed(compute(NodeTable(part, now))),
             )
             return unpacked(cells)

@@ -16,9 +16,11 @@ BY_RESOURCE: Final = frozenset(
     {
         "defaultLimitToAllocatableRatio",
         "defaultLimits",
+        "defaultRequests",
         "estimatedScalingFactors",
         "prodUsageThresholds",
         "resourceWeights",
+        "riskLimitWeights",
         "scoringResourceWeights",
         "usageThresholds",
     }

@@ -17,7 +17,7 @@ from engine.policy.context import PolicyContext
 from engine.policy.expressions import NodeExpression
 from engine.policy.labels import PLUGIN_LABELS, FilterLabels
 from engine.policy.schema import OnFilterError, OnScoreError
-from engine.view import BoolColumn, ClusterView, IntColumn
+from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntColumn
 
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 """Raw scores: whole numbers of a plugin, or what an expression gives."""
@@ -29,6 +29,10 @@ _LONGEST_QUOTE = 120  # characters of an expression that are repeated in a reaso
 
 class Judge(Protocol):
     """The part of a filter that looks at nodes."""
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """What of the cluster its codes rest on."""
 
     def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
         """Return a code per row, shape (n,): PASS, FAULT, or a reason > 0; any for invalid rows."""
@@ -42,6 +46,10 @@ class Judge(Protocol):
 
 class Scorer(Protocol):
     """The part of a score that looks at nodes."""
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """What of the cluster its scores rest on."""
 
     def raw(
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
@@ -106,8 +114,17 @@ class FilterRule:
     judge: Judge
     labels: FilterLabels = PLUGIN_LABELS
 
-    def outcome(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterOutcome:
-        """Return what the filter says of every node."""
+    def outcome(
+        self,
+        context: PolicyContext,
+        view: ClusterView,
+        now: Micros,
+        freshness: Freshness = FRESH,
+    ) -> FilterOutcome:
+        """Return what the filter says of every node; it passes all if what it reads is stale."""
+        stale = freshness.stale_among(self.judge.reads)
+        if stale:
+            return self._abstention(context, view, stale)
         codes = self.judge.codes(context, view, now)
         rejects = (codes != PASS) & view.valid
         told: dict[int, str] = {}
@@ -131,6 +148,21 @@ class FilterRule:
             labels=self.labels.condition(context),
         )
 
+    def _abstention(
+        self, context: PolicyContext, view: ClusterView, stale: Mapping[str, str]
+    ) -> FilterOutcome:
+        """Return that all nodes pass; what the filter says of labels holds as it is written."""
+        return FilterOutcome(
+            policy=self.policy,
+            rule=self.name,
+            codes=np.full(len(view), PASS, np.int64),
+            rejects=np.zeros(len(view), np.bool_),
+            reasons={},
+            dynamic=self.dynamic,
+            labels=self.labels.condition(context),
+            abstained=stale,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRule:
@@ -151,9 +183,20 @@ class ScoreRule:
     scorer: Scorer
 
     def outcome(
-        self, context: PolicyContext, view: ClusterView, candidates: NDArray[np.intp], now: Micros
+        self,
+        context: PolicyContext,
+        view: ClusterView,
+        candidates: NDArray[np.intp],
+        now: Micros,
+        freshness: Freshness = FRESH,
     ) -> ScoreOutcome:
-        """Return the scores of the candidates, in their order; no other node has a say in them."""
+        """Return the scores of the candidates, in their order; no other node has a say in them.
+
+        All get nothing if what the score reads is stale.
+        """
+        stale = freshness.stale_among(self.scorer.reads)
+        if stale:
+            return self._abstention(candidates.size, stale)
         raw, faulty = self.scorer.raw(context, view, candidates, now)
         sound: BoolColumn | slice = slice(None)
         faults, reason = 0, ""
@@ -177,12 +220,25 @@ class ScoreRule:
             faults=faults,
         )
 
+    def _abstention(self, candidates: int, stale: Mapping[str, str]) -> ScoreOutcome:
+        nothing = np.zeros(candidates, np.int64)
+        return ScoreOutcome(
+            policy=self.policy,
+            rule=self.name,
+            weight=self.weight,
+            raw=nothing,
+            normalized=nothing,
+            reason=", ".join(stale.values()),
+            abstained=stale,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PluginJudge:
     """A filter by a plugin."""
 
     plugin: Filter
+    reads: tuple[Domain, ...]
 
     def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
         """Return the plugin's codes."""
@@ -207,6 +263,11 @@ class ExpressionJudge:
 
     expression: NodeExpression
     message: str
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """What the expression reads."""
+        return self.expression.reads
 
     def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
         """Return PASS where the expression is true."""
@@ -234,6 +295,7 @@ class PluginScorer:
     """A score by a plugin."""
 
     plugin: Score
+    reads: tuple[Domain, ...]
 
     def raw(
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
@@ -256,6 +318,11 @@ class ExpressionScorer:
     """A score by an expression, any finite number."""
 
     expression: NodeExpression
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """What the expression reads."""
+        return self.expression.reads
 
     def raw(
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros

@@ -21,7 +21,7 @@ def _filter_rule(name: str) -> FilterRule:
         policy=SCHEDULER,
         name=name,
         dynamic=name not in STATIC_PLUGINS,
-        judge=PluginJudge(plugin.filter(plugin.args())),
+        judge=PluginJudge(plugin.filter(plugin.args()), plugin.reads),
     )
 
 

@@ -4,9 +4,12 @@ What belongs here: how nodes, pods, usage and quotas become columns and stay rig
 of events. What never does: any opinion on where a pod should go.
 """
 
+from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
 from engine.view.cluster_view import ALL_DOMAINS, ClusterView, Domain, Sum, counted_requests
 from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
+from engine.view.freshness import DOMAIN_NAMES, FRESH, Freshness
+from engine.view.images import image_column
 from engine.view.labels import (
     LabelColumn,
     TaintColumn,
@@ -14,26 +17,39 @@ from engine.view.labels import (
     label_column,
     taint_column,
 )
-from engine.view.load import LoadProfile, LoadSums
+from engine.view.load import LoadProfile, LoadSums, SumProfile
+from engine.view.pod_sums import PodSumProfile
 from engine.view.state import ClusterState
+from engine.view.turnover import NO_TURNOVER, Turnover
+from engine.view.usage_history import UsageHistory
 
 __all__ = [
     "ALL_DOMAINS",
+    "DEFAULT_ASSUMED_SECONDS",
+    "DOMAIN_NAMES",
+    "FRESH",
+    "NO_TURNOVER",
     "BoolColumn",
     "ClusterState",
     "ClusterView",
     "CodeBook",
     "DictionaryColumn",
     "Domain",
+    "Freshness",
     "IntColumn",
     "LabelColumn",
     "LoadProfile",
     "LoadSums",
+    "PodSumProfile",
     "ResourceAxis",
     "Sum",
+    "SumProfile",
     "TaintColumn",
+    "Turnover",
+    "UsageHistory",
     "counted_requests",
     "dictionary_column",
+    "image_column",
     "integer_label_column",
     "label_column",
     "taint_column",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
+from engine.view.pod_table import PodEntry
 
 if TYPE_CHECKING:
     from engine.model.elastic_quota import ElasticQuota
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from engine.model.usage import NodeUsage
     from engine.view.column_cache import ColumnCache
     from engine.view.dictionary import Dictionaries
+    from engine.view.images import ImageIndex
     from engine.view.load import LoadProfile, LoadSums
+    from engine.view.pod_sums import PodSumProfile
+    from engine.view.turnover import Turnover
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -70,11 +74,15 @@ class ClusterView:
         valid: (n,).
         unschedulable: (n,), cordoned.
         allocatable: (n_resources, n), base units.
-        sums: (len(Sum), n_resources, n), sums over the pods of each node, base units.
+        sums: (len(Sum), n_resources, n), sums over the pods of each node, base units; pods that
+            were advised to go there count like those that are bound.
+        assumed: (n,), how many pods of each node are such: advised, not bound yet.
         metric_time: (n,), microseconds since the epoch; 0 where there is no report or no time.
         changed: (len(Domain), n), the version at which a row last changed, by domain.
         latest: the version at which any row last changed, by domain.
         load: per tracked profile, LoadAware's sums.
+        pod_sums: per tracked profile, sums over the pods of each node, (profile.width, n).
+        turnover: pods that leave and pods that are to come, by the name of each node that has any.
         namespace_labels: labels of each known namespace.
         namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
         quotas: ElasticQuotas by namespace, in name order.
@@ -90,10 +98,13 @@ class ClusterView:
     unschedulable: BoolColumn
     allocatable: IntColumn
     sums: IntColumn
+    assumed: IntColumn
     metric_time: IntColumn
     changed: IntColumn
     latest: tuple[int, ...]
     load: Mapping[LoadProfile, LoadSums]
+    pod_sums: Mapping[PodSumProfile, IntColumn]
+    turnover: Mapping[str, Turnover]
     rows: Mapping[str, int]
     namespace_labels: Mapping[str, Mapping[str, str]]
     namespace_requests: Mapping[str, Amounts]
@@ -101,6 +112,7 @@ class ClusterView:
     lease: Lease
     caches: tuple[ColumnCache, ColumnCache] | None = None
     dictionaries: Dictionaries | None = None
+    images: ImageIndex | None = None
     parent: tuple[ClusterView, NDArray[np.intp]] | None = None
     memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
@@ -192,9 +204,11 @@ class ClusterView:
             unschedulable=self.unschedulable[rows],
             allocatable=self.allocatable[:, rows],
             sums=self.sums[:, :, rows],
+            assumed=self.assumed[rows],
             metric_time=self.metric_time[rows],
             changed=self.changed[:, rows],
             load={profile: sums.take(rows) for profile, sums in self.load.items()},
+            pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
             rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
             parent=(self, rows),
             memory={},
@@ -222,6 +236,7 @@ class ClusterView:
             self,
             axis=axis,
             sums=grown,
+            pod_sums=self._pod_sums_after(pod, row),
             allocatable=allocatable,
             namespace_requests={**self.namespace_requests, pod.namespace: requests},
             caches=None,
@@ -229,6 +244,15 @@ class ClusterView:
             dictionaries=None,
             parent=None,
         )
+
+    def _pod_sums_after(self, pod: Pod, row: int) -> dict[PodSumProfile, IntColumn]:
+        """Return `pod_sums` as they would be with a pod also on a row, newer than any report."""
+        entry = PodEntry(row, pod.shape, 0, 0, assumed=True)
+        here = np.arange(len(self)) == row
+        return {
+            profile: sums + here * np.array([profile.part(entry, self.usages[row])]).T
+            for profile, sums in self.pod_sums.items()
+        }
 
 
 def counted_requests(shape: PodShape) -> Amounts:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from engine.model.time import SECOND
 from engine.view.axis import capped
-from engine.view.cluster_view import Domain
 from engine.view.estimation import deadline, estimate_vector, windows
+from engine.view.pod_sums import Part, PodChange, PodSumProfile, PodSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,9 +31,6 @@ _SHAPES_REMEMBERED = 65_536
 
 _Amounts: TypeAlias = tuple[int, ...]
 """By known resource."""
-
-PodChange: TypeAlias = "tuple[int, str, PodEntry]"
-"""A pod that came, 1, or went, -1; by `namespace/name`, and as it is or was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +52,10 @@ class LoadProfile:
     seconds_after_initialized: int = 0
     customize: bool = False
     include_system: bool = False
+
+
+SumProfile: TypeAlias = LoadProfile | PodSumProfile
+"""What the view can be told to keep sums for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +86,14 @@ class LoadSums:
         )
 
 
-class LoadTracker:
+class LoadTracker(PodSums):
     """Keeps the sums of one profile up to date."""
 
     def __init__(self, profile: LoadProfile) -> None:
+        super().__init__(_SUMS * len(profile.known))
         self._profile = profile
         self._nothing: _Amounts = (0,) * len(profile.known)
         self._facts: dict[PodShape, _ShapeFacts] = {}
-        self._sums = np.zeros((_SUMS, len(profile.known), 0), np.int64)
-        self._version = -1
-
-    def part_with_sums(self) -> None:
-        """Leave the sums given out so far to those who hold them, and write to others."""
-        self._sums = self._sums.copy()
 
     def refreshed(
         self,
@@ -107,51 +103,22 @@ class LoadTracker:
         version: int,
         changes: Sequence[PodChange] | None,
     ) -> LoadSums:
-        """Return the sums at `version`; those given out before are overwritten.
+        """Return the sums at `version`; see `PodSums.refresh`."""
+        sums = self.refresh(pods, usages, changed, version, changes)
+        return LoadSums(*sums.reshape(_SUMS, len(self._nothing), sums.shape[-1]))
 
-        A row with a new report is counted again, any other only gains and loses the parts of the
-        pods that came and went.
+    def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> Part:
+        """Return the sums of a node, those of a kind side by side."""
+        sums = super()._counted(report, pods)
+        if report is None or not self._profile.include_system:
+            return sums
+        system = self._nothing * 2 + self._projected(report.system_usage) + self._nothing
+        return tuple([amount + more for amount, more in zip(sums, system, strict=True)])
 
-        Args:
-            pods: all pods.
-            usages: the report of each row.
-            changed: (len(Domain), n), the version at which each row last changed.
-            version: what to bring the sums up to.
-            changes: of pods since the last time; None when there were too many to be listed.
-        """
-        since, self._version = self._version, version
-        n = changed.shape[-1]
-        if self._sums.shape[-1] < n:
-            self._sums = np.pad(self._sums, ((0, 0), (0, 0), (0, 2 * n - self._sums.shape[-1])))
-        outdated = changed[Domain.METRICS] > since
-        if changes is None:
-            outdated |= changed[Domain.PODS] > since
-        rows = np.flatnonzero(outdated).tolist()
-        for row in rows:
-            self._sums[:, :, row] = self._counted(usages[row], pods.on_row(row))
-        counted = set(rows)
-        for sign, key, entry in changes or ():
-            report = usages[entry.row]
-            if report is not None and entry.row not in counted:
-                self._sums[:, :, entry.row] += sign * self._stacked(self._part(key, entry, report))
-        sums = self._sums[..., :n]
-        sums.flags.writeable = False
-        return LoadSums(*sums)
-
-    def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> IntColumn:
-        """Return the sums of a node, shape (4, n_known)."""
-        if report is None:
-            return self._stacked(self._nothing * _SUMS)
-        parts = [self._part(key, pod, report) for key, pod in pods]
-        sums = self._stacked(
-            [sum(amounts) for amounts in zip(self._nothing * _SUMS, *parts, strict=True)]
-        )
-        if self._profile.include_system:
-            sums[2] += self._projected(report.system_usage)
-        return sums
-
-    def _part(self, key: str, pod: PodEntry, report: NodeUsage) -> _Amounts:
+    def _part(self, key: str, pod: PodEntry, report: NodeUsage | None) -> Part:
         """Return what one pod adds to the sums of its node, one sum after the other."""
+        if report is None:
+            return self._nothing * _SUMS
         facts, nothing = self._facts_of(pod.shape), self._nothing
         estimate = facts.estimate
         own = report.pods.get(key)
@@ -161,7 +128,7 @@ class LoadTracker:
         # report knows the node alone, the node's usage holds all pods but the new ones, and what
         # production uses of it is not known but by estimates.
         above = tuple([max(e - u, 0) for e, u in zip(estimate, usage, strict=True)])
-        is_fresh = _is_fresh(facts, pod, report)
+        is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
         excess = above if is_fresh or (own is None and report.pods_measured) else nothing
 
         if not facts.is_prod:
@@ -171,9 +138,6 @@ class LoadTracker:
         # A pod counts as measured production only where it and its report agree that it is; one
         # that is reported as something else keeps its full estimate, however old it is.
         return excess + estimate + nothing + tuple([max(e, 0) for e in estimate])
-
-    def _stacked(self, amounts: Sequence[int]) -> IntColumn:
-        return np.array(amounts, np.int64).reshape(_SUMS, len(self._nothing))
 
     def _projected(self, amounts: Amounts) -> _Amounts:
         """Return amounts by known resource, capped."""

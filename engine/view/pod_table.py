@@ -21,15 +21,17 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
     """What is stored of a pod.
 
     Attributes:
-        row: of its node, NO_ROW when it has none.
+        row: of the node it counts on, NO_ROW when there is none.
         assigned_at: microseconds since the epoch.
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
+        assumed: whether it is not bound there but only expected to be.
     """
 
     row: int
     shape: PodShape
     assigned_at: int
     initialized_at: int
+    assumed: bool = False
 
 
 class PodTable:
@@ -47,6 +49,7 @@ class PodTable:
         self._shape: array[int] = array("i")
         self._assigned_at: array[int] = array("q")
         self._initialized_at: array[int] = array("q")
+        self._assumed = bytearray()
         self._on_row: list[array[int]] = []
         self._shape_number: dict[PodShape, int] = {}
         self._shape_pods: list[int] = []
@@ -78,6 +81,7 @@ class PodTable:
         self._shape[slot] = self._number(entry.shape)
         self._assigned_at[slot] = entry.assigned_at
         self._initialized_at[slot] = entry.initialized_at
+        self._assumed[slot] = entry.assumed
         if row != NO_ROW:
             while len(self._on_row) <= row:
                 self._on_row.append(array("i"))
@@ -102,7 +106,13 @@ class PodTable:
     def _entry(self, slot: int) -> PodEntry:
         shape = self.shapes[self._shape[slot]]
         assert shape is not None  # noqa: S101 - INVARIANT: a slot in use has a shape
-        return PodEntry(self._row[slot], shape, self._assigned_at[slot], self._initialized_at[slot])
+        return PodEntry(
+            self._row[slot],
+            shape,
+            self._assigned_at[slot],
+            self._initialized_at[slot],
+            bool(self._assumed[slot]),
+        )
 
     def _leave(self, slot: int) -> None:
         """Take a slot off its row and release its shape."""
@@ -141,4 +151,5 @@ class PodTable:
         self._shape.append(0)
         self._assigned_at.append(0)
         self._initialized_at.append(0)
+        self._assumed.append(False)
         return len(self._keys) - 1

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.view.assumed import (
+    DEFAULT_ASSUMED_SECONDS,
+    DEFAULT_IN_FLIGHT_SECONDS,
+    AssumedPods,
+)
 from engine.view.axis import IntColumn, ResourceAxis
 from engine.view.cluster_view import (
     ClusterView,
@@ -20,12 +25,17 @@ from engine.view.cluster_view import (
 )
 from engine.view.column_cache import ColumnCache
 from engine.view.dictionary import Dictionaries
-from engine.view.load import LoadProfile, LoadTracker, PodChange
+from engine.view.images import ImageIndex
+from engine.view.load import LoadProfile, LoadTracker, SumProfile
+from engine.view.namespace_totals import NamespaceTotals
+from engine.view.pod_sums import PodChange, PodSumProfile, ProfiledPodSums
 from engine.view.pod_table import NO_ROW, PodEntry, PodTable
+from engine.view.turnover import TurnoverBook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from engine.model.advice import Advice
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.node import Node
     from engine.model.pod import Pod, PodShape
@@ -40,15 +50,16 @@ _SHARES_REMEMBERED = 65_536
 _MOST_CHANGES = 1024  # beyond it, counting whole nodes again is as fast
 _NODES, _PODS, _METRICS = map(int, Domain)  # numpy takes plain integers twice as fast
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
-_COLUMNS = ("_valid", "_unschedulable", "_allocatable", "_sums", "_metric_time", "_changed")
-_COLLECTIONS = (
-    "_rows",
-    "_nodes",
-    "_usages",
-    "_namespace_labels",
-    "_namespace_requests",
-    "_quotas",
+_COLUMNS = (
+    "_valid",
+    "_unschedulable",
+    "_allocatable",
+    "_sums",
+    "_assumed_on",
+    "_metric_time",
+    "_changed",
 )
+_COLLECTIONS = ("_rows", "_nodes", "_usages", "_namespace_labels", "_quotas")
 _POD_COLUMNS = 512  # one per rule and pod template; 40 KiB each at 5,000 nodes
 
 
@@ -68,47 +79,74 @@ class ClusterState:
     Any order of events that ends in the same objects gives the same view, up to the order of
     rows. Writing is in place; while a view of the current version is still held by someone, the
     columns are copied once before the first write, so a view never changes.
+
+    A pod that waits for the scheduler counts on the node it was advised to take, the first of them
+    that exists, as if it were bound there: the next pod must see it. One with scheduling gates does
+    not: it may stay so for hours, and competes with nobody until its gates are gone.
+
+    Args:
+        assumed_seconds: for how long after its creation, or the end of its gates, a pod is assumed
+            on its advised node at most.
+        in_flight_seconds: for how long after its advice, while it is not seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        assumed_seconds: int = DEFAULT_ASSUMED_SECONDS,
+        in_flight_seconds: int = DEFAULT_IN_FLIGHT_SECONDS,
+    ) -> None:
         self._axis = ResourceAxis()
         self._has_unplaced = False  # whether any pod names a resource that is not on the axis
         self._version = 0
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         self._pods = PodTable()
+        self._assumed = AssumedPods(assumed_seconds, in_flight_seconds)
         self._shares: dict[PodShape, _Share] = {}
         self._trackers: dict[LoadProfile, LoadTracker] = {}
+        self._pod_sums: dict[PodSumProfile, ProfiledPodSums] = {}
         self._changes: list[PodChange] | None = None  # since the last view; None is too many
         self._names: list[str] = []
         self._names_now: tuple[str, ...] | None = None
         self._nodes: list[Node | None] = []
         self._usages: list[NodeUsage | None] = []
         self._namespace_labels: dict[str, Mapping[str, str]] = {}
-        self._namespace_requests: dict[str, dict[str, int]] = {}
-        self._own_requests: set[str] = set()  # namespaces whose totals no view holds
+        self._namespace_totals = NamespaceTotals()
+        self._turnover = TurnoverBook()
         self._quotas: dict[str, tuple[ElasticQuota, ...]] = {}
         self._valid = np.zeros(_FIRST_ROWS, np.bool_)
         self._unschedulable = np.zeros(_FIRST_ROWS, np.bool_)
         self._allocatable = np.zeros((len(self._axis), _FIRST_ROWS), np.int64)
         self._sums = np.zeros((len(Sum) * len(self._axis), _FIRST_ROWS), np.int64)
+        self._assumed_on = np.zeros(_FIRST_ROWS, np.int64)
         self._metric_time = np.zeros(_FIRST_ROWS, np.int64)
         self._changed = np.zeros((len(Domain), _FIRST_ROWS), np.int64)
         self._latest = [0] * len(Domain)
         self._caches = (ColumnCache(_NODE_COLUMNS), ColumnCache(_POD_COLUMNS))
         self._dictionaries = Dictionaries(_NODE_COLUMNS)
+        self._images = ImageIndex()
         self._view: ClusterView | None = None
         self._lease: weakref.ref[Lease] = weakref.ref(Lease())  # dead at once: nothing is lent
 
     @property
     def pod_count(self) -> int:
         """How many non-terminal pods are known."""
-        return len(self._pods)
+        return len(self._pods) - self._assumed.in_flight
+
+    def has_node(self, name: str) -> bool:
+        """Return whether a node is known, rather than pods or usage on one of that name."""
+        return self._node(name) is not None
+
+    def usage(self, node_name: str) -> NodeUsage | None:
+        """Return the latest usage report of a node, None where there is none."""
+        row = self._rows.get(node_name)
+        return None if row is None else self._usages[row]
 
     def placement(self, key: str) -> tuple[str, PodShape] | None:
         """Return the node and the shape of a bound pod, by `namespace/name`."""
         entry = self._pods.get(key)
-        if entry is None or entry.row == NO_ROW:
+        if entry is None or entry.row == NO_ROW or entry.assumed:
             return None
         return self._names[entry.row], entry.shape
 
@@ -121,14 +159,20 @@ class ClusterState:
         self._before_write()
         self._offer(node.allocatable)
         row = self._row(node.name)
+        is_new = self._nodes[row] is None
         self._nodes[row] = node
         self._valid[row] = True
         self._unschedulable[row] = node.unschedulable
         self._allocatable[:, row] = self._axis.vector(node.allocatable)
         self._touch(row, _NODES)
+        if is_new:
+            self._place_assumed(self._assumed.naming(node.name))
 
     def delete_node(self, name: str) -> None:
-        """Forget a node; its pods and usage stay known until they are deleted too."""
+        """Forget a node; its pods and usage stay known until they are deleted too.
+
+        Those that are only assumed on it are assumed on the next one they were advised to take.
+        """
         if self._node(name) is None:
             return
         self._before_write()
@@ -137,6 +181,7 @@ class ClusterState:
         self._valid[row] = self._unschedulable[row] = False
         self._allocatable[:, row] = 0
         self._touch(row, _NODES)
+        self._place_assumed(self._assumed.naming(name))
         self._release(row)
 
     def set_pod(self, pod: Pod, *, seen_at: Micros) -> None:
@@ -147,37 +192,30 @@ class ClusterState:
             seen_at: now. A bound pod without a PodScheduled time counts as assigned at the moment
                 it was first seen on its node.
         """
-        if pod.is_terminal:
-            self.delete_pod(pod.key)
-            return
-        if pod.node_name and pod.node_name not in self._rows:
-            self._before_write()
-            self._row(pod.node_name)
-        row = self._rows[pod.node_name] if pod.node_name else NO_ROW
         key = pod.key
         old = self._pods.get(key)
-        if pod.scheduled_at is not None:
-            assigned_at: int = pod.scheduled_at
-        elif old is not None and old.row == row:
-            assigned_at = old.assigned_at
+        landed = self._assumed.landed(pod) if old is None else None
+        if landed is not None:
+            self._before_write()
+            self._place_assumed([landed])
+        if pod.is_terminal:
+            self.delete_pod(key)
+            return
+        self._turn(key, pod)
+        if pod.node_name:
+            self._assumed.forget(key)
+            new = self._bound_entry(pod, old, seen_at)
         else:
-            assigned_at = seen_at
-        new = PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0)
+            self._assumed.waiting(pod, is_new=old is None, seen_at=seen_at)
+            new = self._assumed_entry(key, pod.shape)
         if old == new:
             return  # most updates of a pod change nothing that is counted
         self._before_write()
-        if old is not None and old.row == row and old.shape is pod.shape:
-            self._pods.put(key, new)
-            if row != NO_ROW:
-                self._note(-1, key, old)
-                self._note(1, key, new)
-            return
-        if old is not None:
-            self._uncount(key, old)
-        self._pods.put(key, new)
-        self._count(key, new)
-        if old is not None and old.row not in (NO_ROW, row):
-            self._release(old.row)
+        if old is None or old.shape is not pod.shape:
+            if old is not None:
+                self._namespace_totals.subtract(pod.namespace, self._share(old.shape).requests)
+            self._namespace_totals.add(pod.namespace, self._share(pod.shape).requests)
+        self._move(key, old, new)
 
     def delete_pod(self, key: str) -> None:
         """Forget a pod, by `namespace/name`; what it added is taken off exactly."""
@@ -185,10 +223,35 @@ class ClusterState:
         if old is None:
             return
         self._before_write()
-        self._uncount(key, old)
-        self._pods.delete(key)
-        if old.row != NO_ROW:
-            self._release(old.row)
+        self._turn(key, None)
+        self._assumed.forget(key)
+        self._namespace_totals.subtract(key.partition("/")[0], self._share(old.shape).requests)
+        self._move(key, old, None)
+
+    def assume(self, pod: Pod, advice: Advice, *, at: Micros) -> None:
+        """Count a pod that was just advised, until it is seen or its time is up.
+
+        It does not count for its namespace: those who guard quotas keep books of their own.
+
+        Args:
+            pod: as it was judged; has no uid yet, and maybe no name.
+            advice: what was written on it; its id tells the pod when it comes.
+            at: now.
+        """
+        key = self._assumed.advised(pod, advice, at)
+        if key is not None:
+            self._before_write()
+            self._move(key, self._pods.get(key), self._assumed_entry(key, pod.shape))
+
+    def release_assumed(self, now: Micros) -> None:
+        """Take off the pods that were assumed for too long; free while there are none.
+
+        For whoever asks for a view to call before: events alone don't tell that time goes by.
+        """
+        keys = self._assumed.expire(now)
+        if keys:
+            self._before_write()
+            self._place_assumed(keys)
 
     def set_usage(self, usage: NodeUsage) -> None:
         """Add or replace the usage report of a node."""
@@ -227,12 +290,16 @@ class ClusterState:
         self._before_write()
         self._namespace_labels.pop(name, None)
 
-    def track(self, profiles: Iterable[LoadProfile]) -> None:
-        """Keep LoadAware's sums for exactly these profiles from now on."""
+    def track(self, profiles: Iterable[SumProfile]) -> None:
+        """Keep the sums of exactly these profiles from now on, LoadAware's and others."""
         self._before_write()
-        self._trackers = {
-            profile: self._trackers.get(profile) or LoadTracker(profile) for profile in profiles
-        }
+        trackers, self._trackers = self._trackers, {}
+        pod_sums, self._pod_sums = self._pod_sums, {}
+        for profile in profiles:
+            if isinstance(profile, LoadProfile):
+                self._trackers[profile] = trackers.get(profile) or LoadTracker(profile)
+            else:
+                self._pod_sums[profile] = pod_sums.get(profile) or ProfiledPodSums(profile)
 
     # Views.
 
@@ -245,6 +312,10 @@ class ClusterState:
         load = {
             profile: tracker.refreshed(self._pods, self._usages, changed, self._version, changes)
             for profile, tracker in self._trackers.items()
+        }
+        pod_sums = {
+            profile: sums.refresh(self._pods, self._usages, changed, self._version, changes)
+            for profile, sums in self._pod_sums.items()
         }
         self._changes = []
         if self._names_now is None:
@@ -261,17 +332,21 @@ class ClusterState:
             unschedulable=_frozen(self._unschedulable[:n]),
             allocatable=_frozen(self._allocatable[:, :n]),
             sums=_frozen(self._sums.reshape(len(Sum), len(self._axis), -1)[:, :, :n]),
+            assumed=_frozen(self._assumed_on[:n]),
             metric_time=_frozen(self._metric_time[:n]),
             changed=_frozen(changed),
             latest=tuple(self._latest),
             load=load,
+            pod_sums=pod_sums,
+            turnover=self._turnover.lent(),
             rows=self._rows,
             namespace_labels=self._namespace_labels,
-            namespace_requests=self._namespace_requests,
+            namespace_requests=self._namespace_totals.lent(),
             quotas=self._quotas,
             lease=lease,
             caches=self._caches,
             dictionaries=self._dictionaries,
+            images=self._images,
         )
         return self._view
 
@@ -285,9 +360,10 @@ class ClusterState:
             return
         for name in (*_COLLECTIONS, *_COLUMNS):
             setattr(self, name, getattr(self, name).copy())
-        for tracker in self._trackers.values():
-            tracker.part_with_sums()
-        self._own_requests.clear()
+        for sums in (*self._trackers.values(), *self._pod_sums.values()):
+            sums.part_with_sums()
+        self._namespace_totals.part_with()
+        self._turnover.part_with()
 
     # Rows.
 
@@ -317,6 +393,8 @@ class ClusterState:
 
     def _release(self, row: int) -> None:
         """Free a row that no node, pod or usage report speaks of any more."""
+        if not self._names[row]:
+            return  # free already
         if self._nodes[row] is None and self._usages[row] is None and not self._pods.count_on(row):
             del self._rows[self._names[row]]
             self._names[row] = ""
@@ -371,31 +449,66 @@ class ClusterState:
 
     # Pods and quotas.
 
-    def _count(self, key: str, pod: PodEntry) -> None:
-        """Add a pod to the sums of its namespace and, if it has one, of its node."""
-        share = self._share(pod.shape)
-        total = self._requests_of(_namespace(key))
-        for name, amount in share.requests:
-            total[name] = total.get(name, 0) + amount
-        if pod.row != NO_ROW:
-            column = self._sums[:, pod.row]
-            column += share.sums
-            self._note(1, key, pod)
+    def _bound_entry(self, pod: Pod, old: PodEntry | None, seen_at: Micros) -> PodEntry:
+        """Return how a pod counts that is bound to a node."""
+        row = self._rows.get(pod.node_name)
+        if row is None:
+            self._before_write()
+            row = self._row(pod.node_name)
+        if pod.scheduled_at is not None:
+            assigned_at: int = pod.scheduled_at
+        elif old is not None and old.row == row and not old.assumed:
+            assigned_at = old.assigned_at
+        else:
+            assigned_at = seen_at
+        return PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0)
 
-    def _uncount(self, key: str, pod: PodEntry) -> None:
-        """Take a pod off the sums it was added to, exactly."""
-        share = self._share(pod.shape)
-        namespace = _namespace(key)
-        total = self._requests_of(namespace)
-        for name, amount in share.requests:
-            total[name] -= amount
-        if not total["pods"]:
-            del self._namespace_requests[namespace]
-            self._own_requests.remove(namespace)
-        if pod.row != NO_ROW:
-            column = self._sums[:, pod.row]
-            column -= share.sums
-            self._note(-1, key, pod)
+    def _assumed_entry(self, key: str, shape: PodShape) -> PodEntry:
+        """Return how a pod counts that is not bound: on the first advised node that exists."""
+        held = self._assumed.get(key)
+        if held is not None:
+            for name in held.nodes:
+                if self._node(name) is not None:
+                    return PodEntry(self._rows[name], shape, held.since, 0, assumed=True)
+        return PodEntry(NO_ROW, shape, 0, 0)
+
+    def _place_assumed(self, keys: Iterable[str]) -> None:
+        """Count pods that are or were assumed where they are assumed now, if they are."""
+        for key in keys:
+            old, new = self._pods.get(key), None
+            if old is None:
+                raise AssertionError("who is held is known")
+            if not self._assumed.flight_is_over(key):
+                new = self._assumed_entry(key, old.shape)
+            if new != old:
+                self._move(key, old, new)
+
+    def _move(self, key: str, old: PodEntry | None, new: PodEntry | None) -> None:
+        """Count a pod on its node as it now is, and no longer as it was."""
+        if new is None:
+            self._pods.delete(key)
+        else:
+            self._pods.put(key, new)
+        leaves = old is not None and (new is None or new.row != old.row)
+        recount = old is None or new is None or leaves or new.shape is not old.shape
+        if old is not None and old.row != NO_ROW:
+            if recount:
+                share = self._share(old.shape).sums  # before the sums: it may make room in them
+                column = self._sums[:, old.row]
+                column -= share
+            if old.assumed:
+                self._assumed_on[old.row] -= 1
+            self._note(-1, key, old)
+            if leaves:
+                self._release(old.row)
+        if new is not None and new.row != NO_ROW:
+            if recount:
+                share = self._share(new.shape).sums
+                column = self._sums[:, new.row]
+                column += share
+            if new.assumed:
+                self._assumed_on[new.row] += 1
+            self._note(1, key, new)
 
     def _note(self, sign: int, key: str, pod: PodEntry) -> None:
         """Remember that a pod came to its node, 1, or went from it, -1."""
@@ -405,13 +518,13 @@ class ClusterState:
             if len(self._changes) > _MOST_CHANGES:
                 self._changes = None
 
-    def _requests_of(self, namespace: str) -> dict[str, int]:
-        """Return the totals of a namespace, to be written: not those that a view may hold."""
-        if namespace not in self._own_requests:
-            self._own_requests.add(namespace)
-            held = self._namespace_requests.get(namespace, {})
-            self._namespace_requests[namespace] = dict(held)
-        return self._namespace_requests[namespace]
+    def _turn(self, key: str, pod: Pod | None) -> None:
+        """Note whether a pod is about to leave its node or to come to one; None if it is gone."""
+        if self._turnover.would_change(key, pod):
+            self._before_write()
+            for name in self._turnover.put(key, pod):
+                if name in self._rows:
+                    self._touch(self._rows[name], _PODS)
 
     def _share(self, shape: PodShape) -> _Share:
         """Return what a pod of a shape adds; remembered, it depends on nothing else."""
@@ -438,10 +551,6 @@ class ClusterState:
         left = sorted(others + new, key=lambda quota: (quota.name, quota.group))
         if left:
             self._quotas[namespace] = tuple(left)
-
-
-def _namespace(key: str) -> str:
-    return key.partition("/")[0]
 
 
 _GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])

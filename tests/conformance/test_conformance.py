@@ -17,9 +17,13 @@ SUPPORTED = (
     "noderesources_leastallocated",
     "noderesources_mostallocated",
     "noderesources_requestedtocapacityratio",
+    "peaks",
     "podrequests",
     "quantity",
     "resourcelimitaware",
+    "trimaran_loadvariation",
+    "trimaran_lowrisk",
+    "trimaran_targetloadpacking",
 )
 """The files whose every case passes, but for the expected failures. Add yours."""
 

@@ -16,7 +16,7 @@ from engine.view import ClusterState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.view import ClusterView, IntColumn, LoadProfile
+    from engine.view import ClusterView, IntColumn, SumProfile
 
 NOW = Micros(1_700_000_000 * SECOND)
 GI = 2**30
@@ -79,7 +79,7 @@ def cluster(
     nodes: Iterable[Node],
     pods: Iterable[Pod] = (),
     reports: Iterable[NodeUsage] = (),
-    profiles: Sequence[LoadProfile] = (),
+    profiles: Sequence[SumProfile] = (),
 ) -> ClusterView:
     """Return the view of these objects; pods are first seen an hour ago."""
     state = ClusterState()

@@ -159,6 +159,7 @@ def test_an_explanation_tells_all_that_led_to_a_decision() -> None:
         "abstained": [],
         "errors": [],
         "decidedAt": "1970-01-12T13:46:40+00:00",
+        "ageSeconds": {},
     }
 
 

@@ -27,12 +27,14 @@ def _node_facts(view: ClusterView, row: int) -> dict[str, object]:
         "valid": bool(view.valid[row]),
         "unschedulable": bool(view.unschedulable[row]),
         "allocatable": _amounts(view, view.allocatable, row),
+        "assumed": int(view.assumed[row]),
         "sums": {one: _amounts(view, view.sums[one], row) for one in Sum},
         "metric_time": int(view.metric_time[row]),
         "load": {
             profile: {one.name: getattr(sums, one.name)[:, row].tolist() for one in fields(sums)}
             for profile, sums in view.load.items()
         },
+        "pod_sums": {profile: sums[:, row].tolist() for profile, sums in view.pod_sums.items()},
     }
 
 

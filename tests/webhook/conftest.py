@@ -19,6 +19,7 @@ from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.cluster import Recording
+from webhook.cluster.known import recorded_cluster
 from webhook.server import Listening, listening, wall_clock
 from webhook.settings import Settings
 
@@ -148,8 +149,8 @@ def start(state: ClusterState, policies: Path) -> Start:
         *, now: Callable[[], Micros] = wall_clock, **given: object
     ) -> AsyncIterator[Caller]:
         settings = local_settings(**{"policies": [policies], **given})
-        cluster = Recording(state=state, recorded_at=Micros(0), loaded={}, skipped={})
-        async with listening(settings, cluster, now=now) as server:
+        recording = Recording(state=state, recorded_at=Micros(0), loaded={}, skipped={})
+        async with listening(settings, recorded_cluster(recording, now), now=now) as server:
             trust = ssl.create_default_context(cadata=server.ca_pem.decode())
             connector = aiohttp.TCPConnector(ssl=trust)
             async with aiohttp.ClientSession(connector=connector) as session:

@@ -26,8 +26,10 @@ async def test_the_probes_answer_and_readiness_says_what_is_loaded(caller: Calle
     detail = json.loads(text)
     assert status == 200
     assert detail["ready"] is True
+    assert detail["policies"].pop("loadedAt")
     assert detail["policies"] == {"loaded": 2, "lastReloadError": ""}
     assert detail["view"]["nodes"] == 3
+    assert detail["view"]["stale"] == detail["sources"] == []
     assert detail["certificate"]["expiresAt"]
 
 
@@ -62,7 +64,7 @@ async def test_metrics_tell_what_came_of_reviews_and_what_is_known(caller: Calle
         assert line in text.splitlines()
     for name in (
         "stowplan_view_version",
-        "stowplan_view_age_seconds",
+        'stowplan_view_age_seconds{source="recording"}',
         "stowplan_certificate_expiry_timestamp_seconds",
         "stowplan_rule_errors_total",
     ):

@@ -53,6 +53,12 @@ def test_a_mounted_config_map_changes_by_a_link(tmp_path: Path) -> None:
     assert fingerprint([mount]) != before
 
 
+def test_a_link_to_nowhere_shows_for_as_long_as_it_is_there(tmp_path: Path) -> None:
+    empty = fingerprint([tmp_path])
+    (tmp_path / "policy.yaml").symlink_to("..data/policy.yaml")
+    assert fingerprint([tmp_path]) != empty
+
+
 async def test_each_change_is_acted_on_also_after_a_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from engine.errors import InvalidFileError
-from engine.view import LoadProfile
+from engine.view import SumProfile
+from tests.config_map import MountedConfigMap
+from webhook.file_watch import on_change
 from webhook.live_policies import LivePolicies
 
 POLICY = """
@@ -17,15 +22,19 @@ spec: {scores: [{plugin: PLUGIN}]}
 """
 
 
+def text_of(name: str, plugin: str = "LimitAware") -> str:
+    return POLICY.replace("NAME", name).replace("PLUGIN", plugin)
+
+
 def write(path: Path, name: str, plugin: str = "LimitAware") -> None:
-    path.write_text(POLICY.replace("NAME", name).replace("PLUGIN", plugin))
+    path.write_text(text_of(name, plugin))
 
 
 def names(live: LivePolicies) -> list[str]:
     return [policy.name for policy in live.current.policies]
 
 
-def ignore(_: Iterable[LoadProfile]) -> None:
+def ignore(_: Iterable[SumProfile]) -> None:
     """Track nothing."""
 
 
@@ -69,7 +78,7 @@ async def test_the_view_keeps_the_sums_of_new_policies_before_they_come_into_for
     write(path, "one")
     tracked: list[tuple[list[str], int]] = []
 
-    def track(profiles: Iterable[LoadProfile]) -> None:
+    def track(profiles: Iterable[SumProfile]) -> None:
         in_force = names(live) if tracked else []
         tracked.append((in_force, len(list(profiles))))
 
@@ -77,3 +86,58 @@ async def test_the_view_keeps_the_sums_of_new_policies_before_they_come_into_for
     write(path, "two", plugin="LoadAware")
     await live.reload()
     assert tracked == [([], 0), (["one"], 1)]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_a_config_map_that_changes_comes_into_force_and_the_log_says_what_changed(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    by_name: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    mounted = MountedConfigMap.at(tmp_path / "mount", a=text_of("one"), b=text_of("two"))
+    paths = [mounted.mount / f"{name}.yaml" for name in "ab"] if by_name else [mounted.mount]
+    live = LivePolicies(paths, track=ignore)
+    reloaded: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def reload() -> None:
+        reloaded.put_nowait(await live.reload())
+
+    caplog.set_level(logging.INFO)
+    watch = asyncio.create_task(on_change(paths, 0.0, reload))
+    await asyncio.sleep(0)
+    mounted.swap(a=text_of("one", "LoadAware"), b=text_of("three"))
+    assert await reloaded.get()
+    assert names(live) == ["one", "three"]
+    assert "policies reloaded: added three; removed two; changed one" in caplog.text
+
+    mounted.swap(a=text_of("four", "LoadAwar"), b=text_of("three"))
+    assert not await reloaded.get()
+    assert names(live) == ["one", "three"]
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
+async def test_files_that_say_the_same_as_before_are_no_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore)
+    path.write_text(f"# a remark\n{text_of('one')}")
+    assert await live.reload()
+    assert "policies reloaded: no change" in caplog.text
+
+
+async def test_it_is_known_since_when_policies_are_in_force(tmp_path: Path) -> None:
+    days = (datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 9))
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore, now=lambda: next(days))
+    assert live.loaded_at.day == 1
+    write(path, "one", plugin="LimitAwar")
+    await live.reload()
+    assert live.loaded_at.day == 1
+    write(path, "two")
+    await live.reload()
+    assert live.loaded_at.day == 2

@@ -11,7 +11,7 @@ import pytest
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
-from engine.view import ClusterState
+from engine.view import ClusterState, Domain, Freshness
 from tests.webhook.conftest import DENYING
 from webhook import review
 from webhook.answers import Outcome
@@ -49,7 +49,9 @@ def placement(
     state.track(loaded.load_profiles)
 
     def make(
-        current: Callable[[], PolicySet] = lambda: loaded, clock: Callable[[], float] = lambda: 0.0
+        current: Callable[[], PolicySet] = lambda: loaded,
+        clock: Callable[[], float] = lambda: 0.0,
+        freshness: Callable[[], Freshness] = Freshness,
     ) -> PlacementReviews:
         return PlacementReviews(
             policies=current,
@@ -58,6 +60,7 @@ def placement(
             clock=clock,
             scope=Scope(),
             explanations=explanations,
+            freshness=freshness,
         )
 
     return make
@@ -86,6 +89,18 @@ def test_a_denial_says_why_and_has_no_patch(placement: Make) -> None:
     assert response.patch is None
     assert response.status is not None
     assert "the namespace is closed" in response.status.message
+
+
+def test_on_a_stale_view_rules_abstain_and_are_counted(placement: Make) -> None:
+    old = Freshness(ages={"nodes": 300}, stale={Domain.NODES: "nodes are 300 s old"})
+    answer = placement(freshness=lambda: old).answer(asking("closed"))
+    assert answer.outcome is Outcome.PLACED  # what closes the namespace reads the nodes
+    # Four of the scheduler's filters, the filter of one policy and the score of the other.
+    assert answer.abstained == {"nodes": 6}
+    told = answer.response.audit_annotations["decision"]
+    assert told.startswith("3 of 3 nodes fit")
+    assert told.endswith("(nodes are 300 s old)")
+    assert placement().answer(asking()).abstained == {}
 
 
 def test_a_pod_without_a_policy_passes_as_it_is(placement: Make) -> None:

@@ -16,8 +16,7 @@ import pytest
 
 from engine.errors import InvalidFileError
 from tests.webhook.conftest import ADVISING, Start
-from webhook.server import serve
-from webhook.settings import Settings, SettingsError
+from webhook.settings_sources import SettingsError
 
 ROOT = Path(__file__).parents[2]
 REVIEW = json.loads((Path(__file__).parent / "reviews" / "generate_name.json").read_text())[
@@ -29,11 +28,6 @@ kind: Node
 metadata: {name: node-a, labels: {kubernetes.io/hostname: node-a}}
 status: {allocatable: {cpu: "4", memory: 16Gi, pods: "110"}}
 """
-
-
-def test_without_a_recorded_cluster_there_is_nothing_to_serve() -> None:
-    with pytest.raises(SettingsError, match="--cluster: a recorded cluster is required"):
-        serve(Settings())
 
 
 async def test_bad_policies_keep_it_from_starting(start: Start, policies: Path) -> None:
@@ -110,7 +104,7 @@ async def process(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Process, s
     (tmp_path / "cluster.yaml").write_text(NODE)
     (tmp_path / "policy.yaml").write_text(ADVISING)
     program = (
-        "from webhook.server import serve; from webhook.settings import Settings;"
+        "from webhook.service import serve; from webhook.settings import Settings;"
         f"serve(Settings(cluster=['{tmp_path / 'cluster.yaml'}'],"
         f" policies=['{tmp_path / 'policy.yaml'}'], host='127.0.0.1', port=0, metrics_port=0,"
         f" {','.join(flags)}))"

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 from cyclopts import App, Parameter
 
-from webhook.settings import Settings, SettingsError, ShownEnvironment
+from webhook.settings import Settings
+from webhook.settings_sources import SettingsError, ShownEnvironment
 
 
 def given(*arguments: str) -> Settings:
@@ -145,3 +147,20 @@ def test_a_missing_file_is_named() -> None:
 def test_a_certificate_without_its_key_is_refused() -> None:
     with pytest.raises(SettingsError, match="given together"):
         Settings(tls_cert="a.pem")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--prometheus-url", "prometheus:9090"), "--prometheus-url: string should match"),
+        (("--certificate-secret", "tls"), "see `--certificate-names`"),
+        (
+            ("--certificate-secret", "tls", "--certificate-names", "a", "--cluster", "c.yaml"),
+            "a Secret with the certificate is for a live cluster",
+        ),
+        (("--stale-nodes-seconds", "60"), "--stale-nodes-seconds: input should be greater"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(flags: tuple[str, ...], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        given(*flags)

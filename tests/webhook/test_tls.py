@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from webhook.tls import LiveCertificate, TlsError, load_certificate, self_signed
+from tests.webhook.handshakes import served_leaf, shaken_hands
+from webhook.certificates import TlsError
+from webhook.tls import CertificateFiles, LiveCertificate, SelfSigned, ServingCertificate
 
 NOW = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)
 
@@ -49,33 +52,24 @@ def pair(
     return cert_path, key_path
 
 
-def shaken_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> ssl.SSLObject:
-    """Return the client's side of a handshake made in memory."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    here = client.wrap_bio(to_client, to_server, server_hostname=name)
-    there = server.wrap_bio(to_server, to_client, server_side=True)
-    done: set[ssl.SSLObject] = set()
-    while len(done) < 2:
-        for side in (here, there):
-            try:
-                side.do_handshake()
-                done.add(side)
-            except ssl.SSLWantReadError:
-                continue
-    return here
-
-
 def served_subject(server: ssl.SSLContext) -> str:
-    blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
-    der = shaken_hands(server, blind, "any").getpeercert(binary_form=True)
-    assert der is not None
-    return x509.load_der_x509_certificate(der).subject.rfc4514_string()
+    return served_leaf(server).subject.rfc4514_string()
+
+
+def files_in_use(files: tuple[Path, Path], *, now: datetime = NOW) -> LiveCertificate:
+    return LiveCertificate(CertificateFiles(*files), client_ca=None, now=lambda: now)
+
+
+def self_signed(
+    *, now: datetime, names: tuple[str, ...] = (), client_ca: Path | None = None
+) -> ServingCertificate:
+    source = SelfSigned(now=now, names=names)
+    return LiveCertificate(source, client_ca=client_ca, now=lambda: now).current
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "stowplan.example"])
 def test_a_self_signed_certificate_is_trusted_through_its_authority(name: str) -> None:
-    made = self_signed(now=datetime.now(UTC), names=["stowplan.example"])
+    made = self_signed(now=datetime.now(UTC), names=("stowplan.example",))
     trusting = ssl.create_default_context(cadata=made.ca_pem.decode())
     trusting.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
     assert shaken_hands(made.context, trusting, name).version() == "TLSv1.3"
@@ -88,7 +82,7 @@ def test_a_caller_with_an_old_protocol_is_refused() -> None:
 
 def test_given_files_are_served_and_their_end_is_known(tmp_path: Path) -> None:
     until = NOW + timedelta(days=3)
-    certificate = load_certificate(*pair(tmp_path, "given", until=until), now=NOW)
+    certificate = files_in_use(pair(tmp_path, "given", until=until)).current
     assert certificate.expires_at == until
     assert served_subject(certificate.context) == "CN=given"
 
@@ -96,56 +90,56 @@ def test_given_files_are_served_and_their_end_is_known(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     _, key = pair(tmp_path)
     with pytest.raises(TlsError, match=r"none\.crt: cannot be read: No such file"):
-        load_certificate(tmp_path / "none.crt", key, now=NOW)
+        files_in_use((tmp_path / "none.crt", key))
 
 
 def test_a_file_that_is_not_pem_is_named(tmp_path: Path) -> None:
     cert, key = pair(tmp_path)
     cert.write_text("hello")
     with pytest.raises(TlsError, match=r"tls\.crt: no certificate in PEM form"):
-        load_certificate(cert, key, now=NOW)
+        files_in_use((cert, key))
 
 
 def test_swapped_files_are_noticed(tmp_path: Path) -> None:
     cert, key = pair(tmp_path)
     with pytest.raises(TlsError, match=r"tls\.key: no certificate in PEM form"):
-        load_certificate(key, cert, now=NOW)
+        files_in_use((key, cert))
 
 
 def test_a_broken_key_is_named(tmp_path: Path) -> None:
     cert, key = pair(tmp_path)
     key.write_text(cert.read_text())
     with pytest.raises(TlsError, match=r"tls\.key: no private key in PEM form"):
-        load_certificate(cert, key, now=NOW)
+        files_in_use((cert, key))
 
 
 def test_an_encrypted_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TlsError, match=r"tls\.key: the key is encrypted"):
-        load_certificate(*pair(tmp_path, password=b"secret"), now=NOW)
+        files_in_use(pair(tmp_path, password=b"secret"))
 
 
 def test_the_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     cert, _ = pair(tmp_path, "one")
     _, key = pair(tmp_path, "two")
     with pytest.raises(TlsError, match=r"two\.key: this is not the key of .*one\.crt"):
-        load_certificate(cert, key, now=NOW)
+        files_in_use((cert, key))
 
 
 def test_a_key_too_weak_to_be_served_is_refused(tmp_path: Path) -> None:
     weak = rsa.generate_private_key(65_537, 1024)  # noqa: S505 - that is the point
     with pytest.raises(TlsError, match=r"tls\.crt: cannot be served"):
-        load_certificate(*pair(tmp_path, key=weak), now=NOW)
+        files_in_use(pair(tmp_path, key=weak))
 
 
 def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
     files = pair(tmp_path, until=NOW)
     with pytest.raises(TlsError, match=r"tls\.crt: expired at 2026-01-05T10:00:00Z"):
-        load_certificate(*files, now=NOW)
+        files_in_use(files)
 
 
 def test_a_certificate_of_the_future_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TlsError, match="not valid before"):
-        load_certificate(*pair(tmp_path), now=NOW - timedelta(days=2))
+        files_in_use(pair(tmp_path), now=NOW - timedelta(days=2))
 
 
 def test_a_client_authority_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -169,7 +163,7 @@ def test_with_a_client_authority_a_caller_must_show_a_certificate_of_it(tmp_path
 
 async def test_renewed_files_are_served_on_new_connections(tmp_path: Path) -> None:
     files = pair(tmp_path)
-    live = LiveCertificate(files, client_ca=None, names=(), now=lambda: NOW)
+    live = files_in_use(files)
     context = live.current.context
     for old, new in zip(files, pair(tmp_path, "renewed"), strict=True):
         new.replace(old)
@@ -179,9 +173,61 @@ async def test_renewed_files_are_served_on_new_connections(tmp_path: Path) -> No
 
 async def test_bad_new_files_leave_the_old_certificate_in_use(tmp_path: Path) -> None:
     files = pair(tmp_path)
-    live = LiveCertificate(files, client_ca=None, names=(), now=lambda: NOW)
+    live = files_in_use(files)
     before = live.current
     files[0].write_text("half written")
     await live.renew()
     assert live.current is before
     assert served_subject(before.context) == "CN=tls"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("name", ["stowplan.example", "127.0.0.1"])  # an address is not announced
+async def test_a_pair_with_another_kind_of_key_replaces_the_old_one_for_every_caller(
+    tmp_path: Path, name: str, version: ssl.TLSVersion
+) -> None:
+    files = pair(tmp_path, "elliptic")
+    live = files_in_use(files)
+    renewed = pair(tmp_path, "rsa", key=rsa.generate_private_key(65_537, 2048))
+    for old, new in zip(files, renewed, strict=True):
+        new.replace(old)
+    await live.renew()
+    caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    caller.check_hostname, caller.verify_mode = False, ssl.CERT_NONE
+    caller.maximum_version = version
+    der = shaken_hands(live.current.context, caller, name).getpeercert(binary_form=True)
+    assert der is not None
+    assert x509.load_der_x509_certificate(der).subject.rfc4514_string() == "CN=rsa"
+
+
+async def test_files_that_did_not_change_are_not_taken_up_again(tmp_path: Path) -> None:
+    live = files_in_use(pair(tmp_path))
+    before = live.current
+    await live.renew()
+    assert live.current is before
+
+
+async def test_changed_files_are_noticed(tmp_path: Path) -> None:
+    files = pair(tmp_path)
+    source = CertificateFiles(*files, every_seconds=0.01)
+    live = LiveCertificate(source, client_ca=None, now=lambda: NOW)
+    taken_up = asyncio.Event()
+
+    async def renew() -> None:
+        await live.renew()
+        taken_up.set()
+
+    watching = asyncio.ensure_future(source.watch(renew))
+    await asyncio.sleep(0)  # it has seen the first files
+    for old, new in zip(files, pair(tmp_path, "renewed"), strict=True):
+        new.replace(old)
+    await asyncio.wait_for(taken_up.wait(), 5)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert served_subject(live.current.context) == "CN=renewed"
+
+
+async def test_a_self_signed_pair_has_nothing_to_watch_and_nobody_who_was_told() -> None:
+    live = LiveCertificate(SelfSigned(now=NOW), client_ca=None, now=lambda: NOW)
+    await live.watch()
+    assert live.bundle_matches is None

@@ -80,6 +80,15 @@ app.command(
     named by `--config`, else from its default.
     """,
 )
+app.command(
+    "webhook.cli.snapshot:snapshot",
+    name="snapshot",
+    help="""Record a live cluster in a file, for `--cluster` of the other commands.
+
+    The API server is only read from. The file holds what rules can read of nodes, pods, namespaces,
+    ElasticQuotas and of measured usage; environment variables and the like are not among it.
+    """,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -29,6 +29,7 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
+from webhook.cluster.known import recorded_cluster
 from webhook.server import listening
 from webhook.settings import Settings
 
@@ -62,7 +63,9 @@ async def tell(data: Path, output: Console) -> None:
     )
     try:
         async with (
-            listening(settings, recording, now=lambda: moment) as server,
+            listening(
+                settings, recorded_cluster(recording, lambda: moment), now=lambda: moment
+            ) as server,
             connected(server) as caller,
         ):
             output.print(

@@ -16,7 +16,8 @@ from engine.model.decision import Decision, Verdict
 from engine.model.time import Micros, micros
 from engine.pipeline import Scope, decide
 from engine.placement import patch_for
-from engine.quota import QuotaLedger, QuotaVerdict
+from engine.quota import QuotaVerdict, judge
+from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_cluster, load_some_policies
@@ -69,7 +70,8 @@ def explain(
     if home not in _SCOPE.excluded_namespaces:
         if home not in view.namespace_labels:
             notes.print(f"namespace `{escape(home)}` is not recorded: no label of it is known")
-        quota = QuotaLedger().admit(request.pod, view, moment, uid="", dry_run=True)
+        used = view.namespace_requests.get(home, {})
+        quota = judge(counted_requests(request.pod.shape), used, view.quotas.get(home, ()))
     advice = patch_for(decision, request, view)
 
     output = console.output()

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from webhook import server
+from webhook import service
 from webhook.cli.exit_codes import Exit
-from webhook.settings import Settings, ShownEnvironment
+from webhook.settings import Settings
+from webhook.settings_sources import ShownEnvironment
 
 app = App(name="serve", config=ShownEnvironment())
 
@@ -20,5 +21,5 @@ def serve(*, settings: Annotated[Settings | None, Parameter(name="*")] = None) -
     Each setting is taken from its flag, else from its environment variable, else from the file
     named by `--config`, else from its default.
     """
-    server.serve(settings or Settings())
+    service.serve(settings or Settings())
     return Exit.OK

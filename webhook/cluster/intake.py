@@ -1,10 +1,14 @@
-"""Objects of every kind we read, put into a `ClusterState` in whatever order they come."""
+"""Objects of every kind we read, put into a `ClusterState` in whatever order they come.
+
+This is the only way in, for recorded and for live clusters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,17 +27,27 @@ _DEFAULT_NAMESPACE = "default"
 
 
 class Intake:
-    """Takes objects; a method either takes all of one or raises and changes nothing.
+    """Takes objects, and forgets them again.
 
-    Each raises `ValueError` where a value is not what the API would send.
+    A method that takes one either takes all of it or raises `ValueError`, where a value is not what
+    the API would send, and changes nothing.
+
+    Args:
+        state: where they go; a new one if not given.
+        now: the time of day where objects are taken as they happen. In a recording, without it,
+            each was there from its creation on.
 
     Attributes:
+        state: what was taken, except for what waits for `finished`.
         newest: the newest moment that any object spoke of, 0 if none did.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, state: ClusterState | None = None, *, now: Callable[[], Micros] | None = None
+    ) -> None:
+        self.state = ClusterState() if state is None else state
         self.newest = Micros(0)
-        self._state = ClusterState()
+        self._now = now
         self._by_koordinator: set[str] = set()
         self._node_readings: dict[str, NodeUsage] = {}
         self._pod_readings: dict[str, metrics_server.PodReading] = {}
@@ -45,30 +59,35 @@ class Intake:
             for node_name, reading in self._node_readings.items()
             if node_name not in self._by_koordinator
         ]
-        for usage in metrics_server.joined(others, self._pod_readings.values(), self._state):
-            self._state.set_usage(usage)
-        return self._state
+        for usage in metrics_server.joined(others, self._pod_readings.values(), self.state):
+            self.state.set_usage(usage)
+        self.state.release_assumed(self.newest)
+        return self.state
+
+    def measured_by_koordinator(self, node_name: str) -> bool:
+        """Return whether a NodeMetric that was filled tells the usage of a node: others wait."""
+        return node_name in self._by_koordinator
 
     def node(self, wire: api.Node) -> None:
         """Take a node."""
         _check_name(wire.metadata)
-        self._state.set_node(node_of(wire))
+        self.state.set_node(node_of(wire))
         self._see(wire.metadata.creation_timestamp)
         for condition in wire.status.conditions or ():
             self._see(condition.last_heartbeat_time)
 
     def pod(self, wire: api.Pod) -> None:
-        """Take a pod; a bound one that does not say since when was so from its beginning."""
+        """Take a pod; one that has finished is forgotten."""
         _check_name(wire.metadata)
         pod = pod_of(wire, namespace=_DEFAULT_NAMESPACE)
         created = self._see(wire.metadata.creation_timestamp)
-        self._state.set_pod(pod, seen_at=created)
+        self.state.set_pod(pod, seen_at=self._now() if self._now else created)
         self.newest = max(self.newest, pod.scheduled_at or created, pod.initialized_at or created)
 
     def namespace(self, wire: api.Namespace) -> None:
         """Take a namespace."""
         _check_name(wire.metadata)
-        self._state.set_namespace(wire.metadata.name, wire.metadata.labels or {})
+        self.state.set_namespace(wire.metadata.name, wire.metadata.labels or {})
         self._see(wire.metadata.creation_timestamp)
 
     def quota(self, wire: api.ElasticQuota) -> None:
@@ -76,16 +95,20 @@ class Intake:
         _check_name(wire.metadata)
         if not wire.metadata.namespace:
             raise ObjectError(("metadata",), "it has no `namespace`")
-        self._state.set_quota(quota_of(wire))
+        self.state.set_quota(quota_of(wire))
         self._see(wire.metadata.creation_timestamp)
 
     def node_metric(self, wire: api.NodeMetric) -> None:
         """Take a report of Koordinator's; one that was never filled leaves room for others."""
         _check_name(wire.metadata)
         usage = usage_of_node_metric(wire)
-        self._state.set_usage(usage)
+        name = usage.node_name
         if usage.usage is not None:
-            self._by_koordinator.add(usage.node_name)
+            self._by_koordinator.add(name)
+            self.state.set_usage(usage)
+        elif not self._measured_by_others(name):
+            self._by_koordinator.discard(name)
+            self.state.set_usage(usage)
         self._see(wire.status.update_time)
 
     def node_metrics(self, wire: metrics_server.NodeMetrics) -> None:
@@ -101,6 +124,33 @@ class Intake:
         self._pod_readings[reading.key] = reading
         self._see(wire.timestamp)
 
+    def forget_node(self, _namespace: str, name: str) -> None:
+        """Forget a node."""
+        self.state.delete_node(name)
+
+    def forget_pod(self, namespace: str, name: str) -> None:
+        """Forget a pod."""
+        self.state.delete_pod(f"{namespace}/{name}")
+
+    def forget_namespace(self, _namespace: str, name: str) -> None:
+        """Forget a namespace."""
+        self.state.delete_namespace(name)
+
+    def forget_quota(self, namespace: str, name: str, *, group: str) -> None:
+        """Forget an ElasticQuota."""
+        self.state.delete_quota(namespace, name, group)
+
+    def forget_node_metric(self, _namespace: str, name: str) -> None:
+        """Forget a report of Koordinator's; the next one by anything else takes its place."""
+        if not self._measured_by_others(name):
+            self._by_koordinator.discard(name)
+            self.state.delete_usage(name)
+
+    def _measured_by_others(self, node_name: str) -> bool:
+        known = self.state.usage(node_name)
+        measured = known is not None and known.usage is not None
+        return measured and node_name not in self._by_koordinator
+
     def _see(self, moment: datetime | None) -> Micros:
         """Take note of a moment; return it, 0 for none."""
         seen = Micros(0) if moment is None else micros(moment)
@@ -110,19 +160,32 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What objects of a kind are decoded as, and who takes them."""
+    """What objects of a kind are decoded as, who takes them, and who forgets them.
+
+    Attributes:
+        wire: what they are decoded as.
+        take: adds or replaces one.
+        forget: by namespace and name; None for what is asked for again and again as a whole.
+    """
 
     wire: type[msgspec.Struct]
     take: Callable[[Intake, Any], None]
+    forget: Callable[[Intake, str, str], None] | None = None
+
+
+def _quota_reader(group: str) -> Reader:
+    return Reader(api.ElasticQuota, Intake.quota, partial(Intake.forget_quota, group=group))
 
 
 READERS: Mapping[tuple[str, str], Reader] = {
-    ("", "Node"): Reader(api.Node, Intake.node),
-    ("", "Pod"): Reader(api.Pod, Intake.pod),
-    ("", "Namespace"): Reader(api.Namespace, Intake.namespace),
-    ("scheduling.x-k8s.io", "ElasticQuota"): Reader(api.ElasticQuota, Intake.quota),
-    ("scheduling.sigs.k8s.io", "ElasticQuota"): Reader(api.ElasticQuota, Intake.quota),
-    ("slo.koordinator.sh", "NodeMetric"): Reader(api.NodeMetric, Intake.node_metric),
+    ("", "Node"): Reader(api.Node, Intake.node, Intake.forget_node),
+    ("", "Pod"): Reader(api.Pod, Intake.pod, Intake.forget_pod),
+    ("", "Namespace"): Reader(api.Namespace, Intake.namespace, Intake.forget_namespace),
+    ("scheduling.x-k8s.io", "ElasticQuota"): _quota_reader("scheduling.x-k8s.io"),
+    ("scheduling.sigs.k8s.io", "ElasticQuota"): _quota_reader("scheduling.sigs.k8s.io"),
+    ("slo.koordinator.sh", "NodeMetric"): Reader(
+        api.NodeMetric, Intake.node_metric, Intake.forget_node_metric
+    ),
     ("metrics.k8s.io", "NodeMetrics"): Reader(metrics_server.NodeMetrics, Intake.node_metrics),
     ("metrics.k8s.io", "PodMetrics"): Reader(metrics_server.PodMetrics, Intake.pod_metrics),
 }

@@ -23,7 +23,9 @@ from engine.view import ClusterState
 _SECOND_NS = 1_000_000_000
 
 
-class _Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class _Wire(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
+):
     """The common settings of the structs below."""
 
 
@@ -97,20 +99,34 @@ def joined(
 ) -> Iterator[NodeUsage]:
     """Yield the reports of nodes with the readings of the pods that the state knows on them.
 
-    A pod counts as production by its own class, for nothing here says how it was measured. Without
-    any reading of a pod, only nodes were asked for.
+    Without any reading of a pod, only nodes were asked for.
     """
     readings = list(pods)
-    by_node: dict[str, dict[str, PodUsage]] = {}
+    on_nodes = PodsOnNodes(state)
     for reading in readings:
-        place = state.placement(reading.key)
+        on_nodes.add(reading)
+    for node in nodes:
+        yield on_nodes.joined(node) if readings else replace(node, pods_measured=False)
+
+
+class PodsOnNodes:
+    """Readings of pods, by the node that a state knows each on."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._by_node: dict[str, dict[str, PodUsage]] = {}
+
+    def add(self, reading: PodReading) -> None:
+        """Take a reading.
+
+        The pod counts as production by its own class, for nothing says how it was measured.
+        """
+        place = self._state.placement(reading.key)
         if place is not None and reading.usage:
             node_name, shape = place
             usage = PodUsage(reading.usage, shape.is_prod)
-            by_node.setdefault(node_name, {})[reading.key] = usage
-    for node in nodes:
-        yield replace(
-            node,
-            pods=PodUsages(by_node.get(node.node_name, {})),
-            pods_measured=bool(readings),
-        )
+            self._by_node.setdefault(node_name, {})[reading.key] = usage
+
+    def joined(self, node: NodeUsage) -> NodeUsage:
+        """Return the report of a node with what was read of its pods."""
+        return replace(node, pods=PodUsages(self._by_node.get(node.node_name, {})))

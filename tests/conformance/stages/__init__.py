@@ -12,11 +12,15 @@ from tests.conformance.stages import (
     cel,
     limitaware,
     loadaware,
+    loadvariation,
+    lowrisk,
     nodeaffinity,
     noderesources,
+    peaks,
     podrequests,
     quantity,
     resourcelimitaware,
+    targetloadpacking,
 )
 
 if TYPE_CHECKING:
@@ -28,13 +32,17 @@ PLUGINS: Mapping[str, Mapping[str, Stage]] = {
     "CEL": cel.STAGES,
     "LimitAware": limitaware.STAGES,
     "LoadAware": loadaware.STAGES,
+    "LoadVariationRiskBalancing": loadvariation.STAGES,
+    "LowRiskOverCommitment": lowrisk.STAGES,
     "NodeAffinity": nodeaffinity.STAGES,
     "NodeResourcesFit/LeastAllocated": noderesources.STAGES,
     "NodeResourcesFit/MostAllocated": noderesources.STAGES,
     "NodeResourcesFit/RequestedToCapacityRatio": noderesources.STAGES,
+    "Peaks": peaks.STAGES,
     "PodRequests/PodLimits": podrequests.STAGES,
     "resource.Quantity": quantity.STAGES,
     "ResourceLimitAware": resourcelimitaware.STAGES,
+    "TargetLoadPacking": targetloadpacking.STAGES,
 }
 """The plugin that a case or its group names, to its stages."""
 

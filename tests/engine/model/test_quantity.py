@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, copysign
@@ -269,4 +270,53 @@ def test_an_amount_is_written_in_the_units_of_its_resource(
     name: str, amount: int, text: str
 ) -> None:
     assert amount_text(name, amount) == text
+    assert base_units(name, text) == amount
+
+
+def _outcome(read: Callable[[], int]) -> int | str:
+    """Return an amount, or what is wrong with its text."""
+    try:
+        return read()
+    except QuantityError as error:
+        return str(error)
+
+
+@given(
+    st.one_of(
+        st.tuples(st.from_regex(r"[0-9]{1,22}", fullmatch=True), st.sampled_from(sorted(FACTORS))),
+        st.tuples(numbers, st.text("numkKMGTPEi", max_size=3)),
+        st.tuples(
+            st.text(" +-.0123456789\u0663\uff11", max_size=6), st.sampled_from(["", "m", "Ki"])
+        ),
+    ).map("".join),
+    st.sampled_from(["cpu", "memory"]),
+)
+@settings(max_examples=300)
+def test_everyday_texts_are_read_as_all_others(text: str, name: str) -> None:
+    def exact() -> int:
+        quantity = parse_quantity(text.strip())
+        return quantity.milli_value() if name == "cpu" else quantity.value()
+
+    assert _outcome(lambda: base_units(name, text)) == _outcome(exact)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "amount"),
+    [
+        ("cpu", "1500000001n", 1501),
+        ("cpu", "1500000000n", 1500),
+        ("cpu", "1n", 1),
+        ("cpu", "0n", 0),
+        ("cpu", "123m", 123),
+        ("cpu", "007", 7000),
+        ("memory", "123m", 1),
+        ("memory", "123Ki", 123 * 1024),
+        ("memory", "123", 123),
+        ("memory", "9223372036854775807", INT64_MAX),
+        ("memory", "9223372036854775808", INT64_MAX),
+        ("memory", "8Ei", INT64_MAX),
+        ("cpu", "9223372036854776", INT64_MAX),
+    ],
+)
+def test_amounts_of_everyday_texts(name: str, text: str, amount: int) -> None:
     assert base_units(name, text) == amount

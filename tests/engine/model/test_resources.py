@@ -13,10 +13,12 @@ from engine.model.quantity import INT64_MAX
 from engine.model.resources import (
     ResourceOptions,
     amounts,
+    container_cpu,
     container_limits,
     effective_limits,
     non_zero_requests,
     peak_limits,
+    peak_requests,
     pod_limits,
     pod_requests,
     qos_class,
@@ -227,6 +229,24 @@ def test_peak_limits_take_the_greatest_init_container_and_all_overhead() -> None
         overhead={"cpu": "1", "ephemeral-storage": "5"},
     )
     assert peak_limits(pod) == {"cpu": 9000, "memory": GI, "ephemeral-storage": 5}
+
+
+def test_peak_requests_are_the_same_of_requests() -> None:
+    # cpu: max(1 + 2, 2) + 1 = 4; limits have no say
+    pod = _pod(
+        containers=[_asks(cpu="1"), _asks(cpu="2"), _limited(cpu="9")],
+        initContainers=[_asks(cpu="2", memory="1Gi")],
+        overhead={"cpu": "1"},
+    )
+    assert peak_requests(pod) == {"cpu": 4000, "memory": GI}
+
+
+def test_cpu_of_a_container_tells_nothing_from_none() -> None:
+    pod = _pod(
+        containers=[_asks(cpu="0"), _limited(cpu="1500m"), _asks(memory="1Gi"), {"name": "bare"}],
+        initContainers=[_asks(cpu="2")],
+    )
+    assert container_cpu(pod) == ((0, None), (None, 1500), (None, None), (None, None))
 
 
 def test_sums_saturate_at_int64() -> None:

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.model.decision import Decision
 from engine.placement.annotations import (
-    ADVICE_ANNOTATION,
     ESTIMATED_USAGE_ANNOTATION,
     MAX_BYTES,
     REASON_ANNOTATION,
-    Advice,
     advice_of,
     annotations_of,
 )
@@ -25,13 +24,29 @@ DECISION = decided(VIEW, dict.fromkeys("abcdefgh", 1))
 
 def annotated(decision: Decision, best_tier: str = "") -> dict[str, str]:
     rows = np.array([VIEW.rows[name] for name in best_tier], np.intp)
-    return annotations_of(decision, advice_of(decision, rows))
+    return annotations_of(decision, advice_of(decision, rows, "u-1"))
 
 
 def test_the_advice_names_policies_and_the_first_few_of_the_best_nodes() -> None:
     text = annotated(replace(DECISION, policies=("p", "q")), "hgfedcba")[ADVICE_ANNOTATION]
-    assert text == '{"policies":["p","q"],"nodes":["h","g","f","e","d"],"candidates":8}'
-    assert msgspec.json.decode(text, type=Advice) == Advice(("p", "q"), tuple("hgfed"), 8)
+    advice = msgspec.json.decode(text, type=Advice)
+    assert advice == Advice(("p", "q"), tuple("hgfed"), 8, advice.id)
+
+
+def test_the_advice_of_each_review_has_an_id_of_its_own_and_the_same_in_every_replica() -> None:
+    rows = np.zeros(0, np.intp)
+    ids = [advice_of(DECISION, rows, uid).id for uid in ("u-1", "u-2", "u-1", "u" * 300)]
+    assert ids[0] == ids[2]
+    assert len(set(ids)) == 3
+    assert {len(one) for one in ids} == {16}
+
+
+def test_advice_that_no_review_asked_for_has_no_id() -> None:
+    advice = advice_of(DECISION, np.zeros(0, np.intp), "")
+    assert (
+        annotations_of(DECISION, advice)[ADVICE_ANNOTATION]
+        == '{"policies":["spread-load"],"candidates":8}'
+    )
 
 
 @pytest.mark.parametrize(

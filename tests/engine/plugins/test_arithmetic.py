@@ -14,6 +14,7 @@ from engine.plugins.arithmetic import (
     percent_bounds,
     percent_of,
     percent_reaches,
+    rounded,
     trunc_div,
 )
 
@@ -57,6 +58,15 @@ def test_one_large_value_does_not_spoil_the_others() -> None:
     dividends = np.array([7, -7, 2**62], np.int64)
     assert trunc_div(dividends, 2).tolist() == [3, -3, 2**61]
     assert trunc_div(np.array([], np.int64), 2).tolist() == []
+
+
+@given(st.floats(-(2.0**51), 2.0**51))
+@example(0.5)
+@example(-2.5)
+@example(0.49999999999999994)
+@example(2.0**51 - 0.5)
+def test_a_half_is_rounded_away_from_zero(value: float) -> None:
+    assert rounded(np.array([value])).tolist() == [_go_round(value)]
 
 
 @given(st.integers(-(2**53), 2**53), st.integers(-(2**56), 2**56))

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from engine.model.time import SECOND, Micros
 from engine.model.usage import AggregatedUsage, PodUsage
-from engine.plugins import limit_aware, load_aware, resource_limit_aware
-from engine.plugins.base import FAULT, PASS
+from engine.plugins import (
+    limit_aware,
+    load_aware,
+    load_variation_risk_balancing,
+    low_risk_over_commitment,
+    peaks,
+    resource_limit_aware,
+    target_load_packing,
+)
+from engine.plugins.base import FAULT, MAX_SCORE, PASS
 from engine.plugins.limit_ratios import LIMIT_TO_ALLOCATABLE
 from engine.plugins.load_aware_thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware_usage import RAW_ALLOCATABLE
@@ -24,7 +32,7 @@ from tests.engine.measured_cluster import GI, NOW, node, pod, report, seconds_ag
 if TYPE_CHECKING:
     from engine.model.pod import Pod
     from engine.plugins.base import Plugin
-    from engine.view import ClusterView, LoadProfile
+    from engine.view import ClusterView, SumProfile
 
 GPU = "x.com/gpu"
 P95 = {"usageThresholds": {"cpu": 40}, "usageAggregationType": "p95"}
@@ -45,7 +53,11 @@ _PLUGINS: list[tuple[Plugin, dict[str, Any]]] = [
             "aggregated": {"scoreAggregationType": "p95", "scoreAggregatedDuration": "5m"},
         },
     ),
+    (load_variation_risk_balancing.PLUGIN, {"safeVarianceSensitivity": 2}),
+    (low_risk_over_commitment.PLUGIN, {"riskLimitWeights": {"cpu": 0.2}}),
+    (peaks.PLUGIN, {"nodePowerModel": {f"n{i}": {"k1": 1 + i, "k2": 0.1} for i in range(2)}}),
     (resource_limit_aware.PLUGIN, {}),
+    (target_load_packing.PLUGIN, {}),
 ]
 
 
@@ -56,7 +68,7 @@ class Rules:
         parsed = plugin.args.model_validate(args)
         self.filter = plugin.filter(parsed) if plugin.filter else None
         self.score = plugin.score(parsed) if plugin.score else None
-        self.profiles: tuple[LoadProfile, ...] = tuple(plugin.load_profiles(parsed))
+        self.profiles: tuple[SumProfile, ...] = tuple(plugin.load_profiles(parsed))
 
     def answers(self, one: Pod, view: ClusterView, now: Micros = NOW) -> dict[str, object]:
         """Return all that is said of each node, by its name."""
@@ -119,13 +131,15 @@ _incoming = st.builds(
 _names = st.integers(0, 3).map(lambda i: f"n{i}")
 _windows = st.sampled_from([(), (AggregatedUsage(300 * 10**9, {"p95": {"cpu": 900}}),)])
 _readings = st.builds(
-    lambda on, cpu, age, own, prod, windows: report(
+    lambda on, cpu, age, own, prod, windows, history: report(
         on,
         None if cpu is None else {"cpu": cpu, "memory": GI},
         age=age,
         pods={"p0": PodUsage({"cpu": own}, prod)},
         aggregated=windows,
         system_usage={"cpu": 100},
+        average=history,
+        deviation={name: amount // 8 for name, amount in history.items()},
     ),
     _names,
     st.none() | st.integers(0, 5000),
@@ -133,6 +147,7 @@ _readings = st.builds(
     st.integers(0, 2000),
     st.booleans(),
     _windows,
+    st.sampled_from([{}, {"cpu": 3000, "memory": 5 * GI}, {"memory": GI}]),
 )
 _events = st.lists(
     st.tuples(
@@ -220,3 +235,26 @@ def test_the_order_and_the_number_of_rows_do_not_matter(
     whole = rules.answers(one, view)
     part = rules.answers(one, view.take(np.array(order[:count], np.intp)))
     assert part == {name: whole[name] for name in part}
+
+
+@_every_plugin
+@settings(max_examples=60)
+@given(_incoming, _events, st.sets(st.integers(0, 2), min_size=1))
+def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
+    plugin: Plugin,
+    args: dict[str, Any],
+    one: Pod,
+    events: list[tuple[str, Any]],
+    winners: set[int],
+) -> None:
+    rules = Rules(plugin, args)
+    assert rules.score
+    state = _cluster(rules)
+    for event in events:
+        _apply(state, event)
+    view, rows = state.view(), np.array(sorted(winners), np.intp)
+    among_all = rules.score.score(one, view, NOW)
+    alone = rules.score.score(one, view.take(rows), NOW)
+    points = rules.score.normalize(among_all.values[rows])
+    assert points.tolist() == rules.score.normalize(alone.values).tolist()
+    assert all(0 <= each <= MAX_SCORE for each in points)

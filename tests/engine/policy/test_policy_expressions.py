@@ -20,7 +20,7 @@ from engine.policy.expressions import (
     node_condition,
     node_number,
 )
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState, ClusterView, Domain
 from tests.engine.policy.events import EVENTS, apply
 from tests.engine.policy.worlds import NOW, node, request_of, usage, view_of
 
@@ -132,6 +132,25 @@ def test_a_fault_is_explained_by_the_row_it_is_asked_for() -> None:
 )
 def test_it_is_known_which_expressions_read_labels_alone(source: str, *, alone: bool) -> None:
     assert _condition(source).reads_labels_alone is alone
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("pod.labels.zone == 'x'", []),
+        ("node.labels.zone == 'x' && node.ready", [Domain.NODES]),
+        ("node.podCount < 3", [Domain.PODS]),
+        ("node.limits.cpu < 3.0", [Domain.NODES, Domain.PODS]),
+        ("has(node.usage)", [Domain.METRICS]),
+        ("node.usage.cpu < node.allocatable.cpu", [Domain.NODES, Domain.METRICS]),
+        ("node.podCount < 3 || node.usage.cpu < 1.0", [Domain.PODS, Domain.METRICS]),
+        ("node == node", list(Domain)),
+    ],
+)
+def test_it_is_known_what_of_the_cluster_an_expression_rests_on(
+    source: str, reads: list[Domain]
+) -> None:
+    assert list(_condition(source).reads) == reads
 
 
 def test_a_bool_is_nothing_but_a_bool() -> None:

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from textwrap import dedent
+from typing import IO, Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +16,7 @@ from engine.errors import InvalidFileError
 from engine.policy import PolicySet, load_policies
 from engine.policy.compiler import compile_policy
 from engine.policy.positions import read_documents
+from tests.config_map import MountedConfigMap
 
 _POLICY = """\
 apiVersion: stowplan.dev/v1alpha1
@@ -243,3 +247,73 @@ def test_no_document_does_more_than_be_refused(tree: object) -> None:
         policy, problems = compile_policy(document)
         assert (policy is None) == bool(problems)
         assert all(problem.line and problem.message for problem in problems)
+
+
+# What changes while it is read.
+
+
+def _prioritised(name: str, priority: int) -> str:
+    return _POLICY.format(name=name) + f"  priority: {priority}\n"
+
+
+def _generation(number: int) -> dict[str, str]:
+    """Return four files, one policy each, that all have the priority of their generation."""
+    return {name: _prioritised(name, number) for name in "abcd"}
+
+
+def _before_each_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Let something happen just before a file is opened to be read."""
+    really_open = Path.open
+
+    def open_later(path: Path, mode: str, **more: Any) -> IO[Any]:  # noqa: ANN401 - as `open`
+        if mode == "rb":
+            act()
+        return really_open(path, mode, **more)
+
+    monkeypatch.setattr(Path, "open", open_later)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("changes", [1, 2])
+@pytest.mark.parametrize("opened_before", range(5))
+def test_files_of_a_config_map_that_changes_meanwhile_are_all_old_or_all_new(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opened_before: int,
+    changes: int,
+    by_name: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    mounted = MountedConfigMap.at(tmp_path / "mount", **_generation(0))
+    moments = {opened_before + 3 * change: change + 1 for change in range(changes)}
+    opened = count()
+
+    def swap() -> None:
+        generation = moments.get(next(opened))
+        if generation is not None:
+            mounted.swap(**_generation(generation))
+
+    _before_each_reading(monkeypatch, swap)
+    paths = [mounted.mount / f"{name}.yaml" for name in "abcd"] if by_name else [mounted.mount]
+    loaded = load_policies(paths)
+    assert _names(loaded) == ["a", "b", "c", "d"]
+    assert len({policy.priority for policy in loaded}) == 1
+
+
+def test_files_that_never_rest_are_not_read_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted = MountedConfigMap.at(tmp_path / "mount", **_generation(0))
+    _before_each_reading(monkeypatch, lambda: mounted.swap(**_generation(0)))
+    with pytest.raises(InvalidFileError, match="changes while it is read"):
+        load_policies([mounted.mount])
+
+
+def test_the_digest_of_a_policy_tells_its_text_but_not_its_layout(tmp_path: Path) -> None:
+    def digest(text: str) -> bytes:
+        (tmp_path / "p.yaml").write_text(text)
+        (policy,) = load_policies([tmp_path])
+        return policy.digest
+
+    text = _prioritised("a", 1)
+    assert digest(text) == digest(f"# a remark\n{text}")
+    assert digest(text) != digest(_prioritised("a", 2))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -40,6 +41,10 @@ TEMPLATES: tuple[dict[str, Any], ...] = (
 NAMESPACES = st.sampled_from(["default", "batch"])
 NODES = st.sampled_from(["a", "b", "c", "d"])
 PODS = st.sampled_from(["p", "q", "r", "s", "t"])
+ADVICE = st.builds(
+    Advice, nodes=st.lists(NODES, max_size=3).map(tuple), id=st.sampled_from(["", "1", "2", "3"])
+)
+ASSUMED_SECONDS, IN_FLIGHT_SECONDS = 9, 4
 SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2023-11-14T00:00:00Z"}
 
 
@@ -50,9 +55,22 @@ def a_pod(
     namespace: str = "default",
     template: Mapping[str, Any] = TEMPLATES[1],
     conditions: Sequence[Mapping[str, str]] = (),
+    advice: Advice | None = None,
+    gated: bool = False,
 ) -> Pod:
-    metadata = {"name": name, "namespace": namespace}
-    return pod(name, on, metadata=metadata, conditions=conditions, **template)
+    annotations = {ADVICE_ANNOTATION: msgspec.json.encode(advice).decode()} if advice else {}
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+    gates = [{"name": "hold"}] if gated else []
+    return pod(
+        name, on, metadata=metadata, conditions=conditions, schedulingGates=gates, **template
+    )
+
+
+def place_of(one_pod: Pod) -> tuple[str, bool]:
+    """Return the node a pod is bound to, and whether it may be assumed on one."""
+    may_be_assumed = not one_pod.node_name and not one_pod.gated
+    advice = msgspec.json.decode(one_pod.annotations.get(ADVICE_ANNOTATION, "{}"), type=Advice)
+    return one_pod.node_name, may_be_assumed and bool(advice.nodes)
 
 
 def quota(namespace: str, name: str, cpu: int = 4_000, group: str = QUOTA_GROUP) -> ElasticQuota:
@@ -73,9 +91,11 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = ClusterState()
+        self.state = self._empty()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, tuple[Pod, Micros]] = {}  # and since when each is where it is
+        self.in_flight: dict[str, tuple[Pod, Advice, Micros]] = {}  # and since when each is so
+        self.released_at = Micros(0)
         self.usages: dict[str, NodeUsage] = {}
         self.quotas: dict[tuple[str, str], ElasticQuota] = {}
         self.labels: dict[str, dict[str, str]] = {}
@@ -103,21 +123,43 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         template=st.sampled_from(TEMPLATES),
         conditions=st.sampled_from(([], [SCHEDULED])),
         phase=st.sampled_from(("Running", "Running", "Failed")),
+        advice=ADVICE | st.none(),
+        gated=st.sampled_from((False, False, True)),
     )
     def set_pod(self, *, phase: str, **parts: Any) -> None:  # noqa: ANN401 (parts of a pod)
         new = msgspec.structs.replace(a_pod(**parts), phase=phase)
         self.now = Micros(self.now + SECOND)
         old, since = self.pods.pop(new.key, (None, self.now))
-        if old is None or old.node_name != new.node_name:
+        if old is None or place_of(old) != place_of(new):
             since = self.now
+        if old is None and parts["advice"] is not None:
+            self.in_flight.pop(parts["advice"].id, None)
         if not new.is_terminal:
-            self.pods[new.key] = new, since if new.scheduled_at is None else new.scheduled_at
+            if new.node_name and new.scheduled_at is not None:
+                since = new.scheduled_at
+            self.pods[new.key] = new, since
         self.state.set_pod(new, seen_at=self.now)
 
     @rule(name=PODS, namespace=NAMESPACES)
     def delete_pod(self, name: str, namespace: str) -> None:
         self.pods.pop(f"{namespace}/{name}", None)
         self.state.delete_pod(f"{namespace}/{name}")
+
+    @rule(advice=ADVICE, template=st.sampled_from(TEMPLATES), gated=st.booleans())
+    def assume(self, advice: Advice, template: dict[str, Any], *, gated: bool) -> None:
+        self.now = Micros(self.now + SECOND)
+        new = a_pod("", template=template, gated=gated)
+        if advice.id and advice.nodes and not gated:
+            self.in_flight[advice.id] = new, advice, self.now
+        self.state.assume(new, advice, at=self.now)
+
+    @rule()
+    def release_assumed(self) -> None:
+        self.released_at = self.now
+        self.state.release_assumed(self.now)
+        for one, (_, _, since) in tuple(self.in_flight.items()):
+            if since + IN_FLIGHT_SECONDS * SECOND <= self.now:
+                del self.in_flight[one]
 
     @rule(name=NODES, cpu=st.integers(0, 3), pods=st.dictionaries(PODS, st.integers(1, 2000)))
     def set_usage(self, name: str, cpu: int, pods: dict[str, int]) -> None:
@@ -175,13 +217,17 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def teardown(self) -> None:
         view = self.state.view()
         assert facts(view) == facts(self._rebuilt())
+        assert self.state.pod_count == len(self.pods)
+        for key, (one_pod, _) in self.pods.items():
+            expected = (one_pod.node_name, one_pod.shape) if one_pod.node_name else None
+            assert self.state.placement(key) == expected
         assert len(view) <= self.most_names + 1  # a pod that moves holds two rows for a moment
         for kept, remembered in self.kept:
             assert facts(kept) == remembered
 
     def _rebuilt(self) -> ClusterView:
         """Return the view of the objects that are left, told in another order."""
-        state = ClusterState()
+        state = self._empty()
         for labelled, labels in self.labels.items():
             state.set_namespace(labelled, labels)
         for one_quota in self.quotas.values():
@@ -190,13 +236,20 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             state.set_usage(usage)
         for one_pod, since in reversed(self.pods.values()):
             state.set_pod(one_pod, seen_at=since)
+        for one, advice, since in reversed(self.in_flight.values()):
+            state.assume(one, advice, at=since)  # after the pods: they would end it
         for one_node in reversed(self.nodes.values()):
             state.set_node(one_node)
         state.track(self.profiles)
+        state.release_assumed(self.released_at)
         return state.view()
 
+    @staticmethod
+    def _empty() -> ClusterState:
+        return ClusterState(assumed_seconds=ASSUMED_SECONDS, in_flight_seconds=IN_FLIGHT_SECONDS)
 
-AnyOrderOfEvents.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+
+AnyOrderOfEvents.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestAnyOrderOfEventsGivesTheViewOfWhatIsLeft = AnyOrderOfEvents.TestCase
 
 

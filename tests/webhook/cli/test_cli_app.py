@@ -9,7 +9,7 @@ import pytest
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, Stowplan, process
 
 MORE_THAN_A_PIPE_HOLDS = 1 << 20
-COMMANDS = ("demo", "explain", "lint", "serve", "test")
+COMMANDS = ("demo", "explain", "lint", "serve", "snapshot", "test")
 
 
 def test_the_version_is_that_of_the_package(stowplan: Stowplan) -> None:

@@ -1,0 +1,71 @@
+"""ImageLocality: prefer nodes that hold the images of a pod already.
+
+Source: pkg/scheduler/framework/plugins/imagelocality/image_locality.go. Each image that a node
+holds counts for its size times the share of all nodes that hold it, so that not all pods of an
+image go to the one node that pulled it first. This share is of the whole cluster, whichever nodes
+are asked about.
+
+Names are compared as they are written, a missing tag being `latest`: `nginx` is not
+`docker.io/library/nginx`. The kubelet reports 50 images unless told otherwise, the largest first,
+so a node may well hold an image that it does not name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from engine.model.pod import Pod
+from engine.model.time import Micros
+from engine.plugins.arithmetic import trunc_div
+from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.view import ClusterView, Domain, IntColumn, image_column
+
+_MIB = 2**20
+_LEAST = 23 * _MIB
+"""What is smaller is pulled in no time."""
+
+_MOST_PER_CONTAINER = 1000 * _MIB
+
+
+class ImageLocalityArgs(Args):
+    """ImageLocality takes none."""
+
+
+class ImageLocalityScore:
+    """Scores nodes by how many bytes of images need not be pulled."""
+
+    def __init__(self, _: ImageLocalityArgs) -> None:
+        """Take the args, of which there are none."""
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return 0 up to 23 MiB, MAX_SCORE from 1000 MiB for each container on."""
+        present = np.zeros(len(view), np.int64)
+        for name, times in Counter(map(normalized_image_name, pod.images)).items():
+            sizes, share = image_column(view, name)
+            present += (sizes * share).astype(np.int64) * times
+        most = _MOST_PER_CONTAINER * len(pod.images)
+        # In this order: of no containers, whose most is below the least, the least remains.
+        counted = np.maximum(np.minimum(present, most), _LEAST)
+        return Scores(trunc_div((counted - _LEAST) * MAX_SCORE, most - _LEAST))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores as they are."""
+        return scores
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+
+def normalized_image_name(name: str) -> str:
+    """Return the name of an image with its tag, `latest` where none is written.
+
+    What follows the last colon is a tag or digest unless a slash comes after it: then the colon is
+    that of a registry's port.
+    """
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+PLUGIN = Plugin(args=ImageLocalityArgs, score=ImageLocalityScore, reads=(Domain.NODES,))

@@ -1,0 +1,117 @@
+"""LoadVariationRiskBalancing: prefer nodes whose load is low and steady.
+
+Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing. The risk of a node is the mean
+of its expected load and of how much that varies; the riskier of cpu and memory counts.
+`engine.plugins.measured_load` says which measurements these are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from engine.model.pod import Pod
+from engine.model.time import Micros
+from engine.plugins.arithmetic import FloatColumn, rounded
+from engine.plugins.base import MAX_SCORE, Plugin, Scores
+from engine.plugins.measured_load import RESOURCES, is_recent, load_stats, share
+from engine.plugins.trimaran_args import TrimaranArgs
+from engine.view import ClusterView, Domain, IntColumn
+
+_NODE_SIDE = (Domain.NODES, Domain.METRICS)
+
+
+def _one_if_negative(value: float) -> float:
+    return value if value >= 0 else 1
+
+
+_Factor: TypeAlias = Annotated[
+    float, Field(strict=True, allow_inf_nan=False), AfterValidator(_one_if_negative)
+]
+
+
+class LoadVariationRiskBalancingArgs(TrimaranArgs):
+    """LoadVariationRiskBalancingArgs, with upstream's defaults; what is negative counts as 1.
+
+    Attributes:
+        safe_variance_margin: what the deviation is multiplied by.
+        safe_variance_sensitivity: which root of the deviation, a share of 0 to 1, is taken first;
+            at 0 no deviation counts but the greatest.
+    """
+
+    safe_variance_margin: _Factor = 1
+    safe_variance_sensitivity: _Factor = 1
+
+
+class LoadVariationRiskBalancingScore:
+    """Prefers nodes with little load and little variation of it."""
+
+    def __init__(self, args: LoadVariationRiskBalancingArgs) -> None:
+        self._margin, self._sensitivity = args.safe_variance_margin, args.safe_variance_sensitivity
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return the points of the riskier resource that is measured, 0 where none is."""
+        stats = load_stats(view)
+        requests = pod.shape.peak_requests
+        own = np.array([[float(requests.get(name, 0))] for name in RESOURCES])
+        safe = safety(stats.offered, own, stats.average, self._variation(view))
+        least = np.where(stats.is_measured, safe, math.inf).min(axis=0)
+        is_known = stats.is_measured.any(axis=0) & is_recent(view, now)
+        return Scores(rounded(np.where(is_known, least, 0)))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores, which are on the scale."""
+        return scores
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+    def _variation(self, view: ClusterView) -> FloatColumn:
+        def compute(part: ClusterView) -> FloatColumn:
+            stats = load_stats(part)
+            return variation(stats.offered, stats.deviation, self._margin, self._sensitivity)
+
+        key = ("LoadVariationRiskBalancing", self._margin, self._sensitivity)
+        return view.node_column(key, _NODE_SIDE, compute)
+
+
+def variation(
+    offered: FloatColumn, deviation: FloatColumn, margin: float, sensitivity: float
+) -> FloatColumn:
+    """Return how much load varies, 0 to 1.
+
+    Args:
+        offered: in any unit.
+        deviation: in the same.
+        margin: what it is multiplied by.
+        sensitivity: the root that is taken of it before; none below 0.
+    """
+    sigma = share(deviation, offered)
+    if sensitivity >= 0:
+        sigma **= 1 / sensitivity if sensitivity else math.inf
+    return np.clip(sigma * margin, 0, 1)
+
+
+def safety(
+    offered: FloatColumn, request: FloatColumn, average: FloatColumn, varying: FloatColumn
+) -> FloatColumn:
+    """Return 100 without any risk down to 0, unrounded; 0 where nothing is offered.
+
+    Args:
+        offered: in any unit.
+        request: of the incoming pod, in the same.
+        average: of the load, in the same.
+        varying: see `variation`.
+    """
+    bounded = np.minimum(np.maximum(average, 0), offered)
+    risk = (share(bounded + np.maximum(request, 0), offered) + varying) / 2
+    return (offered > 0) * ((1 - risk) * MAX_SCORE)
+
+
+PLUGIN = Plugin(
+    args=LoadVariationRiskBalancingArgs, score=LoadVariationRiskBalancingScore, reads=_NODE_SIDE
+)

@@ -1,0 +1,94 @@
+"""NodeResourcesAllocatable: prefer small nodes, or large ones.
+
+Source: scheduler-plugins, pkg/noderesources/{allocatable,resource_allocation}.go. It is about the
+size of nodes: neither the pod nor what nodes run already plays a part. What a node offers of each
+resource is weighed, cpu in millicores and everything else in whole units, so that with the default
+weights a millicore is worth a MiB of memory.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from engine.model.pod import Pod
+from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from engine.model.time import Micros
+from engine.plugins.arithmetic import stretched
+from engine.plugins.base import Args, Plugin, Scores
+from engine.view import ClusterView, Domain, IntColumn
+
+_NODES = (Domain.NODES,)
+_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+
+class WeighedResource(Args):
+    """A resource that counts, and how much a unit of it does."""
+
+    name: str
+    weight: Annotated[int, Field(strict=True)]
+
+    @field_validator("weight")
+    @classmethod
+    def _is_positive(cls, weight: int, info: ValidationInfo) -> int:
+        if weight <= 0:
+            name = info.data.get("name")
+            raise ValueError(f"resource weight of {name} should be a positive value, got :{weight}")
+        return weight
+
+
+_DEFAULT: Final = (WeighedResource(name=CPU, weight=2**20), WeighedResource(name=MEMORY, weight=1))
+
+
+class NodeResourcesAllocatableArgs(Args):
+    """NodeResourcesAllocatableArgs, with upstream's defaults.
+
+    Attributes:
+        mode: `Least` prefers the smallest nodes, `Most` the largest.
+        resources: of two entries for one resource the last one counts; none means the default.
+    """
+
+    mode: Literal["Least", "Most"] = "Least"
+    resources: tuple[WeighedResource, ...] = _DEFAULT
+
+    @field_validator("resources")
+    @classmethod
+    def _or_default(cls, resources: tuple[WeighedResource, ...]) -> tuple[WeighedResource, ...]:
+        return resources or _DEFAULT
+
+
+class NodeResourcesAllocatableScore:
+    """Scores nodes by what they offer in all."""
+
+    def __init__(self, args: NodeResourcesAllocatableArgs) -> None:
+        self._weights = {resource.name: resource.weight for resource in args.resources}
+        self._total = sum(self._weights.values())
+        self._sign = 1 if args.mode == "Most" else -1
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the weighted mean of what nodes offer, truncated; below 0 in mode `Least`."""
+        return Scores(view.node_column(self, _NODES, self._means))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores stretched over the scale, 0 if they are equal."""
+        return stretched(scores)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+    def _means(self, rows: ClusterView) -> IntColumn:
+        """Return the mean of each row, in Python's integers: weights may be of any size."""
+        total = np.zeros(len(rows), object)
+        for name, weight in self._weights.items():
+            if name in _NATIVE or is_scalar(name):
+                total += np.maximum(rows.amount(rows.allocatable, name), 0).astype(object) * weight
+        means: IntColumn = (total // self._total).astype(np.int64)
+        return self._sign * means
+
+
+PLUGIN = Plugin(
+    args=NodeResourcesAllocatableArgs, score=NodeResourcesAllocatableScore, reads=_NODES
+)

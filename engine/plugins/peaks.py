@@ -1,0 +1,109 @@
+"""Peaks: prefer nodes whose power rises the least by what the pod is expected to use.
+
+Source: scheduler-plugins, pkg/trimaran/peaks. The power of a node is k0 + k1 * e^(k2 * x), x being
+its cpu utilisation in percent; `engine.plugins.measured_load` says which measurement that is.
+
+A node that the pod would fill beyond 100 %, one without a measurement, and one without a power
+model cost nothing upstream, which makes each of them the best. Here they are the worst: nothing is
+known in their favour. Upstream reads a file that an environment variable names where the args have
+no model; here they must have one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import numpy as np
+from pydantic import Field
+
+from engine.model.pod import Pod
+from engine.model.resource_names import CPU
+from engine.model.time import Micros
+from engine.plugins.arithmetic import FloatColumn
+from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.measured_load import capacity, is_recent, measured_load
+from engine.view import ClusterView, Domain, IntColumn
+
+_UNIT = 1e15
+"""Costs are whole numbers of this part of a watt, or whatever the model is in."""
+
+_DEAREST = 2**61
+_UNKNOWN = 2**63 - 1
+"""The cost of a node that is the worst; more than any other."""
+
+_Finite: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class PowerModel(Args):
+    """The power of a node, k0 + k1 * e^(k2 * x) at a cpu utilisation of x percent."""
+
+    k0: _Finite = 0
+    k1: _Finite = 0
+    k2: _Finite = 0
+
+
+class PeaksArgs(Args):
+    """PeaksArgs.
+
+    Attributes:
+        watcher_address: of a load-watcher service; accepted and not used, for usage comes from the
+            sources of the cluster view.
+        node_power_model: by the names of nodes, at least one.
+    """
+
+    watcher_address: str = ""
+    node_power_model: Annotated[dict[str, PowerModel], Field(min_length=1)]
+
+
+class PeaksScore:
+    """Prefers nodes whose power rises the least."""
+
+    def __init__(self, args: PeaksArgs) -> None:
+        self._models = args.node_power_model
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return by how much the power of each node would rise: the less the better."""
+        used, whole = measured_load(view).average[0], capacity(view)[0]
+        factor, rate, is_known = self._curves(view)
+        expected = _percent(used + pod.shape.requests.get(CPU, 0), whole)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rise = factor * (np.exp(rate * expected) - np.exp(rate * _percent(used, whole)))
+            cost = np.clip(rise * _UNIT, -_DEAREST, _DEAREST)
+        can_tell = (is_known != 0) & (expected <= MAX_SCORE) & ~np.isnan(cost)
+        can_tell &= is_recent(view, now)
+        return Scores(np.where(can_tell, np.where(can_tell, cost, 0).astype(np.int64), _UNKNOWN))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return MAX_SCORE for the least cost, 0 for the greatest; 0 for all that cost nothing."""
+        is_known = scores != _UNKNOWN
+        costs = scores[is_known]
+        points = np.zeros(scores.size, np.int64)
+        if scores.any() and costs.size:
+            low, high = int(costs.min()), int(costs.max())
+            above = MAX_SCORE * (costs - low).astype(np.float64) / ((high - low) or 1)
+            points[is_known] = MAX_SCORE - above.astype(np.int64)
+        return points
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+    def _curves(self, view: ClusterView) -> FloatColumn:
+        """Return k1, k2 and whether both model and usage are known, (3, n)."""
+
+        def compute(part: ClusterView) -> FloatColumn:
+            models = [self._models.get(name) for name in part.names]
+            curves = [(one.k1, one.k2, 1) if one else (0, 0, 0) for one in models]
+            table = np.array(curves, np.float64).reshape(len(part), 3).T.copy()
+            table[2] *= measured_load(part).is_averaged[0]
+            return table
+
+        return view.node_column((self, "curves"), (Domain.NODES, Domain.METRICS), compute)
+
+
+def _percent(millicores: FloatColumn, whole: FloatColumn) -> FloatColumn:
+    """Return the share of a capacity in percent, 0 where there is none."""
+    return np.divide(100 * millicores, whole, out=np.zeros_like(whole), where=whole != 0)
+
+
+PLUGIN = Plugin(args=PeaksArgs, score=PeaksScore, reads=(Domain.NODES, Domain.METRICS))

@@ -1,0 +1,53 @@
+"""PodState: prefer nodes that pods are leaving, and avoid those that are being freed for others.
+
+Source: scheduler-plugins, pkg/podstate/pod_state.go. Pods that have finished no longer count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.model.pod import Pod
+from engine.model.time import Micros
+from engine.plugins.arithmetic import stretched
+from engine.plugins.base import Args, Plugin, Scores
+from engine.view import NO_TURNOVER, ClusterView, Domain, IntColumn
+
+_PODS = (Domain.PODS,)
+
+
+class PodStateArgs(Args):
+    """PodState takes none."""
+
+
+class PodStateScore:
+    """Scores nodes by pods that are being deleted less pods that are nominated to them."""
+
+    def __init__(self, _: PodStateArgs) -> None:
+        """Take the args, of which there are none."""
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the difference of the two; a nomination of the pod itself counts too."""
+        raw = view.node_column("pods that leave less pods to come", _PODS, _differences)
+        row = view.rows.get(pod.nominated_node_name)
+        if row is None:
+            return Scores(raw)
+        raw = raw.copy()
+        raw[row] -= 1
+        return Scores(raw)
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores stretched over the scale, 0 if they are equal."""
+        return stretched(scores)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+
+def _differences(rows: ClusterView) -> IntColumn:
+    each = [rows.turnover.get(name, NO_TURNOVER) for name in rows.names]
+    return np.array([one.terminating - one.nominated for one in each], np.int64)
+
+
+PLUGIN = Plugin(args=PodStateArgs, score=PodStateScore, reads=_PODS)

@@ -1,0 +1,167 @@
+"""TargetLoadPacking: fill nodes up to a target cpu utilisation, and spread what goes beyond it.
+
+Source: scheduler-plugins, pkg/trimaran/targetloadpacking. The expected utilisation of a node is
+what was measured, what pods are predicted to use that no measurement knows yet, and what the
+incoming pod is. `engine.plugins.measured_load` says which measurement that is.
+
+Upstream notes when it sees a pod bound; here that is the time of its PodScheduled condition, else
+the moment the view saw it there. A pod that was advised to a node and is not bound yet counts too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from engine.model.pod import Pod, PodShape
+from engine.model.quantity import INT64_MIN, base_units
+from engine.model.resource_names import CPU
+from engine.model.time import SECOND, Micros
+from engine.model.usage import NodeUsage
+from engine.plugins.arithmetic import FloatColumn, rounded
+from engine.plugins.base import MAX_SCORE, Plugin, Scores
+from engine.plugins.measured_load import capacity, is_recent, measured_load
+from engine.plugins.trimaran_args import TrimaranArgs
+from engine.view import ALL_DOMAINS, ClusterView, IntColumn
+from engine.view.axis import capped
+from engine.view.pod_table import PodEntry
+
+_DEFAULT_TARGET = 40
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_GREATEST = 2.0**52
+"""More millicores than any pod uses, and few enough that a float64 holds them exactly."""
+
+_Text: TypeAlias = Annotated[str, Field(strict=True)]
+_Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
+
+
+def _target(percent: int) -> int:
+    return percent if percent > 0 else _DEFAULT_TARGET
+
+
+def _readable(requests: dict[str, str | float]) -> dict[str, str | float]:
+    for name, text in requests.items():
+        base_units(name, text)
+    return requests
+
+
+def _number(text: str) -> str:
+    if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+        raise ValueError(f"unable to parse `defaultRequestsMultiplier`: `{text}` is not a number")
+    return text
+
+
+class TargetLoadPackingArgs(TrimaranArgs):
+    """TargetLoadPackingArgs, with upstream's defaults.
+
+    Attributes:
+        target_utilization: cpu utilisation in percent that nodes are filled up to; 0 or less means
+            40. Beyond 100, where upstream's scores leave the scale, is refused.
+        default_requests: quantities by resource name, of which only cpu is read: what a container
+            is predicted to use that has neither limit nor request.
+        default_requests_multiplier: what the request of a container without a limit is multiplied
+            by, a number as text.
+    """
+
+    target_utilization: Annotated[
+        int, Field(strict=True, ge=INT64_MIN, le=MAX_SCORE), AfterValidator(_target)
+    ] = _DEFAULT_TARGET
+    default_requests: Annotated[dict[str, _Text | _Number], AfterValidator(_readable)] = Field(
+        default={CPU: "1000m"}
+    )
+    default_requests_multiplier: Annotated[_Text, AfterValidator(_number)] = "1.5"
+
+    @property
+    def prediction(self) -> CpuPrediction:
+        """How these arguments predict what pods use."""
+        default = base_units(CPU, self.default_requests.get(CPU, 0))
+        return CpuPrediction(default, float(self.default_requests_multiplier))
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPrediction:
+    """What pods are predicted to use, summed up over those that no measurement knows.
+
+    Attributes:
+        default: of a container with neither limit nor request, millicores.
+        multiplier: of the request of one without a limit.
+    """
+
+    default: int
+    multiplier: float
+    width: ClassVar[int] = 1
+    reads_reports: ClassVar[bool] = True
+
+    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:
+        """Return the prediction for a pod that a report cannot know, else nothing.
+
+        A pod is known once it was there for one interval before the report, in whole seconds.
+        """
+        if report is None or pod.shape.reserve_pod:
+            return (0,)
+        known_until = (report.update_time or 0) // SECOND - report.report_interval_seconds
+        is_missing = pod.assumed or pod.assigned_at // SECOND > known_until
+        return (self.of(pod.shape) if is_missing else 0,)
+
+    def of(self, shape: PodShape) -> int:
+        """Return what a pod is predicted to use, in millicores."""
+        containers = (self._of_container(*one) for one in shape.container_cpu)
+        return capped(sum(containers) + shape.overhead_cpu)
+
+    def _of_container(self, request: int | None, limit: int | None) -> int:
+        if limit is not None:
+            return limit
+        if request is None:
+            return self.default
+        expected = np.clip(request * self.multiplier, -_GREATEST, _GREATEST)
+        return int(rounded(np.array([expected]))[0])
+
+
+class TargetLoadPackingScore:
+    """Prefers the fullest nodes below the target, then the emptiest above it."""
+
+    def __init__(self, args: TargetLoadPackingArgs) -> None:
+        self._target = float(args.target_utilization)
+        self._prediction = args.prediction
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return points by the expected utilisation, 0 where none was measured."""
+        load, whole = measured_load(view), capacity(view)[0]
+        millicores = load.average[0] + self._prediction.of(pod.shape)
+        millicores += view.pod_sums[self._prediction][0]
+        percent = np.divide(100 * millicores, whole, out=np.zeros(len(view)), where=whole != 0)
+        is_known = load.is_averaged[0] & is_recent(view, now)
+        return Scores(np.where(is_known, points(percent, self._target), 0))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores, which are on the scale unless a multiplier is negative."""
+        return np.clip(scores, 0, MAX_SCORE)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+
+def points(percent: FloatColumn, target: float) -> IntColumn:
+    """Return the points for an expected utilisation in percent.
+
+    They rise from the target at 0 % to 100 at the target, drop to the target right behind it, and
+    fall to 0 at 100 %, so that an idle node is preferred to each one that is above its target.
+    """
+    rising = (100 - target) * percent / target + target
+    falling = target * (100 - percent) / (100 - target) if target < MAX_SCORE else 0 * percent
+    value = np.where(percent > target, np.where(percent > MAX_SCORE, 0, falling), rising)
+    return rounded(value)
+
+
+PLUGIN = Plugin(
+    args=TargetLoadPackingArgs,
+    score=TargetLoadPackingScore,
+    load_profiles=lambda args: (args.prediction,),
+    reads=ALL_DOMAINS,
+)

@@ -1,0 +1,135 @@
+"""How much CPU each plugin takes of a decision.
+
+Run as `python -m tests.bench.bench_plugins [--nodes N --pods P]`, each time in a process of its
+own. Each call is for another pod, with all that depends on nodes alone remembered; so a call in a
+cluster that changes takes somewhat more. Times depend on the machine: compare the ratios, which are
+to one addition of two columns of the nodes in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from engine.model import api
+from engine.model.node import node_of
+from engine.model.pod import Pod, pod_of
+from engine.model.time import micros
+from engine.model.usage import NodeUsage, usage_of_node_metric
+from engine.plugins import PLUGINS
+from engine.view import ClusterState, ClusterView, SumProfile
+from tests.bench.bench_view import machine
+from tests.bench.generate import GeneratedCluster
+from tests.bench.texts import NOW
+
+_NOW = micros(NOW)
+_PODS = 200  # asked about, of as many workloads
+_ROUNDS = 7
+_BUDGET_US = 1_000  # of one call for 5,000 nodes
+_DEVIATION = 8  # the part of its usage by which that of a node varies
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    size = parser.parse_args()
+    print(machine())
+    cluster = GeneratedCluster(nodes=size.nodes, pods=size.pods)
+    calls: dict[str, Callable[[Pod, ClusterView], object]] = {}
+    state = ClusterState()
+    profiles: list[SumProfile] = []
+    for name, plugin in PLUGINS.items():
+        args = plugin.args.model_validate(_args(cluster).get(name, {}))
+        profiles += plugin.load_profiles(args)
+        if plugin.filter:
+            calls[f"{name}, filter"] = _filtering(plugin.filter(args))
+        if plugin.score:
+            calls[f"{name}, score"] = _scoring(plugin.score(args))
+    state.track(profiles)
+    pods = _filled(state, cluster)
+    _report(calls, pods, state.view())
+
+
+def _args(cluster: GeneratedCluster) -> Mapping[str, Mapping[str, Any]]:
+    """Return args that give each plugin all of its work; none where its defaults do."""
+    models = {cluster.node_name(row): {"k1": 20, "k2": 0.03} for row in range(cluster.node_count)}
+    return {
+        "LimitAware": {"defaultLimitToAllocatableRatio": {"cpu": "400%", "memory": "150%"}},
+        "Peaks": {"nodePowerModel": models},
+    }
+
+
+def _filtering(rule: Any) -> Callable[[Pod, ClusterView], object]:  # noqa: ANN401 (a filter)
+    return lambda pod, view: rule.filter(pod, view, _NOW)
+
+
+def _scoring(rule: Any) -> Callable[[Pod, ClusterView], object]:  # noqa: ANN401 (a scorer)
+    return lambda pod, view: rule.normalize(rule.score(pod, view, _NOW).values)
+
+
+def _filled(state: ClusterState, cluster: GeneratedCluster) -> Sequence[Pod]:
+    """Fill the state; return new pods, no two of one workload."""
+    for text in cluster.nodes():
+        state.set_node(node_of(msgspec.json.decode(text, type=api.Node)))
+    for text in cluster.node_metrics():
+        state.set_usage(
+            _varying(usage_of_node_metric(msgspec.json.decode(text, type=api.NodeMetric)))
+        )
+    new: dict[int, Pod] = {}
+    for text in cluster.pods():
+        pod = pod_of(msgspec.json.decode(text, type=api.Pod))
+        state.set_pod(pod, seen_at=_NOW)
+        if len(new) < _PODS and not pod.is_daemon_set:
+            new.setdefault(id(pod.shape), msgspec.structs.replace(pod, name="", node_name=""))
+    return list(new.values())
+
+
+def _varying(usage: NodeUsage) -> NodeUsage:
+    """Return a report as one with a history has it."""
+    amounts = usage.usage or {}
+    deviation = {name: amount // _DEVIATION for name, amount in amounts.items()}
+    return replace(usage, average=amounts, deviation=deviation)
+
+
+def _report(
+    calls: Mapping[str, Callable[[Pod, ClusterView], object]],
+    pods: Sequence[Pod],
+    view: ClusterView,
+) -> None:
+    column = np.arange(len(view))
+    plain = _microseconds(lambda _, __: column + column, pods, view)
+    print(f"CPU of one call for {len(view):,} nodes, best of {_ROUNDS} rounds      us    ratio")
+    print(f"  {'adding two columns':40} {plain:20.1f} {1:8.1f}")
+    total = 0.0
+    for name, call in calls.items():
+        call(pods[0], view)  # so that what depends on nodes alone is remembered
+        spent = _microseconds(call, pods, view)
+        total += spent
+        over = f", above {_BUDGET_US:,} us" if spent > _BUDGET_US else ""
+        print(f"  {name:40} {spent:20.1f} {spent / plain:8.1f}{over}")
+    print(f"  {'all of them':40} {total:20.1f} {total / plain:8.1f}")
+
+
+def _microseconds(
+    call: Callable[[Pod, ClusterView], object], pods: Sequence[Pod], view: ClusterView
+) -> float:
+    """Return the CPU time of one call, the best round's mean."""
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        start = time.process_time_ns()
+        for pod in pods:
+            call(pod, view)
+        best = min(best, (time.process_time_ns() - start) / len(pods) / 1e3)
+    return best
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""A client for the tests: any resource, as plain JSON, by the name `kubectl` knows it by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import aiohttp
+
+from tests.e2e.certificates import KeyPair
+from tests.e2e.control_plane import ControlPlane
+
+Json = dict[str, Any]
+Found = TypeVar("Found")
+
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_PATCHES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+_PATIENCE_SECONDS = 60
+_POLL_SECONDS = 0.1
+
+
+class CallError(Exception):
+    """The API server said no.
+
+    Attributes:
+        status: the HTTP status.
+        reason: the machine-readable reason (`NotFound`, `Expired`).
+        message: what it said to a human.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """Where a kind of object lives."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        root = "/apis" if "/" in self.api_version else "/api"
+        within = ["namespaces", namespace] if self.namespaced and namespace else []
+        parts = [root, self.api_version, *within, self.plural, name, subresource]
+        return "/".join(part for part in parts if part)
+
+
+class Cluster:
+    """The objects of a cluster.
+
+    `resource` is a plural name (`pods`), with its group where two share it
+    (`elasticquotas.scheduling.x-k8s.io`). Objects are the JSON of the API. Every call raises
+    `CallError` where the API server refuses it.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+        self._resources: list[_Resource] = []
+
+    async def create(self, obj: Json, *, dry_run: bool = False) -> Json:
+        """Create an object, wherever its `apiVersion` and `kind` say it lives."""
+        resource = await self._kind(obj["apiVersion"], obj["kind"])
+        path = resource.path(obj["metadata"].get("namespace", "default"))
+        params = {"dryRun": "All"} if dry_run else {}
+        return _object(await self.call("POST", path, obj, params=params))
+
+    async def get(
+        self, resource: str, name: str, namespace: str | None = None, *, subresource: str = ""
+    ) -> Json:
+        """Return one object."""
+        found = await self._plural(resource)
+        return _object(await self.call("GET", found.path(namespace, name, subresource)))
+
+    async def list_all(
+        self, resource: str, namespace: str | None = None, **params: str | int
+    ) -> list[Json]:
+        """Return the objects of a kind, in one namespace or all (`labelSelector=...`)."""
+        found = await self._plural(resource)
+        answer = await self.call("GET", found.path(namespace), params=params)
+        items: list[Json] = answer["items"]
+        return items
+
+    async def replace(self, obj: Json, *, subresource: str = "") -> Json:
+        """Write a whole object."""
+        resource = await self._kind(obj["apiVersion"], obj["kind"])
+        metadata = obj["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
+        return _object(await self.call("PUT", path, obj))
+
+    async def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: object,
+        namespace: str | None = None,
+        *,
+        how: Literal["merge", "json", "strategic", "apply"] = "merge",
+        subresource: str = "",
+        **params: str,
+    ) -> Json:
+        """Change an object; `how="apply"` needs `fieldManager`."""
+        path = (await self._plural(resource)).path(namespace, name, subresource)
+        return _object(
+            await self.call("PATCH", path, patch, params=params, content_type=_PATCHES[how])
+        )
+
+    async def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete one object, and what it owns after it; `grace_seconds=0` at once."""
+        path = (await self._plural(resource)).path(namespace, name)
+        await self.call("DELETE", path, _deletion(grace_seconds))
+
+    async def delete_all(
+        self, resource: str, namespace: str, *, grace_seconds: int | None = None
+    ) -> None:
+        """Delete every object of a kind in a namespace, and what they own after them."""
+        path = (await self._plural(resource)).path(namespace)
+        await self.call("DELETE", path, _deletion(grace_seconds))
+
+    @asynccontextmanager
+    async def watch(
+        self, resource: str, namespace: str | None = None, **params: str | int
+    ) -> AsyncIterator[AsyncIterator[Json]]:
+        """Yield the events of a watch, from `resourceVersion=...`, until it is cut."""
+        path = (await self._plural(resource)).path(namespace)
+        async with self._session.get(
+            f"{self._url}{path}", params={"watch": "true", **params}, timeout=_NO_TIMEOUT
+        ) as response:
+            await _check(response)
+            yield _events(response)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        content_type: str = "application/json",
+    ) -> Any:  # noqa: ANN401 (JSON)
+        """Return the answer to any call."""
+        data = None if body is None else json.dumps(body)
+        headers = {"Content-Type": content_type} if data else {}
+        async with self._session.request(
+            method, f"{self._url}{path}", data=data, headers=headers, params=params
+        ) as response:
+            await _check(response)
+            return await response.json(content_type=None)
+
+    async def _kind(self, api_version: str, kind: str) -> _Resource:
+        return await self._find(
+            f"{kind} of {api_version}",
+            lambda resource: (resource.api_version, resource.kind) == (api_version, kind),
+        )
+
+    async def _plural(self, name: str) -> _Resource:
+        plural, _, group = name.partition(".")
+        return await self._find(
+            name,
+            lambda resource: (
+                resource.plural == plural
+                and (not group or resource.api_version.startswith(f"{group}/"))
+            ),
+        )
+
+    async def _find(self, what: str, is_it: Callable[[_Resource], bool]) -> _Resource:
+        """Return the first that fits, of those known, else of those the API server has now."""
+        for resource in self._resources:
+            if is_it(resource):
+                return resource
+        self._resources = [*await self._discover("/api"), *await self._discover("/apis")]
+        for resource in self._resources:
+            if is_it(resource):
+                return resource
+        raise CallError(404, "NotFound", f"the cluster has no {what}")
+
+    async def _discover(self, path: str) -> list[_Resource]:
+        async with self._session.get(
+            f"{self._url}{path}", headers={"Accept": _DISCOVERY}
+        ) as response:
+            await _check(response)
+            groups = (await response.json(content_type=None))["items"]
+        return [
+            _Resource(
+                api_version="/".join(
+                    part for part in (group["metadata"].get("name"), version["version"]) if part
+                ),
+                kind=resource["responseKind"]["kind"],
+                plural=resource["resource"],
+                namespaced=resource["scope"] == "Namespaced",
+            )
+            for group in groups
+            for version in group["versions"]
+            for resource in version.get("resources", ())
+        ]
+
+
+def _object(answer: Json) -> Json:
+    """Give the answer of a call on one object its type."""
+    return answer
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+    while line := await response.content.readline():
+        yield json.loads(line)
+
+
+def _deletion(grace_seconds: int | None) -> Json:
+    options: Json = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": "Background",
+    }
+    return options if grace_seconds is None else {**options, "gracePeriodSeconds": grace_seconds}
+
+
+async def _check(response: aiohttp.ClientResponse) -> None:
+    if response.status < 400:
+        return
+    text = await response.text()
+    try:
+        status = json.loads(text)
+    except ValueError:
+        status = {}
+    raise CallError(response.status, status.get("reason", ""), status.get("message", text))
+
+
+@asynccontextmanager
+async def connected(
+    control_plane: ControlPlane, client: KeyPair | None = None
+) -> AsyncIterator[Cluster]:
+    """Yield the cluster, as its admin or the user of a client certificate sees it."""
+    sockets: list[socket.socket] = []
+
+    def remembered(address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, *_ = address
+        sockets.append(socket.socket(family, kind, protocol))
+        return sockets[-1]
+
+    connector = aiohttp.TCPConnector(
+        ssl=control_plane.client_context(client), limit=0, socket_factory=remembered
+    )
+    try:
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield Cluster(session, control_plane.url)
+    finally:
+        # TLS says goodbye after the session is closed; the loop of a test must live that long.
+        while any(one.fileno() >= 0 for one in sockets):  # noqa: ASYNC110 (a socket sets no event)
+            await asyncio.sleep(_POLL_SECONDS / 10)
+
+
+async def eventually(
+    find: Callable[[], Awaitable[Found]], what: str, *, within: float = _PATIENCE_SECONDS
+) -> Found:
+    """Return what `find` finds as soon as it is true; a refused or broken call counts as not yet.
+
+    Args:
+        find: asks the cluster.
+        what: is awaited; for the error.
+        within: seconds.
+
+    Raises:
+        TimeoutError: it did not come true in time.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        last: object
+        try:
+            last = found = await find()
+        except (CallError, aiohttp.ClientError, TimeoutError) as error:
+            last = error
+        else:
+            if found:
+                return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {within:g} s; last: {last!r}")
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,130 @@
+"""A real Kubernetes control plane, once for all end-to-end tests.
+
+`make e2e` runs them; plain `pytest` does not collect this folder. A test asks for what it needs:
+
+- `cluster`: create, get, list, watch, patch, delete any object, as the admin;
+- `namespace`: a new one, emptied afterwards;
+- `nodes`: `await nodes.add("node-a")`; bound pods become Running there;
+- `metrics_api`: metrics.k8s.io; `crds`: NodeMetric and both ElasticQuotas; `reviewer`: a webhook;
+- `control_plane`: the processes, to stop, kill, pause and start again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.build import BuildError, executables
+from tests.e2e.cluster import Cluster, Json, connected, eventually
+from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.metrics_server import MetricsServer, metrics_server
+from tests.e2e.nodes import Nodes, nodes_of
+from tests.e2e.reviewer import Reviewer, reviewing
+from tests.e2e.workloads import create_namespace
+
+_CRDS = Path(__file__).parent / "crds"
+_OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "cronjobs", "jobs")
+_RUNNING = pytest.StashKey[ControlPlane]()
+
+
+@pytest.fixture(scope="session")
+def one_control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """The control plane of the whole run; tests ask for `control_plane`."""
+    try:
+        programs = executables()
+    except BuildError as error:
+        pytest.exit(str(error), returncode=1)
+    with running(programs, tmp_path_factory.mktemp("control-plane")) as control_plane:
+        request.config.stash[_RUNNING] = control_plane
+        yield control_plane
+
+
+@pytest.fixture
+def control_plane(one_control_plane: ControlPlane) -> ControlPlane:
+    """The control plane, whole, whatever an earlier test did to it."""
+    one_control_plane.start()
+    return one_control_plane
+
+
+@pytest.fixture
+async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """The cluster as its admin sees it."""
+    async with connected(control_plane) as client:
+        yield client
+
+
+@pytest.fixture
+async def nodes(cluster: Cluster) -> AsyncIterator[Nodes]:
+    """Nodes to add to; they are gone after the test."""
+    async with nodes_of(cluster) as found:
+        yield found
+
+
+@pytest.fixture
+async def namespace(cluster: Cluster, nodes: Nodes) -> AsyncIterator[str]:  # noqa: ARG001 (pods end on them)
+    """The name of a new namespace; nothing of it runs after the test."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    await create_namespace(cluster, name)
+    yield name
+    for owners in _OWNERS:
+        await cluster.delete_all(owners, name)
+
+    async def empty() -> bool:
+        await cluster.delete_all("pods", name, grace_seconds=0)
+        return not await cluster.list_all("pods", name)
+
+    await eventually(empty, f"namespace {name} is empty")
+    await cluster.delete("namespaces", name)
+
+
+@pytest.fixture
+async def metrics_api(
+    cluster: Cluster, control_plane: ControlPlane
+) -> AsyncIterator[MetricsServer]:
+    """metrics.k8s.io, with the usage a test puts in."""
+    async with metrics_server(cluster, control_plane.authority) as server:
+        yield server
+
+
+@pytest.fixture
+async def crds(cluster: Cluster) -> AsyncIterator[None]:
+    """The definitions of NodeMetric and of ElasticQuota in both groups."""
+    definitions = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in _CRDS.iterdir()]
+    for definition in definitions:
+        await install(cluster, definition)
+    yield
+    for definition in definitions:
+        await cluster.delete("customresourcedefinitions", definition["metadata"]["name"])
+
+
+@pytest.fixture
+async def reviewer(control_plane: ControlPlane) -> AsyncIterator[Reviewer]:
+    """A webhook that allows everything and remembers what it was asked."""
+    async with reviewing(control_plane.authority) as hook:
+        yield hook
+
+
+async def install(cluster: Cluster, definition: Json) -> None:
+    """Create a CustomResourceDefinition, and wait until its objects can be listed."""
+    spec = definition["spec"]
+    await cluster.create(definition)
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    await eventually(lambda: cluster.call("GET", path), f"{path} is served")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the ends of the logs with a test that failed."""
+    report = yield
+    control_plane = item.config.stash.get(_RUNNING, None)
+    if report.failed and control_plane is not None:
+        report.sections += [(f"log of {part.name}", part.tail()) for part in control_plane.parts]
+    return report

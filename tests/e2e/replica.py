@@ -1,0 +1,111 @@
+"""One `stowplan serve` as a process, and what can be asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.cluster import Json
+from tests.e2e.part import Part
+from tests.e2e.serving import LOCAL
+
+_PROGRAM = Path(sys.executable).parent / "stowplan"
+_PATIENCE_SECONDS = 20
+
+
+class Replica(Part):
+    """A replica of the webhook, on fixed ports of this machine.
+
+    Args:
+        name: of the process and its log.
+        folder: for the log.
+        ports: of reviews and of metrics.
+        options: for `stowplan serve`, without the leading dashes.
+
+    Attributes:
+        port: where reviews go.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, ports: tuple[int, int], options: Sequence[tuple[str, str]]
+    ) -> None:
+        self.port, self._metrics_port = ports
+        listening = {
+            "host": LOCAL,
+            "port": self.port,
+            "metrics-host": LOCAL,
+            "metrics-port": self._metrics_port,
+        }
+        command = [str(_PROGRAM), "serve"]
+        for option, value in (*listening.items(), *options):
+            command += [f"--{option}", str(value)]
+        super().__init__(name, command, folder / f"{name}.log", self._is_ready)
+
+    def text(self) -> str:
+        """Return the log."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    async def review(self, path: str, review: Json) -> Json:
+        """Return the response to a review."""
+        body = json.dumps(review).encode()
+        answer = await asyncio.to_thread(_ask, f"{self._url}{path}", body)
+        response: Json = json.loads(answer)["response"]
+        return response
+
+    async def detail(self) -> Json:
+        """Return what it works with, as readiness tells it."""
+        detail: Json = json.loads(await asyncio.to_thread(_ask, f"{self._url}/readyz"))
+        return detail
+
+    async def reviews(self, path: str = "mutate") -> dict[str, int]:
+        """Return how many reviews came to what outcome, since it started."""
+        url = f"http://{LOCAL}:{self._metrics_port}/metrics"
+        text = (await asyncio.to_thread(_ask, url)).decode()
+        return {
+            sample.labels["outcome"]: int(sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == "stowplan_reviews_total" and sample.labels["path"] == path
+        }
+
+    async def certificate(self) -> str:
+        """Return the certificate that it serves, as PEM."""
+        return await asyncio.to_thread(
+            ssl.get_server_certificate, (LOCAL, self.port), timeout=_PATIENCE_SECONDS
+        )
+
+    @property
+    def _url(self) -> str:
+        return f"https://{LOCAL}:{self.port}"
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(json.loads(_ask(f"{self._url}/readyz"))["ready"])
+        except OSError:
+            return False
+
+
+def _ask(url: str, body: bytes | None = None) -> bytes:
+    """Return the body of an answer; whom to trust is the API server's question."""
+    context = ssl._create_unverified_context()  # noqa: S323, SLF001 (see above)
+    headers = {"Content-Type": "application/json"} if body else {}
+    request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 (ours)
+    try:
+        with urllib.request.urlopen(  # noqa: S310 (ours)
+            request, context=context, timeout=_PATIENCE_SECONDS
+        ) as answer:
+            read: bytes = answer.read()
+            return read
+    except urllib.error.HTTPError as refused:
+        if refused.code != 503:  # readiness that says no, and why
+            raise
+        with refused:
+            return refused.read()

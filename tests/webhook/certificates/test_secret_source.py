@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from tests.webhook.certificates.installed import NAMES, OURS, SECRET, Cluster, cluster
+from webhook.certificates import Authority, TlsError, bundle_of
+from webhook.certificates import secret_source as module
+from webhook.certificates.secret_source import SecretSource
+from webhook.tls import LiveCertificate
+
+DAY = timedelta(days=1)
+
+
+def source_of(here: Cluster) -> SecretSource:
+    return SecretSource(here.store(), here.bundles(), now=lambda: here.now)
+
+
+async def live(here: Cluster, source: SecretSource) -> LiveCertificate:
+    await source.first()
+    return LiveCertificate(source, client_ca=None, now=lambda: here.now)
+
+
+async def test_before_anything_was_made_there_is_nothing_to_serve() -> None:
+    async with cluster(OURS) as here:
+        source = source_of(here)
+        assert not await source.look()
+        with pytest.raises(TlsError, match="secret `system/stowplan-certificates`: no certificate"):
+            source.pair()
+
+
+async def test_a_replica_waits_for_its_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_LOOKS_EVERY_SECONDS", 0.01)
+    async with cluster(OURS) as here:
+        expired = Authority.new(now=here.now - 9 * DAY, valid_for=DAY)
+        pair = expired.issue(NAMES, now=here.now - 9 * DAY, valid_for=DAY)
+        here.put_secret({"ca.key": b"", "tls.crt": pair.cert_pem, "tls.key": pair.key_pem})
+        source = source_of(here)
+        waiting = asyncio.ensure_future(source.first())
+        await here.server.until(lambda: len(here.server.requests) > 5)
+        assert not waiting.done()
+        await here.rotation().turn()
+        await asyncio.wait_for(waiting, 5)
+        assert LiveCertificate(source, client_ca=None, now=lambda: here.now).bundle_matches
+
+
+@pytest.mark.parametrize("what", ["gone", "emptied", "garbled", "unreachable"])
+async def test_whatever_becomes_of_the_secret_the_last_good_pair_is_served(what: str) -> None:
+    async with cluster(OURS) as here:
+        await here.rotation().turn()
+        source = source_of(here)
+        certificate = await live(here, source)
+        before = certificate.current
+        if what == "gone":
+            here.server.delete("secrets", *SECRET)
+        elif what == "unreachable":
+            here.server.fail_next(1, 0)
+        else:
+            value = b"" if what == "emptied" else b"-----BEGIN"
+            here.put_secret({**here.secret(), "tls.crt": value})
+        if await source.look():
+            await certificate.renew()
+        assert certificate.current is before
+
+
+async def test_whether_callers_trust_us_follows_the_configurations() -> None:
+    async with cluster() as here:
+        await here.rotation().turn()
+        source = source_of(here)
+        certificate = await live(here, source)
+        assert certificate.bundle_matches is None  # nobody was told to call us
+        here.configure(OURS)
+        await source.look()
+        assert certificate.bundle_matches is False
+        await here.rotation().turn()
+        await source.look()
+        assert certificate.bundle_matches is True
+        here.now += 365 * DAY  # the authority in the bundle expires
+        assert certificate.bundle_matches is False
+
+
+async def test_one_webhook_that_does_not_trust_us_is_enough_not_to_match() -> None:
+    async with cluster(OURS) as here:
+        await here.rotation().turn()
+        stored = here.configurations(OURS)[0]
+        stored["webhooks"][1]["clientConfig"]["caBundle"] = ""
+        here.server.replace(stored)
+        assert (await live(here, source_of(here))).bundle_matches is False
+
+
+async def test_callers_that_trust_a_certificate_higher_up_in_the_chain_trust_us() -> None:
+    async with cluster(OURS) as here:
+        root = Authority.new(now=here.now, valid_for=2 * DAY)
+        between = Authority.new(now=here.now, valid_for=2 * DAY)
+        signed = cross_signed(between, root)
+        pair = between.issue(NAMES, now=here.now, valid_for=DAY)
+        chain = pair.cert_pem + bundle_of([signed])
+        here.put_secret({"tls.crt": chain, "tls.key": pair.key_pem}, "kubernetes.io/tls")
+        root_pem = bundle_of([root.certificate])
+        await here.bundles().distribute(root_pem, may_write=lambda: True)
+        assert (await live(here, source_of(here))).bundle_matches is True
+
+
+def cross_signed(authority: Authority, by: Authority) -> x509.Certificate:
+    """Return the certificate of an authority as another one vouches for it."""
+    own = authority.certificate
+    return (
+        x509.CertificateBuilder()
+        .subject_name(own.subject)
+        .issuer_name(by.certificate.subject)
+        .public_key(authority.key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(own.not_valid_before_utc)
+        .not_valid_after(own.not_valid_after_utc)
+        .sign(by.key, hashes.SHA256())
+    )
+
+
+async def test_the_pair_of_somebody_else_is_served() -> None:
+    async with cluster(OURS) as here:
+        pair = Authority.new(now=here.now, valid_for=DAY).issue(NAMES, now=here.now, valid_for=DAY)
+        theirs = {"tls.crt": pair.cert_pem, "tls.key": pair.key_pem}
+        here.put_secret(theirs, "kubernetes.io/tls")
+        certificate = await live(here, source_of(here))
+        assert certificate.current.expires_at == here.now + DAY
+        assert certificate.bundle_matches is False
+
+
+@asynccontextmanager
+async def listening(context: ssl.SSLContext) -> AsyncIterator[int]:
+    """Listen on a free port, answering each line with a line; yields the port."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(line)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def call(here: Cluster, port: int) -> AsyncIterator[Call]:
+    """Connect as an API server does that trusts our configurations."""
+    trust = ssl.create_default_context(cadata=here.bundles_of(OURS)[0].decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+    yield Call(reader, writer)
+    writer.close()
+    await writer.wait_closed()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An open connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def shown(self) -> bytes:
+        """Return the certificate that the server has shown."""
+        der: bytes = self.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return der
+
+    async def is_answered(self) -> bool:
+        self.writer.write(b"hello\n")
+        return await self.reader.readline() == b"hello\n"
+
+
+async def test_a_listening_server_shows_the_new_certificate_to_new_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 0.01)
+    async with cluster(OURS) as here, AsyncExitStack() as stack:
+        here.now = datetime.now(UTC)
+        await here.rotation().turn()
+        certificate = await live(here, source_of(here))
+        port = await stack.enter_async_context(listening(certificate.current.context))
+        before = await stack.enter_async_context(call(here, port))
+
+        watching = asyncio.ensure_future(certificate.watch())
+        here.put_secret({**here.secret(), "tls.crt": b"", "tls.key": b""})
+        old = certificate.current
+        await here.rotation().turn()
+        await here.server.until(lambda: certificate.current is not old)
+
+        after = await stack.enter_async_context(call(here, port))
+        assert await after.is_answered()
+        assert await before.is_answered()  # it was kept open
+        assert after.shown() != before.shown()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

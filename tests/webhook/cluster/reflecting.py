@@ -1,0 +1,182 @@
+"""A reflector at work against the fake API server, and time that passes when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.model import api
+from engine.model.time import SECOND, Micros
+from tests.fake_api_server import FakeApiServer, fake_api_server
+from webhook.cluster.connection import Connection, connected
+from webhook.cluster.pace import Clock, Pace
+from webhook.cluster.reflector import Reflector, Sink
+from webhook.cluster.source_status import SourceStatus
+from webhook.cluster.watched import WATCHED, Watched
+
+STARTED = Micros(1_700_000_000 * SECOND)
+PODS = next(watched for watched in WATCHED if watched.name == "pods")
+QUOTAS = next(watched for watched in WATCHED if watched.group == "scheduling.sigs.k8s.io")
+BRISK = Pace(page_size=3, silence_seconds=5.0, streamed_list_seconds=5.0)
+LONG = BRISK.look_again_seconds
+
+
+@dataclass
+class Time:
+    """Waits are over at once, but for the long ones between looks for an absent API.
+
+    Attributes:
+        waits: seconds asked for.
+    """
+
+    waits: list[float] = field(default_factory=list)
+    _alarm: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        if seconds < LONG:
+            await asyncio.sleep(0)
+        else:
+            await self._alarm.wait()
+
+    def pass_by(self) -> None:
+        """End the long waits."""
+        self._alarm.set()
+        self._alarm = asyncio.Event()
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(now=lambda: STARTED, sleep=self.sleep, jitter=lambda: 0.0)
+
+
+@dataclass
+class Reflecting:
+    """What a test of a reflector holds.
+
+    Attributes:
+        stored: what the reflector put into its sink, by `namespace/name`.
+    """
+
+    server: FakeApiServer
+    reflector: Reflector
+    time: Time
+    stored: dict[str, Any]
+
+    @property
+    def status(self) -> SourceStatus:
+        return self.reflector.status
+
+    async def equal(self) -> None:
+        """Wait until the sink holds what the server holds."""
+        plural = self.reflector.status.name
+        await eventually(lambda: self.stored.keys() == keys(self.server, plural))
+
+    async def watching(self) -> None:
+        """Wait until a list is complete and a watch is open."""
+        await eventually(lambda: self.status.synced and self.server.watches() > 0)
+
+    @property
+    def paging(self) -> bool:
+        """Whether the last request is for a page that is not the first."""
+        requests = self.server.requests
+        return bool(requests) and "continue" in requests[-1].query
+
+    def lists(self) -> int:
+        """Return how many lists were asked for, streamed or in pages."""
+        return sum(
+            "sendInitialEvents" in query or ("limit" in query and "continue" not in query)
+            for _, _, query in self.server.requests
+        )
+
+
+@asynccontextmanager
+async def reflecting(
+    folder: Path,
+    watched: Watched = PODS,
+    *,
+    objects: tuple[dict[str, Any], ...] = (),
+    prepare: Callable[[FakeApiServer], None] = lambda _: None,
+    pace: Pace = BRISK,
+) -> AsyncIterator[Reflecting]:
+    """Run a reflector against a server that holds some objects."""
+    stored: dict[str, Any] = {}
+    wire = api.Pod if watched.kind == "Pod" else api.ElasticQuota
+
+    def take(one: api.Pod | api.ElasticQuota) -> None:
+        stored[f"{one.metadata.namespace}/{one.metadata.name}"] = one
+
+    sink = Sink(wire=wire, take=take, forget=lambda ns, name: stored.pop(f"{ns}/{name}", None))
+    time = Time()
+    async with fake_api_server() as server, connected_to(server, folder) as connection:
+        for one in objects:
+            server.create(one)
+        prepare(server)
+        reflector = Reflector(connection, watched, sink, time.clock, pace)
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield Reflecting(server, reflector, time, stored)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def connected_to(server: FakeApiServer, folder: Path) -> AsyncIterator[Connection]:
+    async with connected(server.kubeconfig(folder), None) as connection:
+        yield connection
+
+
+async def eventually(condition: Callable[[], bool], *, seconds: float = 4) -> None:
+    """Wait until something is so; what makes it so arrives over sockets."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.001)
+
+
+def keys(server: FakeApiServer, plural: str) -> set[str]:
+    """Return what the server holds and a watch of live pods shows."""
+    finished = {"Succeeded", "Failed"}
+    return {
+        f"{namespace}/{name}"
+        for (namespace, name), one in server.objects(plural).items()
+        if one.get("status", {}).get("phase") not in finished
+    }
+
+
+def pod(name: str, node: str = "", *, cpu: str = "100m", phase: str = "Pending") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": phase},
+    }
+
+
+def node(name: str, cpu: str = "4") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"zone": "a"}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}},
+    }
+
+
+def namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def quota(name: str, cpu: str, *, group: str = QUOTAS.group) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{group}/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"max": {"cpu": cpu}},
+    }

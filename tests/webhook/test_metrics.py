@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from prometheus_client import generate_latest
+
+from engine.model.time import SECOND, Micros
+from engine.view import Domain
+from webhook.cluster.source_status import SourceStatus
+from webhook.metrics import Metrics
+
+NOW = Micros(1_000_000 * SECOND)
+
+
+def _lines(metrics: Metrics) -> list[str]:
+    return generate_latest(metrics.registry).decode().splitlines()
+
+
+def test_each_source_is_shown_as_it_is_when_asked() -> None:
+    pods = SourceStatus(name="pods", domain=Domain.PODS, required=True)
+    sources = {"pods": pods}
+    metrics = Metrics()
+    metrics.show_sources(sources, lambda: NOW)
+    lines = _lines(metrics)
+    assert 'stowplan_source_synced{source="pods"} 0.0' in lines
+    assert not any(line.startswith("stowplan_view_age_seconds{") for line in lines)
+
+    pods.present = pods.synced = True
+    pods.heard_at = Micros(NOW - 2_500_000)
+    pods.events, pods.relists, pods.objects = 12, 1, 7
+    sources["namespaces"] = SourceStatus(name="namespaces", domain=None, required=False)
+    lines = _lines(metrics)
+    for line in (
+        'stowplan_view_age_seconds{source="pods"} 2.5',
+        'stowplan_source_synced{source="pods"} 1.0',
+        'stowplan_source_events_total{source="pods"} 12.0',
+        'stowplan_source_relists_total{source="pods"} 1.0',
+        'stowplan_source_objects{source="pods"} 7.0',
+        'stowplan_source_synced{source="namespaces"} 0.0',
+    ):
+        assert line in lines
+
+
+def test_rules_that_abstained_are_counted_by_what_was_too_old() -> None:
+    metrics = Metrics()
+    metrics.reviewed("mutate", "placed", 0.001, abstained={"usage": 2})
+    metrics.reviewed("mutate", "placed", 0.001, abstained={"usage": 1, "pods": 5})
+    lines = _lines(metrics)
+    assert 'stowplan_rules_abstained_total{domain="usage"} 3.0' in lines
+    assert 'stowplan_rules_abstained_total{domain="pods"} 5.0' in lines
+
+
+def test_the_moment_policies_were_loaded_is_shown() -> None:
+    metrics = Metrics()
+    metrics.show_policies_loaded(lambda: datetime(1970, 1, 2, tzinfo=UTC))
+    assert "stowplan_policies_loaded_timestamp_seconds 86400.0" in _lines(metrics)

@@ -1,0 +1,79 @@
+"""A certificate with its private key as PEM, and whether it can be served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from engine.errors import StowplanError
+
+
+class TlsError(StowplanError):
+    """A certificate, key or authority that cannot be used; says which one and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPair:
+    """What a server shows and proves, as it is kept; nothing of it was checked yet.
+
+    Attributes:
+        cert_pem: the certificate, then its chain.
+        key_pem: its private key; never shown.
+        ca_pem: what a caller must trust (`caBundle`); empty where its issuer is not known to us.
+        cert_from: where the certificate comes from, for messages.
+        key_from: where the key comes from, for messages.
+    """
+
+    cert_pem: bytes
+    key_pem: bytes = field(repr=False)
+    ca_pem: bytes = b""
+    cert_from: str = "certificate"
+    key_from: str = "key"
+
+    def leaf(self, now: datetime) -> x509.Certificate:
+        """Return the certificate that is served, checked against its key and the clock.
+
+        Raises:
+            TlsError: one of the two is not PEM, they do not belong together, or the certificate
+                is not valid now.
+        """
+        leaf = self._certificate()
+        self._check_key(leaf)
+        if leaf.not_valid_after_utc <= now:
+            raise TlsError(f"{self.cert_from}: expired at {_shown(leaf.not_valid_after_utc)}")
+        if leaf.not_valid_before_utc > now:
+            raise TlsError(
+                f"{self.cert_from}: not valid before {_shown(leaf.not_valid_before_utc)}"
+            )
+        return leaf
+
+    def _certificate(self) -> x509.Certificate:
+        try:
+            return x509.load_pem_x509_certificates(self.cert_pem)[0]
+        except ValueError as error:
+            raise TlsError(f"{self.cert_from}: no certificate in PEM form in it") from error
+
+    def _check_key(self, leaf: x509.Certificate) -> None:
+        try:
+            key = load_pem_private_key(self.key_pem, password=None)
+        except TypeError as error:
+            message = f"{self.key_from}: the key is encrypted; give one without a password"
+            raise TlsError(message) from error
+        except ValueError as error:
+            raise TlsError(f"{self.key_from}: no private key in PEM form in it") from error
+        spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        if key.public_key().public_bytes(*spki) != leaf.public_key().public_bytes(*spki):
+            raise TlsError(
+                f"{self.key_from}: this is not the key of the certificate in {self.cert_from}"
+            )
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

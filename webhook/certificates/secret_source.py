@@ -1,0 +1,101 @@
+"""What every replica does with the Secret: serve the pair in it, and see if callers trust it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+import msgspec
+from cryptography import x509
+
+from webhook.certificates.authority import is_signed_by, is_valid
+from webhook.certificates.bundles import Bundles
+from webhook.certificates.key_pair import KeyPair, TlsError
+from webhook.certificates.secret_store import CERTIFICATE, SecretStore
+from webhook.cluster.connection import ApiError
+
+_LOOK_EVERY_SECONDS = 10.0
+_FIRST_LOOKS_EVERY_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class SecretSource:
+    """A `CertificateSource` that reads a Secret now and then, whoever writes it.
+
+    A Secret that is gone, or an API server that is away, leaves us with what was read last.
+
+    Args:
+        store: where the pair is.
+        bundles: whom callers trust.
+        now: the time of day.
+    """
+
+    def __init__(
+        self, store: SecretStore, bundles: Bundles, *, now: Callable[[], datetime]
+    ) -> None:
+        self._store = store
+        self._bundles = bundles
+        self._now = now
+        self._pair: KeyPair | None = None
+        self._trusted: tuple[tuple[x509.Certificate, ...], ...] = ()
+
+    def pair(self) -> KeyPair:
+        """Return the pair that was read last.
+
+        Raises:
+            TlsError: there was none yet.
+        """
+        if self._pair is None:
+            raise TlsError(f"{self._store.title}: no certificate in it yet")
+        return self._pair
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:
+        """Whether each webhook in our configurations trusts an issuer in `chain`.
+
+        None if there is no such configuration, or none could be read yet.
+        """
+        if not self._trusted:
+            return None
+        now = self._now()
+        return all(
+            any(is_valid(one, now) and is_signed_by(link, one) for one in bundle for link in chain)
+            for bundle in self._trusted
+        )
+
+    async def look(self) -> bool:
+        """Read everything once; says whether there is another pair than before."""
+        before = self._pair
+        try:
+            stored = await self._store.read()
+            if stored.of(CERTIFICATE):
+                self._pair = self._store.pair_in(stored)
+            self._trusted = await self._bundles.read()
+        except (ApiError, msgspec.DecodeError) as error:
+            _log.warning("certificates not looked at: %s", error)
+        return self._pair != before
+
+    async def first(self) -> None:
+        """Wait until there is a pair that can be served: its leader may have to make it first."""
+        await self.look()
+        while (problem := self._problem()) is not None:
+            _log.debug("waiting for a certificate: %s", problem)
+            await asyncio.sleep(_FIRST_LOOKS_EVERY_SECONDS)
+            await self.look()
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Call `changed` whenever there is another pair."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            if await self.look():
+                await changed()
+
+    def _problem(self) -> TlsError | None:
+        """Return why the pair cannot be served now."""
+        try:
+            self.pair().leaf(self._now())
+        except TlsError as error:
+            return error
+        return None

@@ -1,0 +1,188 @@
+"""`stowplan snapshot`: a live cluster in a file, to explain, test and serve policies with."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from engine.errors import StowplanError
+from webhook.cli import console
+from webhook.cli.exit_codes import Exit
+from webhook.cli.render import plain_table
+from webhook.cluster.anonymous import Anonymizer
+from webhook.cluster.connection import NO_CONTACT, ApiError, connected
+from webhook.cluster.object_file import object_file
+from webhook.cluster.snapshot import SnapshotError, Taken, take_snapshot
+
+_OF_NODES = ("nodemetrics.slo.koordinator.sh", "nodes.metrics.k8s.io")
+_IN_NAMESPACES = ("elasticquotas.", "pods")
+_NOTHING_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+class _CannotWriteError(StowplanError):
+    """The file that was asked for cannot be written."""
+
+
+def snapshot(
+    *,
+    output: Annotated[Path, Parameter(name=("--output", "-o"))],
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    anonymize: bool = False,
+    force: bool = False,
+) -> int:
+    """Record a live cluster in a file, for `--cluster` of the other commands.
+
+    Args:
+        output: the file to write: JSON, an object per line.
+        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
+            a pod its service account.
+        context: of the kubeconfig; its current one, if not given.
+        anonymize: replace names, label values and images, and keys and resources that are not
+            publicly known, by words made with a random key that is kept nowhere. Amounts, times,
+            zones and instance types stay.
+        force: replace the file if it exists.
+    """
+    _check(output, force=force)
+    try:
+        taken = asyncio.run(
+            _record(output, kubeconfig, context, Anonymizer() if anonymize else None)
+        )
+    except SnapshotError as error:
+        raise StowplanError(_told(error, kubeconfig, context)) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _CannotWriteError(f"`{output}` cannot be written: {reason}") from error
+    _show(output, taken, kubeconfig, context)
+    return Exit.OK
+
+
+async def _record(
+    output: Path, kubeconfig: Path | None, context: str | None, anonymizer: Anonymizer | None
+) -> Sequence[Taken]:
+    """Write a file, with a progress bar per kind."""
+    notes = console.errors()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
+        tasks = {}
+
+        def progress(kind: str, done: int, total: int | None) -> None:
+            if kind not in tasks:
+                tasks[kind] = bars.add_task(kind, total=None)
+            bars.update(tasks[kind], completed=done, total=total)
+
+        async with connected(kubeconfig, context, accept_encoding="gzip") as connection:
+            with object_file(output) as file:
+                return await take_snapshot(
+                    connection, file, anonymizer=anonymizer, progress=progress
+                )
+
+
+def _check(output: Path, *, force: bool) -> None:
+    """Refuse what would fail, or destroy something, after minutes of reading."""
+    if output.is_dir():
+        raise _CannotWriteError(f"`{output}` is a folder\nhint: name a file in it")
+    if not output.parent.is_dir():
+        raise _CannotWriteError(f"there is no folder `{output.parent}`")
+    if output.exists() and not force:
+        raise _CannotWriteError(f"`{output}` exists\nhint: `--force` replaces it")
+
+
+def _told(error: SnapshotError, kubeconfig: Path | None, context: str | None) -> str:
+    """Return why there is no snapshot, and what to do."""
+    said = error.error
+    if said.status == HTTPStatus.UNAUTHORIZED:
+        return f"the API server does not accept our credentials: {said.message}"
+    if said.status == HTTPStatus.FORBIDDEN:
+        hint = f"hint: `{_can_i(error.kind, kubeconfig, context)}` tells when it is permitted"
+        return f"we lack the permission to list {error.kind}: {said.message}\n{hint}"
+    if said.status == NO_CONTACT:
+        return f"no contact with the API server: {said.message}"
+    return f"{error.kind} cannot be read: {said.message}"
+
+
+def _show(
+    output: Path, taken: Sequence[Taken], kubeconfig: Path | None, context: str | None
+) -> None:
+    """Say what the file holds, what it does not, and what to do with it."""
+    notes = console.errors()
+    for kind in taken:
+        for problem in kind.problems:
+            notes.print(str(problem), markup=False, soft_wrap=True)
+    out = console.output()
+    size = decimal(output.stat().st_size)
+    out.print(f"[bold]{escape(str(output))}[/] holds the cluster, in {size}\n")
+    out.print(_kinds(taken, kubeconfig, context))
+    if not any(kind.objects for kind in taken if kind.name in _OF_NODES):
+        out.print(
+            "\n[yellow]warning:[/] nothing measures the usage of nodes here: rules that read it"
+            " will have no say"
+        )
+    out.print("\n[bold]Next[/]")
+    _what_next(output, out)
+
+
+def _kinds(taken: Sequence[Taken], kubeconfig: Path | None, context: str | None) -> Table:
+    table = plain_table("kind", "objects", "")
+    for kind in taken:
+        count = "-" if kind.error else f"{kind.objects:,}"
+        table.add_row(kind.name, count, escape(_remark(kind, kubeconfig, context)))
+    return table
+
+
+def _remark(kind: Taken, kubeconfig: Path | None, context: str | None) -> str:
+    """Return what there is to say of a kind beside its number."""
+    if kind.error is not None:
+        return _missing(kind.name, kind.error, kubeconfig, context)
+    remarks = []
+    if kind.finished:
+        remarks.append(f"{kind.finished:,} more have finished, and are left out")
+    if kind.unreadable:
+        remarks.append(f"{kind.unreadable:,} more cannot be read, and are left out")
+    return "; ".join(remarks)
+
+
+def _missing(name: str, error: ApiError, kubeconfig: Path | None, context: str | None) -> str:
+    if error.status in _NOTHING_THERE:
+        return "the cluster has no such API, or nothing serves it"
+    if error.status == HTTPStatus.FORBIDDEN:
+        return f"not permitted, see `{_can_i(name, kubeconfig, context)}`"
+    return f"cannot be read: {error.message}"
+
+
+def _can_i(kind: str, kubeconfig: Path | None, context: str | None) -> str:
+    """Return the command that tells whether we may list a kind."""
+    flags = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    flags += [f"--context={context}"] if context else []
+    everywhere = ["--all-namespaces"] if kind.startswith(_IN_NAMESPACES) else []
+    return shlex.join(["kubectl", *flags, "auth", "can-i", "list", kind, *everywhere])
+
+
+def _what_next(output: Path, out: Console) -> None:
+    file = shlex.quote(str(output))
+    out.print(
+        f"""\
+  # what would be decided for a pod, and why
+  stowplan explain pod.yaml --cluster {file} --policies policies
+
+  # a webhook that answers on it
+  stowplan serve --cluster {file} --policies policies""",
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,23 @@
+"""ElasticQuota at admission, live: reviews of pods, and reservations that all replicas share.
+
+What belongs here: how requests wait, are judged together and written by compare-and-swap, and what
+this replica's watch has seen of them. What never does: the arithmetic of a quota (`engine.quota`).
+
+`webhook.quota.api_store` is not imported here: it is for live clusters alone, and slow to import.
+"""
+
+from webhook.quota.ledger import QuotaLedger
+from webhook.quota.reviews import QuotaReviews
+from webhook.quota.seen import SeenPods
+from webhook.quota.sight import Sight, Timing, all_heard
+from webhook.quota.store import MemoryStore
+
+__all__ = [
+    "MemoryStore",
+    "QuotaLedger",
+    "QuotaReviews",
+    "SeenPods",
+    "Sight",
+    "Timing",
+    "all_heard",
+]

@@ -1,0 +1,98 @@
+"""Reservations on the ElasticQuota objects of a live cluster, by compare-and-swap."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+
+from engine.model import api
+from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, quota_of
+from engine.model.pod import TERMINAL_PHASES
+from webhook.cluster.connection import ApiError, Connection
+from webhook.cluster.faults import UNREADABLE
+from webhook.quota.store import ConflictError, StoredPod, StoreError, UnreachableError
+
+_REFUSALS = frozenset(range(400, 500)) - {HTTPStatus.TOO_MANY_REQUESTS}  # asking again won't help
+_MERGE_PATCH = "application/merge-patch+json"
+
+_quota = msgspec.json.Decoder(api.ElasticQuota).decode
+_pod = msgspec.json.Decoder(api.Pod).decode
+
+
+class ApiStore:
+    """Reads and writes through one connection; every read is of the newest version there is.
+
+    Args:
+        connection: to the API server.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self, quota: ElasticQuota) -> ElasticQuota | None:
+        """Return the newest version of a quota, None if it is gone.
+
+        Raises:
+            StoreError: there is no answer.
+        """
+        return _quota_in(await self._request("GET", _path(quota)))
+
+    async def write(self, quota: ElasticQuota, reservations: str) -> ElasticQuota | None:
+        """Write the annotation on exactly this version; return the new one, None if it is gone.
+
+        Raises:
+            ConflictError: it is not the newest version.
+            UnreachableError: it may have been written.
+            StoreError: it was refused.
+        """
+        metadata = {
+            "resourceVersion": str(quota.version),
+            "annotations": {RESERVATIONS_ANNOTATION: reservations},
+        }
+        body = msgspec.json.encode({"metadata": metadata})
+        return _quota_in(await self._request("PATCH", _path(quota), body))
+
+    async def pod(self, namespace: str, name: str) -> StoredPod | None:
+        """Return the pod of a name as it is right now, None if there is none.
+
+        Raises:
+            StoreError: there is no answer.
+        """
+        body = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+        if body is None:
+            return None
+        try:
+            wire = _pod(body)
+        except UNREADABLE as error:
+            raise UnreachableError(f"a pod that cannot be read: {error}") from error
+        holds = wire.status.phase not in TERMINAL_PHASES
+        return StoredPod(wire.metadata.uid, wire.metadata.version, holds)
+
+    async def _request(self, method: str, path: str, body: bytes = b"") -> bytes | None:
+        """Return an answer, None for what is not there."""
+        try:
+            return await self._connection.write(method, path, body, content_type=_MERGE_PATCH)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            if error.status == HTTPStatus.CONFLICT:
+                raise ConflictError(str(error)) from error
+            if error.status in _REFUSALS:
+                raise StoreError(str(error)) from error
+            raise UnreachableError(str(error)) from error
+
+
+def _quota_in(body: bytes | None) -> ElasticQuota | None:
+    if body is None:
+        return None
+    try:
+        return quota_of(_quota(body))
+    except UNREADABLE as error:
+        raise UnreachableError(f"a quota that cannot be read: {error}") from error
+
+
+def _path(quota: ElasticQuota) -> str:
+    return (
+        f"/apis/{quota.group}/v1alpha1/namespaces/{quota.namespace}/elasticquotas/{quota.name}"
+    )

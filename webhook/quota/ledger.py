@@ -1,0 +1,84 @@
+"""Who has been promised quota, on all replicas: a desk for each namespace that is limited."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from engine.errors import QuotaUndecidedError
+from engine.quota import Asked, QuotaVerdict, needs
+from webhook.quota.desk import Desk
+from webhook.quota.sight import Sight, Timing
+from webhook.quota.store import Store, StoreError
+
+_log = logging.getLogger(__name__)
+
+
+class QuotaLedger:
+    """Admits pods against the ElasticQuotas of their namespace, each exactly once.
+
+    INVARIANT: pods that were admitted here, or by other replicas with the same store, and are
+    stored never hold more than `max`, as long as `max` is not lowered and pods come by nobody else.
+
+    Args:
+        sight: what this replica sees.
+        store: where reservations are kept.
+        timing: what time is.
+        count_write: told what came of each write: written, conflict, unknown, refused, gone.
+    """
+
+    def __init__(
+        self,
+        sight: Sight,
+        store: Store,
+        timing: Timing | None = None,
+        *,
+        count_write: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._sight = sight
+        self._store = store
+        self._timing = timing or Timing()
+        self._count_write = count_write
+        self._desks: dict[str, Desk] = {}
+
+    async def admit(self, namespace: str, asked: Asked) -> QuotaVerdict:
+        """Say whether a pod fits every quota of its namespace, and reserve its share if so.
+
+        A request that comes twice is promised once. May be cancelled: what was promised then is
+        given back when its time is up.
+
+        Raises:
+            QuotaUndecidedError: nobody can say; nothing was promised, as far as we know.
+        """
+        if not self._sight.quotas_known():
+            raise QuotaUndecidedError("the quotas are not known yet")
+        quotas = self._sight.view().quotas.get(namespace, ())
+        if not any(needs(asked.reservation.amounts, quota) for quota in quotas):
+            return QuotaVerdict()
+        return await self._desk(namespace).ask(asked)
+
+    async def tidy(self) -> None:
+        """Take reservations that are over off all quotas; for whoever has the time."""
+        quotas = self._sight.view().quotas
+        for namespace, desk in list(self._desks.items()):
+            if namespace not in quotas and desk.is_idle:
+                del self._desks[namespace]
+        for namespace, some in list(quotas.items()):
+            if any(quota.reservations for quota in some):
+                try:
+                    await self._desk(namespace).tidy()
+                except StoreError as error:
+                    _log.warning("quotas of `%s` not tidied: %s", namespace, error)
+
+    async def close(self) -> None:
+        """End; whoever waits gets no verdict."""
+        for desk in self._desks.values():
+            await desk.close()
+
+    def _desk(self, namespace: str) -> Desk:
+        desk = self._desks.get(namespace)
+        if desk is None:
+            desk = self._desks[namespace] = Desk(
+                namespace, self._sight, self._store, self._timing, self._count_write
+            )
+        return desk

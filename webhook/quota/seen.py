@@ -1,0 +1,37 @@
+"""Which pods this replica's watch has shown, so that their reservations count no longer."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+_MOST_PODS = 32_768  # some 8 MiB; one that is forgotten counts twice until the API server is asked
+
+
+class SeenPods:
+    """The pods seen last in namespaces with quotas; those that are deleted stay for a while.
+
+    Args:
+        matters: whether pods of a namespace may have reservations; asked for each event.
+        most: pods remembered.
+    """
+
+    def __init__(
+        self, matters: Callable[[str], bool] = lambda _: True, *, most: int = _MOST_PODS
+    ) -> None:
+        self._matters = matters
+        self._most = most
+        self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
+
+    def note(self, namespace: str, uid: str, version: int) -> None:
+        """Take note of a pod as it was at a resourceVersion, at which it is in the view."""
+        if not self._matters(namespace):
+            return
+        self._versions[uid] = max(version, self._versions.get(uid, 0))
+        self._versions.move_to_end(uid)
+        if len(self._versions) > self._most:
+            self._versions.popitem(last=False)
+
+    def version(self, uid: str) -> int:
+        """Return the newest version at which a pod was seen, 0 if it was not."""
+        return self._versions.get(uid, 0)

@@ -1,0 +1,87 @@
+"""The process: from its start by a person or a cluster to its end by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from contextlib import AsyncExitStack
+
+import uvloop
+
+from webhook import logs
+from webhook.cluster import Recording, load_recorded
+from webhook.cluster.known import recorded_cluster
+from webhook.live import live
+from webhook.server import listening, wall_clock
+from webhook.settings import Settings
+
+_GC_THRESHOLDS = (50_000, 20, 50)  # reviews leave no cycles; collecting is for what changes rarely
+
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until told to end by SIGINT or SIGTERM; a second signal ends at once.
+
+    Raises:
+        InvalidFileError: a policy, a recorded cluster or a kubeconfig cannot be used.
+        SettingsError: a port cannot be listened on.
+        TlsError: the certificate cannot be used.
+    """
+    logs.configure(settings.log_level, settings.log_format, sys.stderr)
+    recording = _recording(settings) if settings.cluster else None
+    _spare_the_collector()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, recording))
+
+
+def _recording(settings: Settings) -> Recording:
+    recording = load_recorded(settings.cluster)
+    for problem in recording.problems:
+        _log.warning("left out: %s", problem)
+    return recording
+
+
+async def _serve(settings: Settings, recording: Recording | None) -> None:
+    end = _told_to_end()
+    async with AsyncExitStack() as stack:
+        if recording is None:
+            known = await stack.enter_async_context(live(settings, wall_clock))
+            cluster, source, synced = known.cluster, known.certificate, known.synced
+        else:
+            cluster, source, synced = recorded_cluster(recording, wall_clock), None, None
+        server = await stack.enter_async_context(listening(settings, cluster, source=source))
+        print(server.greeting(), flush=True)  # noqa: T201 - said once, to whoever started us
+        if synced is not None:
+            syncing = asyncio.create_task(synced())
+            syncing.add_done_callback(lambda _: _spare_the_collector())
+            stack.callback(syncing.cancel)
+        await end.wait()
+        await server.drain(settings.drain_seconds)
+
+
+def _spare_the_collector() -> None:
+    """Take what is there to stay out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def _told_to_end() -> asyncio.Event:
+    """Return an event for the first SIGINT or SIGTERM; the next one kills."""
+    told = asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        for one in signals:
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)
+        told.set()
+
+    for one in signals:
+        loop.add_signal_handler(one, tell)
+    return told

@@ -1,0 +1,132 @@
+"""Where settings come from beside the command line, and how a wrong one is told of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cyclopts.config import Env
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
+
+from engine.errors import InvalidFileError, Problem, StowplanError, did_you_mean
+from engine.policy.positions import Document, read_documents
+
+ENVIRONMENT_PREFIX = "STOWPLAN_"
+_LONGEST_ECHO = 100
+
+
+class SettingsError(StowplanError):
+    """Settings that cannot be used; carries every mistake found in them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def split_at(separator: str) -> Callable[[object], object]:
+    """Return a validator that lets a list be given as one text, as an environment variable must."""
+
+    def split(value: object) -> object:
+        return (
+            [part for part in value.split(separator) if part] if isinstance(value, str) else value
+        )
+
+    return split
+
+
+class ShownEnvironment(Env):
+    """Lets the command line name each variable in its help; the settings themselves read it."""
+
+    def __init__(self) -> None:
+        super().__init__(ENVIRONMENT_PREFIX, command=False)
+
+    def __call__(self, *_: object) -> None:
+        """Read nothing."""
+
+
+class ConfigurationFile(PydanticBaseSettingsSource):
+    """The YAML file that flags or the environment name as `config`."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Not used: the file is read as a whole."""
+        raise NotImplementedError
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what the file says.
+
+        Raises:
+            SettingsError: it cannot be read, or has a key that is no setting.
+        """
+        document = _document(self.current_state.get("config"))
+        if document is None:
+            return {}
+        if not isinstance(document.value, dict):
+            raise SettingsError([document.problem((), "expected `setting: value` lines")])
+        known = set(self.settings_cls.model_fields) - {"config"}
+        unknown = [
+            document.problem_at_key(
+                (key,), f"unknown setting `{key}`", hint=did_you_mean(key, known)
+            )
+            for key in document.value
+            if key not in known
+        ]
+        if unknown:
+            raise SettingsError(unknown)
+        return document.value
+
+
+def _document(path: object) -> Document | None:
+    """Return the configuration file, None if there is none or nothing is in it."""
+    if not path:
+        return None
+    file = str(path)
+    try:
+        documents = read_documents(Path(file).read_bytes(), file)
+    except OSError as error:
+        problem = Problem(file=file, message=f"cannot be read: {error.strerror}")
+        raise SettingsError([problem]) from error
+    except InvalidFileError as error:
+        raise SettingsError(error.problems) from error
+    if len(documents) > 1:
+        raise SettingsError([documents[1].problem((), "expected one document, not several")])
+    return documents[0] if documents else None
+
+
+def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield each mistake with the flag, variable or line that its value came from."""
+    for error in invalid.errors(include_url=False):
+        message = error["msg"].removeprefix("Value error, ")
+        if not error["loc"]:
+            yield Problem(file="settings", message=message)
+            continue
+        name = str(error["loc"][0])
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        flag = f"--{name.replace('_', '-')}"
+        text = str(error["input"])[:_LONGEST_ECHO]
+        message = f"{message[:1].lower()}{message[1:]}, not `{text}`"
+        hint = f"see {flag} in `stowplan serve --help`"
+        if name in given:
+            yield Problem(file=flag, message=message, hint=hint)
+        elif variable in os.environ:
+            yield Problem(file=variable, message=message, hint=hint)
+        else:
+            config = given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
+            document = _document(config)
+            yield (
+                document.problem((name,), message, hint=hint)
+                if document
+                else Problem(file=name, message=message, hint=hint)
+            )
+
+
+def without_service_links(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Leave out what Kubernetes sets for a Service of our name: STOWPLAN_PORT=tcp://10.0.0.7:443."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if not (value or "").startswith(("tcp://", "udp://"))
+    }
