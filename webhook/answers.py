@@ -22,6 +22,7 @@ class Outcome(StrEnum):
     ADMITTED = "admitted"  # fits its quotas, or has none
     QUOTA_DENIED = "quota_denied"
     QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
+    INVALID = "invalid"  # an ElasticQuota that makes no sense
     UNDECIDED = "undecided"  # nobody can say for now whether it fits its quotas
     IGNORED = "ignored"  # nothing that we judge
     UNREADABLE = "unreadable"  # a pod that makes no sense to us

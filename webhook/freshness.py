@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from engine.model.time import SECOND, Micros
@@ -15,7 +16,7 @@ from webhook.cluster.source_status import SourceStatus
 DEFAULT_STALE_SECONDS: Final = 180.0
 """Bookmarks come about once a minute on a quiet watch: this is silence where three were due."""
 
-_ARE: Final = {Domain.NODES: "are", Domain.PODS: "are", Domain.METRICS: "is"}
+_ARE: Final = {Domain.NODES: "are", Domain.PODS: "are", Domain.METRICS: "is", Domain.TOPOLOGY: "is"}
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +32,18 @@ class StaleAfter:
     def freshness(self, sources: Iterable[SourceStatus], now: Micros) -> Freshness:
         """Return how old what the sources told is.
 
-        Several sources may feed one domain, usage for one: it is as fresh as the one heard last,
-        of those that told anything. A source that the cluster does not have is not waited for,
+        Several sources may feed one domain. Those of usage tell the same, so it is as fresh as the
+        one heard last, of those that told anything; those of topology tell a part each, so it is as
+        old as the one heard first. A source that the cluster does not have is not waited for,
         unless it is required.
         """
         sources = tuple(sources)
-        limits = {Domain.NODES: self.nodes, Domain.PODS: self.pods, Domain.METRICS: self.usage}
+        limits = {
+            Domain.NODES: self.nodes,
+            Domain.PODS: self.pods,
+            Domain.METRICS: self.usage,
+            Domain.TOPOLOGY: self.nodes,
+        }
         stale = {
             domain: why
             for domain, limit in limits.items()
@@ -74,6 +81,8 @@ def _feeding(domain: Domain, sources: Iterable[SourceStatus]) -> list[SourceStat
         for source in sources
         if source.domain is domain and (source.present or source.required)
     ]
+    if domain is Domain.TOPOLOGY:
+        return expected
     return [source for source in expected if source.objects] or expected
 
 
@@ -83,8 +92,9 @@ def _staleness(
     """Yield why a domain is stale, if it is."""
     subject = f"{DOMAIN_NAMES[domain]} {_ARE[domain]}"
     ages = [age_seconds(source, now) if source.synced else None for source in sources]
-    known = [age for age in ages if age is not None]
-    if ages and not known:
+    counts = max if domain is Domain.TOPOLOGY else min
+    age = counts((inf if age is None else age for age in ages), default=0)
+    if age == inf:
         yield f"{subject} not known yet"
-    elif known and min(known) > limit:
-        yield f"{subject} {int(min(known))} s old"
+    elif age > limit:
+        yield f"{subject} {int(age)} s old"

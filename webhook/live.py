@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from engine.model.time import SECOND, Micros
+from engine.quota import Patience
 from engine.view import ClusterState, Domain, Freshness, UsageHistory
 from webhook.certificates.bundles import Bundles
 from webhook.certificates.rotation import Rotation
@@ -27,6 +29,9 @@ from webhook.cluster.usage_feed import UsageFeed
 from webhook.cluster.usage_poller import UsagePoller, UsageSource
 from webhook.freshness import StaleAfter
 from webhook.lease import Duty, LeaseElector, new_identity
+from webhook.quota import SeenPods, Timing
+from webhook.quota.live import live_ledger
+from webhook.server import MakeLedger
 from webhook.settings import Settings
 from webhook.tls import CertificateSource
 
@@ -38,11 +43,13 @@ class Live:
     Attributes:
         cluster: what is known, more by the second.
         certificate: a source of our own in a Secret; None if the settings name no Secret.
+        ledger: makes the ledger of its quotas.
         synced: waits until as much is known as there is to know.
     """
 
     cluster: KnownCluster
     certificate: CertificateSource | None
+    ledger: MakeLedger
     synced: Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -60,7 +67,8 @@ async def live(settings: Settings, now: Callable[[], Micros]) -> AsyncIterator[L
             connected(settings.kubeconfig, settings.context)
         )
         state = ClusterState(assumed_seconds=settings.assumed_seconds)
-        intake = Intake(state, now=now)
+        seen = SeenPods()
+        intake = Intake(state, now=now, pod_seen=seen.note)
         usage = await _usage(stack, settings, connection, intake, now)
         cluster = await stack.enter_async_context(
             live_cluster(connection, intake, Clock(now=now), also=[usage])
@@ -71,6 +79,9 @@ async def live(settings: Settings, now: Callable[[], Micros]) -> AsyncIterator[L
             usage=settings.stale_usage_seconds,
         )
 
+        patience = Patience(unseen_seconds=settings.quota_reservation_seconds)
+        timing = Timing(patience=patience)
+
         def freshness() -> Freshness:
             return limits.freshness(cluster.sources.values(), now())
 
@@ -79,6 +90,7 @@ async def live(settings: Settings, now: Callable[[], Micros]) -> AsyncIterator[L
                 state=state, now=now, is_live=True, sources=cluster.sources, freshness=freshness
             ),
             certificate=await _certificate(stack, settings, connection, now),
+            ledger=partial(live_ledger, connection, state, cluster.sources, seen, timing),
             synced=cluster.synced,
         )
 

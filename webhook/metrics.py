@@ -73,6 +73,18 @@ class Metrics:
             ["domain"],
             registry=self.registry,
         )
+        self._quota_writes = Counter(
+            "stowplan_quota_writes",
+            "Writes of reservations on ElasticQuotas, by what came of them.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._quota_drift = Gauge(
+            "stowplan_quota_drift",
+            "ElasticQuotas of which something has been wrong for long, by what it is.",
+            ["what"],
+            registry=self.registry,
+        )
         self._policy_reloads = Counter(
             "stowplan_policy_reloads",
             "Times the policy files were loaded after a change, by outcome.",
@@ -96,6 +108,14 @@ class Metrics:
             self._rule_errors.inc(rule_errors)
         for domain, rules in abstained.items():
             self._rules_abstained.labels(domain).inc(rules)
+
+    def quota_written(self, outcome: str) -> None:
+        """Count one write of reservations."""
+        self._quota_writes.labels(outcome).inc()
+
+    def quotas_drifted(self, what: str, quotas: int) -> None:
+        """Show of how many quotas the `status` or the `reservations` have been wrong for long."""
+        self._quota_drift.labels(what).set(quotas)
 
     def policies_reloaded(self, *, succeeded: bool) -> None:
         """Count one reload of the policy files."""

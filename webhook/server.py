@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from ssl import SSLContext
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -40,6 +40,13 @@ _LAST_REVIEWS_SECONDS = 1.0
 _LOG_FRESHNESS_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
+
+
+class MakeLedger(Protocol):
+    """Makes the ledger of quotas."""
+
+    def __call__(self, *, count_write: Callable[[str], None]) -> QuotaLedger:
+        """Return it; it tells what comes of each of its writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +115,7 @@ async def listening(
     cluster: KnownCluster,
     *,
     source: CertificateSource | None = None,
+    ledger: MakeLedger | None = None,
     now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[Listening]:
     """Join the parts of a webhook and listen until the block is left.
@@ -116,6 +124,7 @@ async def listening(
         settings: where to listen and what to do.
         cluster: what is known.
         source: of the certificate; None for what the settings say.
+        ledger: makes that of a live cluster; None for one in memory.
         now: the time of day.
 
     Raises:
@@ -162,12 +171,9 @@ async def listening(
         freshness=cluster.freshness,
         assume=cluster.assume if cluster.is_live else None,
     )
+    books = (ledger or _ledger_in_memory(settings, cluster))(count_write=metrics.quota_written)
     quota = QuotaReviews(
-        ledger=QuotaLedger(
-            Sight(view=cluster.view),
-            MemoryStore(),
-            Timing(patience=Patience(unseen_seconds=settings.quota_reservation_seconds)),
-        ),
+        ledger=books,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
     )
@@ -192,6 +198,7 @@ async def listening(
         metrics.policies_reloaded(succeeded=await policies.reload())
 
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(books.close)
         if settings.reload_seconds:
             _keep(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
         _keep(stack, certificate.watch())
@@ -210,6 +217,11 @@ async def listening(
             health=health,
             reviews=server,
         )
+
+
+def _ledger_in_memory(settings: Settings, cluster: KnownCluster) -> MakeLedger:
+    patience = Patience(unseen_seconds=settings.quota_reservation_seconds)
+    return partial(QuotaLedger, Sight(view=cluster.view), MemoryStore(), Timing(patience=patience))
 
 
 def _metrics(

@@ -50,10 +50,14 @@ async def _serve(settings: Settings, recording: Recording | None) -> None:
     async with AsyncExitStack() as stack:
         if recording is None:
             known = await stack.enter_async_context(live(settings, wall_clock))
-            cluster, source, synced = known.cluster, known.certificate, known.synced
+            started = listening(
+                settings, known.cluster, source=known.certificate, ledger=known.ledger
+            )
+            synced = known.synced
         else:
-            cluster, source, synced = recorded_cluster(recording, wall_clock), None, None
-        server = await stack.enter_async_context(listening(settings, cluster, source=source))
+            started = listening(settings, recorded_cluster(recording, wall_clock))
+            synced = None
+        server = await stack.enter_async_context(started)
         print(server.greeting(), flush=True)  # noqa: T201 - said once, to whoever started us
         if synced is not None:
             syncing = asyncio.create_task(synced())

@@ -205,8 +205,9 @@ class Settings(BaseSettings):
     )
     quota_reservation_seconds: int = Field(
         default=DEFAULT_RESERVATION_SECONDS,
-        gt=0,
-        description="How long an admitted pod counts against its quota without having been seen.",
+        gt=60,
+        description="How long an admitted pod counts against its quota without having been seen;"
+        " longer than the API server works on a request, which is 60 s by default.",
     )
     scheduler_names: Names = Field(
         default=("default-scheduler",),

@@ -17,6 +17,15 @@ ResourceList = dict[str, str | int | float | None]
 _MOST_DIGITS = 18  # of a resourceVersion, which is below 2**63
 
 
+def version_number(resource_version: str) -> int:
+    """Return a resourceVersion as a number, which grows with every write; 0 where it is none.
+
+    Source: kubernetes.io, "Kubernetes API Concepts", comparison of resource versions.
+    """
+    is_number = resource_version.isdecimal() and len(resource_version) <= _MOST_DIGITS
+    return int(resource_version) if is_number else 0
+
+
 class _Api(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
     """The common settings of every struct here."""
 
@@ -46,12 +55,8 @@ class ObjectMeta(_Api, frozen=True):
 
     @property
     def version(self) -> int:
-        """The resourceVersion as a number, which grows with every write; 0 where it is none.
-
-        Source: kubernetes.io, "Kubernetes API Concepts", comparison of resource versions.
-        """
-        digits = self.resource_version
-        return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+        """The resourceVersion as a number; see `version_number`."""
+        return version_number(self.resource_version)
 
 
 class ResourceRequirements(_Api, frozen=True):
@@ -323,6 +328,6 @@ class ElasticQuota(_Api, frozen=True):
 
 
 class Namespace(_Api, frozen=True):
-    """A namespace, for its labels."""
+    """A namespace, for its labels and what it says of quotas."""
 
     metadata: ObjectMeta = ObjectMeta()

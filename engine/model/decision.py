@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -67,6 +68,15 @@ class PlacementOptions:
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
 
 
+Inputs: TypeAlias = Callable[[int], Mapping[str, str]]
+"""Tells what the formula of a rule was given for a row, in words; a hold on the view until then."""
+
+
+def no_inputs(_: int) -> Mapping[str, str]:
+    """Return nothing: the rule did not look at any node."""
+    return {}
+
+
 class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One filter over all nodes.
 
@@ -82,6 +92,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         labels: what it says of node labels, which also holds for nodes to come.
         abstained: what it reads of the cluster and is too old, `usage` for one, with a text that
             says so; it then rejects nobody. Empty if it did not abstain.
+        inputs: what it judged a row by.
     """
 
     policy: str
@@ -93,6 +104,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     faults: int = 0
     labels: LabelCondition = UNSAID
     abstained: Mapping[str, str] = {}
+    inputs: Inputs = no_inputs
 
 
 def tally(codes: NDArray[np.int64]) -> dict[int, int]:
@@ -122,6 +134,7 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         reason: why it has no say (all zero), "" when it has one.
         faults: how many candidates could not be evaluated and scored 0.
         abstained: as of a filter; it then gives all the same.
+        inputs: what it scored a row of the view by, which is not an element of `raw`.
     """
 
     policy: str
@@ -132,6 +145,7 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reason: str = ""
     faults: int = 0
     abstained: Mapping[str, str] = {}
+    inputs: Inputs = no_inputs
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.model import api, resources
+from engine.model.koordinator_quota import IS_PARENT_LABEL, namespaces_in
 
 if TYPE_CHECKING:
     from engine.model.resources import Amounts
+
+UPSTREAM_GROUP = "scheduling.x-k8s.io"
+"""The API group of scheduler-plugins' ElasticQuota."""
+
+KOORDINATOR_GROUP = "scheduling.sigs.k8s.io"
+"""The API group of Koordinator's ElasticQuota."""
+
+QUOTA_MODE_ANNOTATION = "stowplan.dev/quota-mode"
+"""Where a Namespace says what an exceeded quota leads to there: Enforce, Audit or Off."""
 
 RESERVATIONS_ANNOTATION = "stowplan.dev/reservations"
 """Where an ElasticQuota carries the shares promised to pods that may not be seen yet."""
@@ -26,6 +36,8 @@ class ElasticQuota:
         uid: empty where it is not stored.
         version: its resourceVersion, 0 where it has none.
         reservations: the annotation of that name, as it stands; empty if there is none.
+        namespaces: those that Koordinator's annotation lists besides its own.
+        is_parent: whether Koordinator's label says that it holds quotas, not pods.
     """
 
     namespace: str
@@ -37,6 +49,8 @@ class ElasticQuota:
     uid: str = ""
     version: int = 0
     reservations: str = ""
+    namespaces: tuple[str, ...] = ()
+    is_parent: bool = False
 
 
 def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
@@ -56,4 +70,6 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         uid=wire.metadata.uid,
         version=wire.metadata.version,
         reservations=(wire.metadata.annotations or {}).get(RESERVATIONS_ANNOTATION, ""),
+        namespaces=namespaces_in(wire.metadata),
+        is_parent=(wire.metadata.labels or {}).get(IS_PARENT_LABEL) == "true",
     )

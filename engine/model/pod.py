@@ -7,7 +7,7 @@ some ten thousand of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 
 from engine.model import api, resources
+from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
+from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
+from engine.model.resize import Given, given_to, statuses_of
 from engine.model.time import Micros, micros
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _SHAPES_REMEMBERED = 32_768
 _MOST_AMOUNTS_REMEMBERED = 256  # about 100 KiB; bounds what pods of hostile size make us keep
 _MOST_DIGITS = 18  # below 2**63
+_AS_THE_SCHEDULER = resources.ResourceOptions(use_status_resources=True)
 
 
 class PriorityClass(StrEnum):
@@ -64,8 +68,9 @@ class PodShape:
     All amounts are sparse and in base units (millicores for cpu, whole units for the rest).
 
     Attributes:
-        requests: Kubernetes' PodRequests.
-        limits: Kubernetes' PodLimits.
+        requests: Kubernetes' PodRequests, of a pod that is being resized the greater of what it
+            asks for and what it has.
+        limits: Kubernetes' PodLimits, likewise.
         non_zero_requests: cpu and memory with the scoring defaults of 100m and 200Mi.
         effective_limits: LimitAware's view: the greater of limit and request per container.
         effective_limits_non_zero: the same with 100m and 200Mi for containers that say nothing.
@@ -73,6 +78,7 @@ class PodShape:
         peak_limits: those, or an init container's, and overhead (KEP-217's incoming pod, and every
             pod of Trimaran's).
         peak_requests: the same of requests.
+        bare_requests: the same without overhead (`status.used` of an ElasticQuota).
         container_cpu: request and limit of each app container in millicores, None for none.
         overhead_cpu: of the pod itself, millicores.
         qos_class: Guaranteed, Burstable or BestEffort.
@@ -81,6 +87,8 @@ class PodShape:
         seconds_after_scheduled: the pod's own estimation window after PodScheduled, if valid.
         seconds_after_initialized: the pod's own estimation window after Initialized, if valid.
         reserve_pod: whether it only reserves room (Koordinator), and so carries no load.
+        workload: what it is of an AppGroup, if of any.
+        throughput: what it asks of disks, None for nothing.
     """
 
     requests: Amounts
@@ -91,6 +99,7 @@ class PodShape:
     container_limits: Amounts
     peak_limits: Amounts
     peak_requests: Amounts
+    bare_requests: Amounts
     container_cpu: tuple[tuple[int | None, int | None], ...]
     overhead_cpu: int
     qos_class: str
@@ -99,6 +108,8 @@ class PodShape:
     seconds_after_scheduled: int | None
     seconds_after_initialized: int | None
     reserve_pod: bool
+    workload: Workload | None
+    throughput: Throughput | None
 
     @property
     def is_prod(self) -> bool:
@@ -112,6 +123,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: empty while only `generate_name` is known.
         owner_kinds: the kinds of its owners, as `DaemonSet`.
+        containers: its containers as they were sent; no stored pod is asked for them.
+        init_containers: the same of its init containers.
         images: of its containers and init containers, one each, as they are written.
         affinity: its node affinity, None when it has none.
         gated: whether the scheduler does not look at it yet.
@@ -129,6 +142,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     owner_kinds: tuple[str, ...] = ()
+    containers: Sequence[api.Container] = ()
+    init_containers: Sequence[api.Container] = ()
     images: tuple[str, ...] = ()
     node_name: str = ""
     scheduler_name: str = ""
@@ -194,6 +209,8 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         labels=labels,
         annotations=annotations,
         owner_kinds=tuple([owner.kind for owner in meta.owner_references or ()]),
+        containers=spec.containers or (),
+        init_containers=spec.init_containers or (),
         images=_images(spec),
         node_name=spec.node_name,
         scheduler_name=spec.scheduler_name,
@@ -242,6 +259,8 @@ class _ShapeKey(msgspec.Struct, frozen=True, gc=False):
 
     containers: tuple[_ContainerKey, ...]
     init_containers: tuple[_ContainerKey, ...]
+    given: Given
+    init_given: Given
     overhead: _Items
     pod_level: tuple[_Items, _Items] | None
     priority: int | None
@@ -252,6 +271,8 @@ class _ShapeKey(msgspec.Struct, frozen=True, gc=False):
     after_scheduled: str | None
     after_initialized: str | None
     reserve_pod: bool
+    workload: Workload | None
+    throughput: str | None
 
 
 def shape_of(wire: api.Pod) -> PodShape:
@@ -268,6 +289,8 @@ def shape_of(wire: api.Pod) -> PodShape:
     key = _ShapeKey(
         containers=_container_keys(spec.containers),
         init_containers=_container_keys(spec.init_containers),
+        given=given_to(spec.containers, wire.status.container_statuses),
+        init_given=given_to(spec.init_containers, wire.status.init_container_statuses),
         overhead=_items(spec.overhead),
         pod_level=(
             (_items(spec.resources.requests), _items(spec.resources.limits))
@@ -282,6 +305,8 @@ def shape_of(wire: api.Pod) -> PodShape:
         after_scheduled=annotations.get(AFTER_SCHEDULED_ANNOTATION),
         after_initialized=annotations.get(AFTER_INITIALIZED_ANNOTATION),
         reserve_pod=annotations.get(RESERVE_POD_ANNOTATION) == "true",
+        workload=workload_of(labels),
+        throughput=annotations.get(THROUGHPUT_ANNOTATION),
     )
     return _shape(key) if _amounts_in(key) <= _MOST_AMOUNTS_REMEMBERED else _new_shape(key)
 
@@ -325,18 +350,23 @@ def _new_shape(key: _ShapeKey) -> PodShape:
             init_containers=_containers(key.init_containers),
             overhead=dict(key.overhead),
             resources=_requirements(*key.pod_level) if key.pod_level else None,
-        )
+        ),
+        status=api.PodStatus(
+            container_statuses=statuses_of(key.given),
+            init_container_statuses=statuses_of(key.init_given),
+        ),
     )
     qos_class = resources.qos_class(wire)
     return PodShape(
-        requests=resources.pod_requests(wire),
-        limits=resources.pod_limits(wire),
+        requests=resources.pod_requests(wire, _AS_THE_SCHEDULER),
+        limits=resources.pod_limits(wire, _AS_THE_SCHEDULER),
         non_zero_requests=resources.non_zero_requests(wire),
         effective_limits=resources.effective_limits(wire, non_zero=False),
         effective_limits_non_zero=resources.effective_limits(wire, non_zero=True),
         container_limits=resources.container_limits(wire),
         peak_limits=resources.peak_limits(wire),
         peak_requests=resources.peak_requests(wire),
+        bare_requests=resources.bare_requests(wire),
         container_cpu=resources.container_cpu(wire),
         overhead_cpu=resources.amounts(wire.spec.overhead).get(resources.CPU, 0),
         qos_class=qos_class,
@@ -345,6 +375,8 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         seconds_after_scheduled=_seconds(key.after_scheduled),
         seconds_after_initialized=_seconds(key.after_initialized),
         reserve_pod=key.reserve_pod,
+        workload=key.workload,
+        throughput=throughput_of(key.throughput),
     )
 
 
@@ -354,8 +386,12 @@ def _requirements(requests: _Items, limits: _Items) -> api.ResourceRequirements:
 
 def _containers(keys: tuple[_ContainerKey, ...]) -> list[api.Container]:
     return [
-        api.Container(resources=_requirements(requests, limits), restart_policy=restart_policy)
-        for requests, limits, restart_policy in keys
+        api.Container(
+            name=str(position),
+            resources=_requirements(requests, limits),
+            restart_policy=restart_policy,
+        )
+        for position, (requests, limits, restart_policy) in enumerate(keys)
     ]
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from engine.errors import QuantityError
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages
+from engine.model.resource_names import CPU, counts_bytes
 
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
@@ -281,12 +281,13 @@ def _base_scale(name: str) -> int:
 def amount_text(name: str, amount: int) -> str:
     """Return an amount in base units (see `in_base_units`) as the canonical quantity text.
 
-    Bytes are written in binary units where those are exact: `2Gi`, but `1500`.
+    Bytes are written in binary units where those are exact: `2Gi`, but `1500`; a vendor's resource
+    counts bytes where its name says so, as `kubernetes.io/batch-memory`.
     """
     if name == CPU:
         return Quantity(amount * 10**6).canonical()
-    binary = name in (MEMORY, EPHEMERAL_STORAGE) or is_huge_pages(name)
-    return Quantity(amount * _NANOS, Format.BINARY_SI if binary else Format.DECIMAL_SI).canonical()
+    style = Format.BINARY_SI if counts_bytes(name) else Format.DECIMAL_SI
+    return Quantity(amount * _NANOS, style).canonical()
 
 
 def _meaning_of(suffix: str, text: str) -> tuple[Format, int]:

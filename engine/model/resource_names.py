@@ -53,6 +53,11 @@ def is_huge_pages(name: str) -> bool:
     return name.startswith("hugepages-")
 
 
+def counts_bytes(name: str) -> bool:
+    """Return whether `name` counts bytes, as `memory` and `kubernetes.io/batch-memory` do."""
+    return name.endswith((MEMORY, EPHEMERAL_STORAGE)) or is_huge_pages(name)
+
+
 def is_prefixed_native(name: str) -> bool:
     """Return whether `name` lies in `kubernetes.io/` or a domain that ends so."""
     return "kubernetes.io/" in name

@@ -31,6 +31,7 @@ __all__ = [
     "QosClass",
     "ResourceOptions",
     "amounts",
+    "bare_requests",
     "container_cpu",
     "container_limits",
     "effective_limits",
@@ -81,7 +82,8 @@ class ResourceOptions:
 
 _DEFAULT_OPTIONS = ResourceOptions()
 _SCORING_OPTIONS = ResourceOptions(
-    non_missing_container_requests={CPU: f"{DEFAULT_MILLICORES}m", MEMORY: DEFAULT_MEMORY}
+    use_status_resources=True,
+    non_missing_container_requests={CPU: f"{DEFAULT_MILLICORES}m", MEMORY: DEFAULT_MEMORY},
 )
 
 
@@ -155,17 +157,27 @@ def peak_limits(pod: api.Pod) -> dict[str, int]:
 
 
 def peak_requests(pod: api.Pod) -> dict[str, int]:
-    """Return the request of a pod as Trimaran counts it; see `peak_limits`."""
+    """Return the request of a pod as Trimaran and CapacityScheduling count it: `peak_limits`."""
     return _peak(pod, "requests")
 
 
-def _peak(pod: api.Pod, side: _Side) -> dict[str, int]:
+def bare_requests(pod: api.Pod) -> dict[str, int]:
+    """Return the same without overhead.
+
+    This is what the controller of scheduler-plugins adds up in `status.used` of an ElasticQuota
+    (pkg/controllers/elasticquota_controller.go, computePodResourceRequest).
+    """
+    return _peak(pod, "requests", overhead=False)
+
+
+def _peak(pod: api.Pod, side: _Side, *, overhead: bool = True) -> dict[str, int]:
     total: _Exact = {}
     for container in pod.spec.containers or ():
         _add(total, _exact(_list_of(container.resources, side)))
     for container in pod.spec.init_containers or ():
         _raise_to(total, _exact(_list_of(container.resources, side)))
-    _add(total, _exact(pod.spec.overhead))
+    if overhead:
+        _add(total, _exact(pod.spec.overhead))
     return _rounded(total)
 
 

@@ -114,6 +114,18 @@ def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:
     return MAX_SCORE - scaled if reverse else scaled
 
 
+def cheapest_first(costs: IntColumn) -> IntColumn:
+    """Return MAX_SCORE for the least cost and 0 for the greatest; MAX_SCORE for all equal ones.
+
+    In floats and truncated from there, as scheduler-plugins' NetworkOverhead and Peaks do.
+    """
+    if not costs.size:
+        return costs
+    low, high = int(costs.min()), int(costs.max())
+    above = MAX_SCORE * (costs - low).astype(np.float64) / ((high - low) or 1)
+    return MAX_SCORE - above.astype(np.int64)
+
+
 def stretched(scores: IntColumn, points: int = MAX_SCORE) -> IntColumn:
     """Return scores stretched from 0 for the least to `points` for the greatest, truncated.
 

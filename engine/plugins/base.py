@@ -1,9 +1,10 @@
 """The two protocols a scheduling algorithm implements, and the values they speak in.
 
 A plugin is row-wise: what it says of a node depends on that node's row, the pod and `now` alone,
-so any selection of rows, in any order, gives the same answers. It is built once per rule from its
-args (a pydantic model with the upstream names) and holds no state of its own; what is worth
-remembering goes through `view.node_column` and `view.pod_column`.
+so any selection of rows, in any order, gives the same answers. Where upstream looks at the whole
+cluster, as ImageLocality does, it is the one of which the rows are a selection. A plugin is built
+once per rule from its args (a pydantic model with the upstream names) and holds no state of its
+own; what is worth remembering goes through `view.node_column` and `view.pod_column`.
 """
 
 from __future__ import annotations
@@ -80,6 +81,13 @@ class Filter(Protocol):
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
         """Return why a row whose code is FAULT could not be evaluated."""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:
+        """Return what the formula was given for a node, in words and in reading order.
+
+        `{"cpu limits": "10 of 8 cores"}`, say: for people, and only for the few nodes they ask
+        about. Empty where the formula was not used, as for a pod that it does not speak of.
+        """
+
 
 class Score(Protocol):
     """Ranks nodes."""
@@ -92,6 +100,9 @@ class Score(Protocol):
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
         """Return why a row marked in `Scores.faults` could not be evaluated."""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:
+        """Return what the formula was given for a node; see `Filter.inputs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

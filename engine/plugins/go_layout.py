@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from engine.model.time import Micros, micros
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 
-_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905 (as a calendar has them)
-_FULL_MONTHS: Final = (
-    "January February March April May June July August September October November December".split()  # noqa: SIM905 (as a calendar has them)
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
+_SHORT_MONTHS: Final = tuple(month[:3] for month in _MONTHS)
 _DAYS: Final = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _FULL_DAYS: Final = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
-_MOST_MICRO_DIGITS: Final = 6
+_DIAL: Final = 12  # hours
+_MICRO_DIGITS: Final = 6
+_FIRST_OF_1900S: Final = 69
+"""Years of two digits from here on belong to the 20th century."""
 
 _ELEMENTS: Final = {
-    "January": rf"(?P<full_month>{'|'.join(_FULL_MONTHS)})",
-    "Jan": rf"(?P<short_month>{'|'.join(_MONTHS)})",
+    "January": rf"(?P<full_month>{'|'.join(_MONTHS)})",
+    "Jan": rf"(?P<short_month>{'|'.join(_SHORT_MONTHS)})",
     "Monday": rf"(?:{_FULL_DAYS})",
     "Mon": rf"(?:{_DAYS})",
     "MST": r"(?P<zone>[A-Z]{3,4})",
@@ -59,10 +63,11 @@ _ELEMENTS: Final = {
 }
 """What each element of a layout reads; a fraction may follow any second, as in Go."""
 
-_FRACTION: Final = r"(?:(?<=5)[.,](?:0+|9+)(?!\d))?"  # of a layout: reading goes without it
+_FRACTION: Final = r"(?:[.,](?:0+|9+)(?!\d))?"  # of a layout: it is read with or without
+_AFTER: Final = {"05": _FRACTION, "5": _FRACTION, "_2": "(?!006)"}
 _SPLIT: Final = re.compile(
     "|".join(
-        re.escape(one) + (_FRACTION if one.endswith("5") and one != "15" else "")
+        f"({re.escape(one)}){_AFTER.get(one, '')}"
         for one in sorted(_ELEMENTS, key=len, reverse=True)
     )
 )
@@ -99,7 +104,7 @@ def _parts(layout: str) -> Iterator[str]:
     at = 0
     for found in _SPLIT.finditer(layout):
         yield re.escape(layout[at : found.start()])
-        yield _ELEMENTS[re.sub(r"(?<=5)[.,][09]+$", "", found[0])]
+        yield _ELEMENTS[found[found.lastindex or 0]]
         at = found.end()
     yield re.escape(layout[at:])
 
@@ -116,10 +121,11 @@ def _moment(parts: dict[str, str | None]) -> datetime:
         text = parts.get(name)
         return default if text is None else int(text)
 
-    year = number("year", 0)
+    year = number("year2", 1)
     if parts.get("year2"):
-        year = number("year2", 0) + (1900 if number("year2", 0) >= 69 else 2000)  # noqa: PLR2004 (Go's turn)
-    fraction = (parts.get("fraction") or ".0")[1 : _MOST_MICRO_DIGITS + 1]
+        year += 1900 if year >= _FIRST_OF_1900S else 2000
+    year = number("year", year)
+    fraction = (parts.get("fraction") or ".0")[1 : _MICRO_DIGITS + 1]
     moment = datetime(
         year,
         _month(parts) or number("month", 1),
@@ -127,7 +133,7 @@ def _moment(parts: dict[str, str | None]) -> datetime:
         _hour(parts),
         number("minute", 0),
         number("second", 0),
-        int(fraction.ljust(_MOST_MICRO_DIGITS, "0")),
+        int(fraction.ljust(_MICRO_DIGITS, "0")),
         timezone(_offset(parts.get("offset"))),
     )
     day = parts.get("day_of_year")
@@ -143,20 +149,20 @@ def _month(parts: dict[str, str | None]) -> int:
     """Return the month that is written by name, 0 if it is not."""
     full, short = parts.get("full_month"), parts.get("short_month")
     if full:
-        return _FULL_MONTHS.index(full) + 1
-    return _MONTHS.index(short) + 1 if short else 0
+        return _MONTHS.index(full) + 1
+    return _SHORT_MONTHS.index(short) + 1 if short else 0
 
 
 def _hour(parts: dict[str, str | None]) -> int:
-    hour, half = parts.get("hour"), (parts.get("half") or "").upper()
-    if hour is not None:
-        return int(hour)
-    hour12 = int(parts.get("hour12") or 0)
-    if hour12 > 12:  # noqa: PLR2004 (hours on a dial)
+    """Return the hour of the day, which on a dial of twelve begins with 12."""
+    if parts.get("hour12") is None:
+        return int(parts.get("hour") or 0)
+    hour, half = int(parts["hour12"] or 0), (parts.get("half") or "").upper()
+    if hour > _DIAL:
         raise ValueError("no such hour")
-    if half == "PM":
-        return hour12 if hour12 == 12 else hour12 + 12  # noqa: PLR2004 (hours on a dial)
-    return 0 if half == "AM" and hour12 == 12 else hour12  # noqa: PLR2004 (hours on a dial)
+    if not half:
+        return hour
+    return hour % _DIAL + (_DIAL if half == "PM" else 0)
 
 
 def _offset(text: str | None) -> timedelta:

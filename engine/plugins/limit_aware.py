@@ -19,6 +19,7 @@ from engine.plugins.arithmetic import FloatColumn, bounded_percent, free_percent
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.plugins.limit_ratios import NATIVE, NodeRatios
+from engine.plugins.words import part_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 
@@ -76,6 +77,17 @@ class _LimitAware:
         """Return why the ratios of a node are unknown."""
         return self._ratios.fault_of(view.nodes[row])
 
+    def _taken(self, view: ClusterView, row: int, sums: Sum, own: _Limits) -> dict[str, str]:
+        """Return what limits on a node add up to with a pod's own, of what they may."""
+        part = view.take(np.array([row]))
+        taken = {}
+        for name, amount in own:
+            (capacity,) = self._capacity(part, name).tolist()
+            if capacity != _UNCHECKED:
+                (others,) = part.amount(part.sums[sums], name).tolist()
+                taken[f"{name} limits"] = part_words(name, others + amount, capacity)
+        return taken
+
     def _native(self, view: ClusterView) -> IntColumn:
         """Return the capacities of NATIVE, (3, n)."""
 
@@ -124,6 +136,11 @@ class LimitAwareFilter(_LimitAware):
         ]
         return short
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what limits would add up to, of what they may."""
+        checked = () if pod.is_daemon_set else _checked(pod.shape)
+        return self._taken(view, row, Sum.EFFECTIVE_LIMITS, checked)
+
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
         checked = _checked(pod.shape)
@@ -171,6 +188,12 @@ class LimitAwareScore(_LimitAware):
         share /= spread
         share *= MAX_SCORE
         return share.astype(np.int64)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what limits would add up to, of what they may; without one some are assumed."""
+        own = pod.shape.effective_limits_non_zero
+        scored = tuple((name, capped(own.get(name, 0))) for name in self._names)
+        return self._taken(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
 
     def _capacities(self, view: ClusterView) -> IntColumn:
         """Return the capacities of the scored resources, (n_scored, n).

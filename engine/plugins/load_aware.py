@@ -16,6 +16,7 @@ from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
 from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, UsageSource, capacity
+from engine.plugins.words import amount_words, part_words, report_words
 from engine.view import ALL_DOMAINS, BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
 from engine.view.estimation import estimate_vector
 
@@ -65,6 +66,26 @@ class LoadAwareFilter:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the usage that is expected with the pod, of what there is, and what is too much.
+
+        Only resources with a threshold are named, and none for a pod that is not looked at.
+        """
+        if pod.is_daemon_set:
+            return {}
+        is_prod, part = pod.shape.is_prod, view.take(np.array([row]))
+        bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
+        readings = self._readings(part, is_prod=is_prod)
+        used = _usage_words(self._profile, readings, part, pod, totals[:, 0])
+        # INVARIANT of bounds: a threshold is what is left of one without its fraction.
+        thresholds = dict(zip(self._profile.known, bounds[:, 0].tolist(), strict=True))
+        checked = {name: int(bound) for name, bound in thresholds.items() if np.isfinite(bound)}
+        words = {
+            f"{name} usage": f"{used[name]}, {percent} % allowed"
+            for name, percent in checked.items()
+        }
+        return {**words, "report": report_words(view, row, now)}
 
     # What depends on nodes and reports alone, remembered for production and other pods each.
 
@@ -141,6 +162,16 @@ class LoadAwareScore:
         """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the usage that is expected with the pod, of what there is."""
+        part = view.take(np.array([row]))
+        by_production = self._args.score_according_prod_usage and pod.shape.is_prod
+        readings = self._readings(part, by_production=by_production)
+        used = _usage_words(self._profile, readings, part, pod, self._totals(part)[:, 0])
+        weighed = self._args.resource_weights
+        words = {f"{name} usage": text for name, text in used.items() if name in weighed}
+        return {**words, "report": report_words(view, row, now)}
+
     def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
         """Return what each reading leaves of the known capacities, (n_known, n).
 
@@ -182,6 +213,18 @@ class LoadAwareScore:
 def _column_of(profile: LoadProfile, pod: Pod) -> IntColumn:
     """Return the estimated usage of a pod by known resource, shape (n_known, 1)."""
     return np.array(estimate_vector(profile, pod.shape), np.int64)[:, np.newaxis]
+
+
+def _usage_words(
+    profile: LoadProfile, readings: Readings, part: ClusterView, pod: Pod, totals: FloatColumn
+) -> dict[str, str]:
+    """Return the usage that is expected of each known resource on the one node of `part`."""
+    others = (readings.amounts + readings.added(part, profile))[:, 0].tolist()
+    own = _column_of(profile, pod)[:, 0].tolist()
+    return {
+        name: f"{part_words(name, used + more, total)}, {amount_words(name, more)} of it this pod"
+        for name, used, more, total in zip(profile.known, others, own, totals, strict=True)
+    }
 
 
 def _is_expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> BoolColumn:

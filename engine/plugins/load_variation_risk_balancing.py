@@ -17,8 +17,9 @@ from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn, rounded
 from engine.plugins.base import MAX_SCORE, Plugin, Scores
-from engine.plugins.measured_load import RESOURCES, is_recent, load_stats, share
+from engine.plugins.measured_load import RESOURCES, is_recent, load_stats, load_words, share
 from engine.plugins.trimaran_args import TrimaranArgs
+from engine.plugins.words import amount_words
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
@@ -69,6 +70,14 @@ class LoadVariationRiskBalancingScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the load that is measured, how much it varies, and what the pod requests."""
+        requests = pod.shape.peak_requests
+        own = {
+            f"{name} of this pod": amount_words(name, requests.get(name, 0)) for name in RESOURCES
+        }
+        return {**load_words(view, row, now), **own}
 
     def _variation(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

@@ -30,9 +30,11 @@ from engine.plugins.measured_load import (
     is_recent,
     is_reported,
     load_stats,
+    load_words,
     share,
 )
 from engine.plugins.trimaran_args import TrimaranArgs
+from engine.plugins.words import part_words
 from engine.view import ALL_DOMAINS, ClusterView, IntColumn
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
@@ -136,6 +138,21 @@ class LowRiskOverCommitmentScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return what pods request and limit with this one, of what there is, and the load."""
+        own, part = COMMITTED.of(pod.shape), view.take(np.array([row]))
+        if not any(own):
+            return {}
+        asked = totals(own, part)
+        words = {
+            f"{name} {what}": part_words(name, amount, offered)
+            for what, amounts in (("requests", asked.requests), ("limits", asked.limits))
+            for name, amount, offered in zip(
+                RESOURCES, amounts[:, 0].tolist(), asked.offered[:, 0].tolist(), strict=True
+            )
+        }
+        return {**words, **load_words(view, row, now)}
 
     def _load_risk(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

@@ -30,6 +30,7 @@ from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import FloatColumn
+from engine.plugins.words import amount_words, part_words, report_words
 from engine.view import BoolColumn, ClusterView, Domain
 
 RESOURCES = (CPU, MEMORY)
@@ -102,6 +103,19 @@ def load_stats(view: ClusterView) -> LoadStats:
     table = view.node_column("load stats", (Domain.NODES, Domain.METRICS), _stats_table)
     offered, average, deviation, is_measured = np.split(table, 4)
     return LoadStats(offered, average, deviation, is_measured != 0)
+
+
+def load_words(view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    """Return in words what `load_stats` says of a node, and how old that is."""
+    words = {}
+    for name, *load, is_measured in zip(
+        RESOURCES, *(each[:, row].tolist() for each in load_stats(view)), strict=True
+    ):
+        offered, average, deviation = load
+        if is_measured:
+            varies = f", deviation {amount_words(name, deviation)}" if deviation else ""
+            words[f"{name} load"] = f"{part_words(name, average, offered)}{varies}"
+    return {**words, "report": report_words(view, row, now)}
 
 
 def share(amounts: FloatColumn, offered: FloatColumn) -> FloatColumn:

@@ -7,7 +7,7 @@ scheduling attempt, is a fault of the score on every node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -45,6 +45,7 @@ _NODES = (Domain.NODES,)
 _MOST_KEYS = 64  # a column per label costs half a millisecond, and anyone may create a pod
 _TOO_MANY_KEYS = f"node affinity names more than {_MOST_KEYS} labels"
 _MOST_TOLD = 3  # mistakes in a message
+_MOST_LABELS_TOLD = 8
 _ENCODE = msgspec.json.Encoder().encode
 _POD_MISMATCH = 1
 _ADDED_MISMATCH = 2
@@ -147,6 +148,14 @@ class NodeAffinityFilter:
         """Return why no node could be judged."""
         return _TOO_MANY_KEYS
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the node has of the labels that are asked about."""
+        required, _ = _sides(pod.affinity)
+        own = None if required is None else parse_node_selector(required)[0]
+        selectors = (one for one in (own, self._added) if one is not None)
+        terms = [term for selector in selectors for term in selector.terms]
+        return _label_words(terms, pod.node_selector, view, row)
+
 
 class NodeAffinityScore:
     """Sums the weights of the preferred terms that match, the pod's and the added ones."""
@@ -182,6 +191,11 @@ class NodeAffinityScore:
         _, mistakes = parse_preferred_terms(_sides(pod.affinity)[1], (_PREFERRED,))
         return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or _TOO_MANY_KEYS
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the node has of the labels that are asked about."""
+        own, _ = parse_preferred_terms(_sides(pod.affinity)[1])
+        return _label_words([one.term for one in (*self._added, *own)], (), view, row)
+
 
 _Sides: TypeAlias = tuple[api.NodeSelector | None, Sequence[api.PreferredSchedulingTerm]]
 
@@ -210,6 +224,16 @@ def _located(mistakes: Mistakes) -> list[InitErrorDetails]:
         )
         for mistake in mistakes
     ]
+
+
+def _label_words(
+    terms: Iterable[Term], more: Iterable[str], view: ClusterView, row: int
+) -> dict[str, str]:
+    """Return the labels of a node that terms and `more` ask about, the first few by name."""
+    node = view.nodes[row]
+    labels = node.labels if node else {}
+    keys = sorted({one.key for term in terms for one in term.labels}.union(more))
+    return {f"label {key}": labels.get(key, "absent") for key in keys[:_MOST_LABELS_TOLD]}
 
 
 def _names_too_many(terms: Sequence[Term], more: Collection[str]) -> bool:

@@ -44,5 +44,9 @@ class NodeUnschedulableFilter:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return whether the node is cordoned."""
+        return {"cordoned": "yes" if view.unschedulable[row] else "no"}
+
 
 PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter, reads=(Domain.NODES,))

@@ -19,9 +19,10 @@ from pydantic import Field
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn
+from engine.plugins.arithmetic import FloatColumn, cheapest_first
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.measured_load import capacity, is_recent, measured_load
+from engine.plugins.words import amount_words, part_words, report_words
 from engine.view import ClusterView, Domain, IntColumn
 
 _UNIT = 1e15
@@ -78,15 +79,24 @@ class PeaksScore:
         is_known = scores != _UNKNOWN
         costs = scores[is_known]
         points = np.zeros(scores.size, np.int64)
-        if scores.any() and costs.size:
-            low, high = int(costs.min()), int(costs.max())
-            above = MAX_SCORE * (costs - low).astype(np.float64) / ((high - low) or 1)
-            points[is_known] = MAX_SCORE - above.astype(np.int64)
+        if scores.any():
+            points[is_known] = cheapest_first(costs)
         return points
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the cpu that is used and requested, and the power model of the node."""
+        used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
+        model = self._models.get(view.names[row])
+        return {
+            "cpu measured": part_words(CPU, used, whole),
+            "this pod": amount_words(CPU, pod.shape.requests.get(CPU, 0)),
+            "power": f"{model.k0:g} + {model.k1:g} * e^({model.k2:g} * x)" if model else "unknown",
+            "report": report_words(view, row, now),
+        }
 
     def _curves(self, view: ClusterView) -> FloatColumn:
         """Return k1, k2 and whether both model and usage are known, (3, n)."""

@@ -22,6 +22,7 @@ from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scala
 from engine.model.time import Micros
 from engine.plugins.arithmetic import bounded_percent, free_percent, stretched
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.words import part_words
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 
@@ -93,6 +94,16 @@ class ResourceLimitAwareScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what limits would add up to with the pod, of what the node offers."""
+        words = {}
+        for (name, _), amount in zip(self._scored, self._amounts(pod), strict=True):
+            offered = int(view.amount(view.allocatable, name)[row])
+            others = int(view.amount(view.sums[Sum.CONTAINER_LIMITS], name)[row])
+            own = offered if amount is None else amount
+            words[f"{name} limits"] = part_words(name, others + own, offered)
+        return words
 
     def _amounts(self, pod: Pod) -> tuple[int | None, ...]:
         """Return what the pod counts for per scored resource; None is all the node offers."""

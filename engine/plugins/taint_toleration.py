@@ -5,6 +5,7 @@ Source: pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import cast
 
@@ -20,6 +21,7 @@ from engine.view import ClusterView, Domain, IntColumn, taint_column
 
 _REPELLING = (NO_SCHEDULE, NO_EXECUTE)
 _DISCOURAGING = (PREFER_NO_SCHEDULE,)
+_MOST_TOLD = 3
 _CODE_BYTES = 7  # keeps a code positive in an int64
 
 
@@ -52,6 +54,10 @@ class TaintTolerationFilter:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return the taints that count."""
+        return _taint_words(view, row, _REPELLING)
+
 
 class TaintTolerationScore:
     """Counts the PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
@@ -74,6 +80,18 @@ class TaintTolerationScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this score can always be computed."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return the taints that count."""
+        return _taint_words(view, row, _DISCOURAGING)
+
+
+def _taint_words(view: ClusterView, row: int, effects: Sequence[str]) -> dict[str, str]:
+    """Return the taints of a node that have one of these effects, the first few."""
+    node = view.nodes[row]
+    taints = [taint for taint in (node.taints if node else ()) if taint.effect in effects]
+    told = [f"{taint.key}={taint.value}:{taint.effect}" for taint in taints[:_MOST_TOLD]]
+    return {"taints": ", ".join([*told, *(["..."] if len(taints) > len(told) else [])]) or "none"}
 
 
 def _first_untolerated(pod: Pod, taints: tuple[api.Taint, ...] | None) -> api.Taint | None:

@@ -27,6 +27,7 @@ from engine.plugins.arithmetic import FloatColumn, rounded
 from engine.plugins.base import MAX_SCORE, Plugin, Scores
 from engine.plugins.measured_load import capacity, is_recent, measured_load
 from engine.plugins.trimaran_args import TrimaranArgs
+from engine.plugins.words import amount_words, number_words, part_words, report_words
 from engine.view import ALL_DOMAINS, ClusterView, IntColumn
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
@@ -145,6 +146,18 @@ class TargetLoadPackingScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return what is measured, and what of new pods and of this one is predicted."""
+        used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
+        new = view.pod_sums[self._prediction][0, row]
+        return {
+            "cpu measured": part_words(CPU, used, whole),
+            "new pods": amount_words(CPU, new),
+            "this pod": amount_words(CPU, self._prediction.of(pod.shape)),
+            "target": f"{number_words(self._target)} %",
+            "report": report_words(view, row, now),
+        }
 
 
 def points(percent: FloatColumn, target: float) -> IntColumn:

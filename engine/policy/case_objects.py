@@ -11,9 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from engine.errors import InvalidFileError, Problem, did_you_mean
-from engine.model import api
+from engine.model import api, topology_api
+from engine.model.disk_io import node_disks_of
 from engine.model.elastic_quota import quota_of
+from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
+from engine.model.numa import node_zones_of
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from engine.model.usage import usage_of_node_metric
@@ -44,7 +47,12 @@ def _pod_of(wire: api.Pod) -> Pod:
     return pod_of(wire, namespace="default")
 
 
+def _extra(key: str, wire: type[msgspec.Struct], made: Callable[[Any], Any]) -> _Kind:
+    return _Kind(key, wire, made, lambda state, extra, _: state.set_extra(extra))
+
+
 _KINDS: Final = {
+    "AppGroup": _extra("appGroups", topology_api.AppGroup, app_group_of),
     "ElasticQuota": _Kind(
         "elasticQuotas", api.ElasticQuota, quota_of, lambda state, made, _: state.set_quota(made)
     ),
@@ -54,12 +62,19 @@ _KINDS: Final = {
         lambda wire: wire.metadata,
         lambda state, made, _: state.set_namespace(made.name, made.labels or {}),
     ),
+    "NetworkTopology": _extra(
+        "networkTopologies", topology_api.NetworkTopology, network_topology_of
+    ),
     "Node": _Kind("nodes", api.Node, node_of, lambda state, made, _: state.set_node(made)),
     "NodeMetric": _Kind(
         "nodeMetrics",
         api.NodeMetric,
         usage_of_node_metric,
         lambda state, made, _: state.set_usage(made),
+    ),
+    "NodeDiskIOStats": _extra("nodeDiskIOStats", topology_api.NodeDiskIO, node_disks_of),
+    "NodeResourceTopology": _extra(
+        "nodeResourceTopologies", topology_api.NodeResourceTopology, node_zones_of
     ),
     "Pod": _Kind(
         "pods", api.Pod, _pod_of, lambda state, made, now: state.set_pod(made, seen_at=now)

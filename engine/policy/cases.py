@@ -68,8 +68,9 @@ class _WrittenCase(Model):
         Any,
         Field(
             description="Kubernetes objects in lists: `nodes`, `pods`, `nodeMetrics`, "
-            "`namespaces` and `elasticQuotas`; or as `kubectl get -o yaml` prints them; or the "
-            "name of a file beside this one with either."
+            "`namespaces`, `elasticQuotas`, `nodeResourceTopologies`, `appGroups`, "
+            "`networkTopologies` and `nodeDiskIOStats`; or as `kubectl get -o yaml` prints them; "
+            "or the name of a file beside this one with either."
         ),
     ]
     pod: Annotated[dict[str, Any], Field(description="The pod that is created.")]

@@ -12,10 +12,12 @@ from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
 from engine.policy.context import PolicyContext
+from engine.policy.field_words import field_words
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
 from engine.view import BoolColumn, ClusterView, Domain
 
 _LAYOUT: Final = NodeLayout()
+_MOST_FIELDS_TOLD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,16 @@ class NodeExpression:
         except CelError as error:
             return str(error)
         return "the expression could not be evaluated for all nodes together"
+
+    def inputs(self, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the values of the node's fields that are read, in words, the first few."""
+        read = sorted(path for path in self.program.references if path[0] == "node")
+        told = read[:_MOST_FIELDS_TOLD]
+        node = NodeTable(view, now).row(row, told)
+        inputs = {".".join(path): field_words(path, node) for path in told}
+        if len(read) > len(told):
+            inputs["..."] = f"{len(read) - len(told)} more"
+        return inputs
 
 
 def node_condition(program: Program, environment: Environment) -> NodeExpression:

@@ -43,6 +43,11 @@ class Judge(Protocol):
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why a row whose code is FAULT could not be evaluated."""
 
+    def inputs(
+        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
+    ) -> Mapping[str, str]:
+        """Return what the row was judged by, in words."""
+
 
 class Scorer(Protocol):
     """The part of a score that looks at nodes."""
@@ -61,6 +66,11 @@ class Scorer(Protocol):
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why a row could not be scored."""
+
+    def inputs(
+        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
+    ) -> Mapping[str, str]:
+        """Return what the row was scored by, in words."""
 
 
 class _Reasons(Mapping[int, str]):
@@ -146,6 +156,7 @@ class FilterRule:
             dynamic=self.dynamic,
             faults=faults,
             labels=self.labels.condition(context),
+            inputs=lambda row: self.judge.inputs(context, view, row, now),
         )
 
     def _abstention(
@@ -218,6 +229,7 @@ class ScoreRule:
             normalized=normalized,
             reason=reason,
             faults=faults,
+            inputs=lambda row: self.scorer.inputs(context, view, row, now),
         )
 
     def _abstention(self, candidates: int, stale: Mapping[str, str]) -> ScoreOutcome:
@@ -251,6 +263,12 @@ class PluginJudge:
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
         """Return the plugin's word."""
         return self.plugin.fault(context.request.pod, view, row)
+
+    def inputs(
+        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
+    ) -> Mapping[str, str]:
+        """Return the plugin's words."""
+        return self.plugin.inputs(context.request.pod, view, row, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +307,16 @@ class ExpressionJudge:
         """Return the error of the evaluation."""
         return self.expression.fault(context, view, row, now)
 
+    def inputs(
+        self,
+        context: PolicyContext,  # noqa: ARG002 (protocol)
+        view: ClusterView,
+        row: int,
+        now: Micros,
+    ) -> Mapping[str, str]:
+        """Return the fields of the node that the expression reads."""
+        return self.expression.inputs(view, row, now)
+
 
 @dataclass(frozen=True, slots=True)
 class PluginScorer:
@@ -311,6 +339,12 @@ class PluginScorer:
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
         """Return the plugin's word."""
         return self.plugin.fault(context.request.pod, view, row)
+
+    def inputs(
+        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
+    ) -> Mapping[str, str]:
+        """Return the plugin's words."""
+        return self.plugin.inputs(context.request.pod, view, row, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +390,16 @@ class ExpressionScorer:
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return the error of the evaluation."""
         return self.expression.fault(context, view, row, now)
+
+    def inputs(
+        self,
+        context: PolicyContext,  # noqa: ARG002 (protocol)
+        view: ClusterView,
+        row: int,
+        now: Micros,
+    ) -> Mapping[str, str]:
+        """Return the fields of the node that the expression reads."""
+        return self.expression.inputs(view, row, now)
 
 
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:

@@ -6,19 +6,59 @@ when they are over. What never does: where they are stored, and how an answer tr
 
 from engine.quota.batch import Asked, Judgement, judge_batch, needs
 from engine.quota.book import DEFAULT_RESERVATION_SECONDS, Patience, QuotaBook
+from engine.quota.bounds import (
+    Pool,
+    effective_max,
+    effective_min,
+    limited,
+    over_max,
+    over_min,
+    pool_of,
+    sum_of,
+)
 from engine.quota.reservations import Reservation, Reservations
-from engine.quota.verdict import QuotaVerdict, judge
+from engine.quota.reservations import decode as decode_reservations
+from engine.quota.rules import (
+    CAPACITY_SCHEDULING_RULES,
+    RESOURCE_QUOTA_RULES,
+    CountedPods,
+    QuotaMode,
+    QuotaRules,
+    mode_of,
+    used_by_namespace,
+)
+from engine.quota.status import StatusCounts, status_used
+from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
 __all__ = [
+    "CAPACITY_SCHEDULING_RULES",
     "DEFAULT_RESERVATION_SECONDS",
+    "RESOURCE_QUOTA_RULES",
     "Asked",
+    "CountedPods",
     "Judgement",
     "Patience",
+    "Pool",
     "QuotaBook",
+    "QuotaMode",
+    "QuotaRules",
     "QuotaVerdict",
     "Reservation",
     "Reservations",
+    "StatusCounts",
+    "decode_reservations",
+    "effective_max",
+    "effective_min",
     "judge",
     "judge_batch",
+    "judge_borrowing",
+    "limited",
+    "mode_of",
     "needs",
+    "over_max",
+    "over_min",
+    "pool_of",
+    "status_used",
+    "sum_of",
+    "used_by_namespace",
 ]

@@ -90,8 +90,7 @@ def _judged(asked: Asked, pages: Sequence[_Page]) -> QuotaVerdict | None:
     open_pages = [
         (page, limited)
         for page in pages
-        if not page.book.covers(wanted.key)
-        and (limited := needs(wanted.amounts, page.book.quota))
+        if not page.book.covers(wanted.key) and (limited := needs(wanted.amounts, page.book.quota))
     ]
     verdicts = [judge(limited, page.used, [page.book.quota]) for page, limited in open_pages]
     if not all(verdict.allowed for verdict in verdicts):

@@ -16,6 +16,8 @@ from engine.view.pod_table import PodEntry
 
 if TYPE_CHECKING:
     from engine.model.elastic_quota import ElasticQuota
+    from engine.model.extra import Extra
+    from engine.model.network import Workload
     from engine.model.node import Node
     from engine.model.pod import Pod, PodShape
     from engine.model.resources import Amounts
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from engine.view.load import LoadProfile, LoadSums
     from engine.view.pod_sums import PodSumProfile
     from engine.view.turnover import Turnover
+    from engine.view.workloads import PodsOnNodes
 
 _T = TypeVar("_T", bound=np.generic)
+_Extra = TypeVar("_Extra", bound="Extra")
 
 
 class Sum(IntEnum):
@@ -47,9 +51,11 @@ class Domain(IntEnum):
     NODES = 0
     PODS = 1
     METRICS = 2
+    TOPOLOGY = 3
 
 
 ALL_DOMAINS = (Domain.NODES, Domain.PODS, Domain.METRICS)
+"""All that columns of every cluster are made from, which TOPOLOGY, of custom resources, is not."""
 
 
 class Lease:
@@ -85,7 +91,14 @@ class ClusterView:
         turnover: pods that leave and pods that are to come, by the name of each node that has any.
         namespace_labels: labels of each known namespace.
         namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
+        namespace_scheduled: the same of those that are bound, and Pending or Running.
+        namespace_running: the same of those that are Running, by `PodShape.bare_requests`.
+        quota_modes: what the annotation `stowplan.dev/quota-mode` of a namespace says, if it has
+            one.
         quotas: ElasticQuotas by namespace, in name order.
+        extras: objects that only some rules read, by their type and key; see `lookup`.
+        workloads: pods of AppGroups, by workload and the name of the node, those included that
+            were advised to go there.
         memory: what columns of this very view have worked out for one another.
     """
 
@@ -108,7 +121,12 @@ class ClusterView:
     rows: Mapping[str, int]
     namespace_labels: Mapping[str, Mapping[str, str]]
     namespace_requests: Mapping[str, Amounts]
+    namespace_scheduled: Mapping[str, Amounts]
+    namespace_running: Mapping[str, Amounts]
+    quota_modes: Mapping[str, str]
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
+    extras: Mapping[tuple[type[Extra], str], Extra]
+    workloads: Mapping[Workload, PodsOnNodes]
     lease: Lease
     caches: tuple[ColumnCache, ColumnCache] | None = None
     dictionaries: Dictionaries | None = None
@@ -118,6 +136,15 @@ class ClusterView:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def whole(self) -> ClusterView:
+        """The view of all nodes that this one has some rows of; itself if it has them all."""
+        return self if self.parent is None else self.parent[0].whole
+
+    def lookup(self, kind: type[_Extra], key: str) -> _Extra | None:
+        """Return the object of a type and key, None where there is none."""
+        return cast("_Extra | None", self.extras.get((kind, key)))
 
     def amount(self, matrix: IntColumn, resource: str) -> IntColumn:
         """Return the column of `resource` in an (n_resources, n) matrix; zeros if never seen."""
@@ -229,21 +256,29 @@ class ClusterView:
         grown[:, :, row] += shape_vector(pod.shape, axis)
         allocatable = np.zeros((len(axis), len(self)), np.int64)
         allocatable[: len(self.axis)] = self.allocatable
-        requests = dict(self.namespace_requests.get(pod.namespace, {}))
-        for name, amount in counted_requests(pod.shape).items():
-            requests[name] = requests.get(name, 0) + amount
         return replace(
             self,
             axis=axis,
             sums=grown,
             pod_sums=self._pod_sums_after(pod, row),
             allocatable=allocatable,
-            namespace_requests={**self.namespace_requests, pod.namespace: requests},
+            workloads=self._workloads_after(pod, node_name),
+            namespace_requests=_with(pod, self.namespace_requests),
+            namespace_scheduled=_with(pod, self.namespace_scheduled),
             caches=None,
             memory={},
             dictionaries=None,
             parent=None,
         )
+
+    def _workloads_after(self, pod: Pod, node_name: str) -> Mapping[Workload, PodsOnNodes]:
+        """Return `workloads` as they would be with a pod also on a node."""
+        workload = pod.shape.workload
+        if workload is None:
+            return self.workloads
+        on_nodes = self.workloads.get(workload, {})
+        grown = {**on_nodes, node_name: on_nodes.get(node_name, 0) + 1}
+        return {**self.workloads, workload: grown}
 
     def _pod_sums_after(self, pod: Pod, row: int) -> dict[PodSumProfile, IntColumn]:
         """Return `pod_sums` as they would be with a pod also on a row, newer than any report."""
@@ -253,6 +288,14 @@ class ClusterView:
             profile: sums + here * np.array([profile.part(entry, self.usages[row])]).T
             for profile, sums in self.pod_sums.items()
         }
+
+
+def _with(pod: Pod, requests: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
+    """Return what namespaces hold with a pod more."""
+    total = dict(requests.get(pod.namespace, {}))
+    for name, amount in counted_requests(pod.shape).items():
+        total[name] = total.get(name, 0) + amount
+    return {**requests, pod.namespace: total}
 
 
 def counted_requests(shape: PodShape) -> Amounts:

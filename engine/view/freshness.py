@@ -12,6 +12,7 @@ DOMAIN_NAMES: Final[Mapping[Domain, str]] = {
     Domain.NODES: "nodes",
     Domain.PODS: "pods",
     Domain.METRICS: "usage",
+    Domain.TOPOLOGY: "topology",
 }
 """What people call a domain."""
 

@@ -57,6 +57,8 @@ class ImageIndex:
 
     def _put(self, row: int, images: tuple[api.ContainerImage, ...]) -> None:
         """Index a row as it now is."""
+        if images == self._held[row]:
+            return  # most changes of a node are of something else
         old, new = set(self._held[row]), set(images)
         for image in old - new:
             rows = self._rows[image]

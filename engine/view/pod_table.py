@@ -16,6 +16,9 @@ from engine.model.pod import PodShape
 NO_ROW = -1
 """The row of a pod that no node has yet."""
 
+SCHEDULED, RUNNING = 1, 2
+"""What a pod is, added up: bound to a node and Pending or Running; Running."""
+
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):
     """What is stored of a pod.
@@ -25,6 +28,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
         assigned_at: microseconds since the epoch.
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
         assumed: whether it is not bound there but only expected to be.
+        standing: SCHEDULED, RUNNING, both added up, or 0.
     """
 
     row: int
@@ -32,6 +36,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
     assigned_at: int
     initialized_at: int
     assumed: bool = False
+    standing: int = 0
 
 
 class PodTable:
@@ -50,6 +55,7 @@ class PodTable:
         self._assigned_at: array[int] = array("q")
         self._initialized_at: array[int] = array("q")
         self._assumed = bytearray()
+        self._standing = bytearray()
         self._on_row: list[array[int]] = []
         self._shape_number: dict[PodShape, int] = {}
         self._shape_pods: list[int] = []
@@ -82,6 +88,7 @@ class PodTable:
         self._assigned_at[slot] = entry.assigned_at
         self._initialized_at[slot] = entry.initialized_at
         self._assumed[slot] = entry.assumed
+        self._standing[slot] = entry.standing
         if row != NO_ROW:
             while len(self._on_row) <= row:
                 self._on_row.append(array("i"))
@@ -112,6 +119,7 @@ class PodTable:
             self._assigned_at[slot],
             self._initialized_at[slot],
             bool(self._assumed[slot]),
+            self._standing[slot],
         )
 
     def _leave(self, slot: int) -> None:
@@ -152,4 +160,5 @@ class PodTable:
         self._assigned_at.append(0)
         self._initialized_at.append(0)
         self._assumed.append(False)
+        self._standing.append(0)
         return len(self._keys) - 1

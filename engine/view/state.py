@@ -6,8 +6,10 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from engine.model.resource_names import PODS
 from engine.view.assumed import (
     DEFAULT_ASSUMED_SECONDS,
     DEFAULT_IN_FLIGHT_SECONDS,
@@ -29,14 +31,16 @@ from engine.view.images import ImageIndex
 from engine.view.load import LoadProfile, LoadTracker, SumProfile
 from engine.view.namespace_totals import NamespaceTotals
 from engine.view.pod_sums import PodChange, PodSumProfile, ProfiledPodSums
-from engine.view.pod_table import NO_ROW, PodEntry, PodTable
+from engine.view.pod_table import NO_ROW, RUNNING, SCHEDULED, PodEntry, PodTable
 from engine.view.turnover import TurnoverBook
+from engine.view.workloads import WorkloadBook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.model.advice import Advice
     from engine.model.elastic_quota import ElasticQuota
+    from engine.model.extra import Extra
     from engine.model.node import Node
     from engine.model.pod import Pod, PodShape
     from engine.model.time import Micros
@@ -48,7 +52,7 @@ MOST_RESOURCES = 128
 _FIRST_ROWS = 64
 _SHARES_REMEMBERED = 65_536
 _MOST_CHANGES = 1024  # beyond it, counting whole nodes again is as fast
-_NODES, _PODS, _METRICS = map(int, Domain)  # numpy takes plain integers twice as fast
+_NODES, _PODS, _METRICS, _TOPOLOGY = map(int, Domain)  # numpy takes plain integers twice as fast
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
 _COLUMNS = (
     "_valid",
@@ -59,7 +63,15 @@ _COLUMNS = (
     "_metric_time",
     "_changed",
 )
-_COLLECTIONS = ("_rows", "_nodes", "_usages", "_namespace_labels", "_quotas")
+_COLLECTIONS = (
+    "_rows",
+    "_nodes",
+    "_usages",
+    "_namespace_labels",
+    "_quota_modes",
+    "_quotas",
+    "_extras",
+)
 _POD_COLUMNS = 512  # one per rule and pod template; 40 KiB each at 5,000 nodes
 
 
@@ -70,6 +82,7 @@ class _Share(NamedTuple):
     """
 
     requests: tuple[tuple[str, int], ...]
+    bare_requests: tuple[tuple[str, int], ...]
     sums: IntColumn
 
 
@@ -112,9 +125,12 @@ class ClusterState:
         self._nodes: list[Node | None] = []
         self._usages: list[NodeUsage | None] = []
         self._namespace_labels: dict[str, Mapping[str, str]] = {}
-        self._namespace_totals = NamespaceTotals()
+        self._quota_modes: dict[str, str] = {}
+        self._requested, self._scheduled, self._running = (NamespaceTotals() for _ in range(3))
         self._turnover = TurnoverBook()
         self._quotas: dict[str, tuple[ElasticQuota, ...]] = {}
+        self._extras: dict[tuple[type[Extra], str], Extra] = {}
+        self._workloads = WorkloadBook()
         self._valid = np.zeros(_FIRST_ROWS, np.bool_)
         self._unschedulable = np.zeros(_FIRST_ROWS, np.bool_)
         self._allocatable = np.zeros((len(self._axis), _FIRST_ROWS), np.int64)
@@ -137,6 +153,10 @@ class ClusterState:
     def has_node(self, name: str) -> bool:
         """Return whether a node is known, rather than pods or usage on one of that name."""
         return self._node(name) is not None
+
+    def has_quota(self, namespace: str) -> bool:
+        """Return whether any ElasticQuota limits a namespace."""
+        return namespace in self._quotas
 
     def usage(self, node_name: str) -> NodeUsage | None:
         """Return the latest usage report of a node, None where there is none."""
@@ -211,10 +231,7 @@ class ClusterState:
         if old == new:
             return  # most updates of a pod change nothing that is counted
         self._before_write()
-        if old is None or old.shape is not pod.shape:
-            if old is not None:
-                self._namespace_totals.subtract(pod.namespace, self._share(old.shape).requests)
-            self._namespace_totals.add(pod.namespace, self._share(pod.shape).requests)
+        self._recount(pod.namespace, old, new)
         self._move(key, old, new)
 
     def delete_pod(self, key: str) -> None:
@@ -225,7 +242,7 @@ class ClusterState:
         self._before_write()
         self._turn(key, None)
         self._assumed.forget(key)
-        self._namespace_totals.subtract(key.partition("/")[0], self._share(old.shape).requests)
+        self._recount(key.partition("/")[0], old, None)
         self._move(key, old, None)
 
     def assume(self, pod: Pod, advice: Advice, *, at: Micros) -> None:
@@ -280,15 +297,35 @@ class ClusterState:
         """Forget an ElasticQuota."""
         self._replace_quotas(namespace, name, group, [])
 
-    def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
-        """Add or replace a namespace's labels."""
+    def set_namespace(self, name: str, labels: Mapping[str, str], *, quota_mode: str = "") -> None:
+        """Add or replace a namespace.
+
+        Args:
+            name: its name.
+            labels: all it has.
+            quota_mode: what its annotation `stowplan.dev/quota-mode` says, if it has one.
+        """
         self._before_write()
         self._namespace_labels[name] = labels
+        self._quota_modes.pop(name, None)
+        if quota_mode:
+            self._quota_modes[name] = quota_mode
 
     def delete_namespace(self, name: str) -> None:
-        """Forget a namespace's labels."""
+        """Forget a namespace."""
         self._before_write()
         self._namespace_labels.pop(name, None)
+        self._quota_modes.pop(name, None)
+
+    def set_extra(self, extra: Extra) -> None:
+        """Add or replace an object that only some rules read."""
+        self._put_extra(type(extra), extra.key, extra.node_name, extra)
+
+    def delete_extra(self, kind: type[Extra], key: str) -> None:
+        """Forget an object that only some rules read."""
+        old = self._extras.get((kind, key))
+        if old is not None:
+            self._put_extra(kind, key, old.node_name, None)
 
     def track(self, profiles: Iterable[SumProfile]) -> None:
         """Keep the sums of exactly these profiles from now on, LoadAware's and others."""
@@ -341,8 +378,13 @@ class ClusterState:
             turnover=self._turnover.lent(),
             rows=self._rows,
             namespace_labels=self._namespace_labels,
-            namespace_requests=self._namespace_totals.lent(),
+            namespace_requests=self._requested.lent(),
+            namespace_scheduled=self._scheduled.lent(),
+            namespace_running=self._running.lent(),
+            quota_modes=self._quota_modes,
             quotas=self._quotas,
+            extras=self._extras,
+            workloads=self._workloads.lent(),
             lease=lease,
             caches=self._caches,
             dictionaries=self._dictionaries,
@@ -362,8 +404,10 @@ class ClusterState:
             setattr(self, name, getattr(self, name).copy())
         for sums in (*self._trackers.values(), *self._pod_sums.values()):
             sums.part_with_sums()
-        self._namespace_totals.part_with()
+        for totals in (self._requested, self._scheduled, self._running):
+            totals.part_with()
         self._turnover.part_with()
+        self._workloads.part_with()
 
     # Rows.
 
@@ -461,7 +505,9 @@ class ClusterState:
             assigned_at = old.assigned_at
         else:
             assigned_at = seen_at
-        return PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0)
+        return PodEntry(
+            row, pod.shape, assigned_at, pod.initialized_at or 0, standing=_standing(pod.phase)
+        )
 
     def _assumed_entry(self, key: str, shape: PodShape) -> PodEntry:
         """Return how a pod counts that is not bound: on the first advised node that exists."""
@@ -483,12 +529,30 @@ class ClusterState:
             if new != old:
                 self._move(key, old, new)
 
+    def _recount(self, namespace: str, old: PodEntry | None, new: PodEntry | None) -> None:
+        """Count a pod for its namespace as it now is, and no longer as it was."""
+        if old and new and old.shape is new.shape and old.standing == new.standing:
+            return
+        for entry in (old, new):
+            if entry is None:
+                continue
+            share = self._share(entry.shape)
+            counted = [(self._requested, share.requests)]
+            if entry.standing & SCHEDULED:
+                counted.append((self._scheduled, share.requests))
+            if entry.standing & RUNNING:
+                counted.append((self._running, share.bare_requests))
+            for totals, amounts in counted:
+                (totals.subtract if entry is old else totals.add)(namespace, amounts)
+
     def _move(self, key: str, old: PodEntry | None, new: PodEntry | None) -> None:
         """Count a pod on its node as it now is, and no longer as it was."""
         if new is None:
             self._pods.delete(key)
         else:
             self._pods.put(key, new)
+            if old is not None and replace(old, standing=new.standing) == new:
+                return  # for its node nothing changed
         leaves = old is not None and (new is None or new.row != old.row)
         recount = old is None or new is None or leaves or new.shape is not old.shape
         if old is not None and old.row != NO_ROW:
@@ -513,6 +577,8 @@ class ClusterState:
     def _note(self, sign: int, key: str, pod: PodEntry) -> None:
         """Remember that a pod came to its node, 1, or went from it, -1."""
         self._touch(pod.row, _PODS)
+        if pod.shape.workload is not None:
+            self._workloads.count(pod.shape.workload, self._names[pod.row], sign)
         if self._changes is not None:
             self._changes.append((sign, key, pod))
             if len(self._changes) > _MOST_CHANGES:
@@ -534,9 +600,20 @@ class ClusterState:
                 self._shares.clear()
             self._name(named_resources(shape))
             requests = tuple(counted_requests(shape).items())
+            bare = (*shape.bare_requests.items(), (PODS, 1))
             sums = shape_vector(shape, self._axis).reshape(-1)
-            share = self._shares[shape] = _Share(requests, sums)
+            share = self._shares[shape] = _Share(requests, bare, sums)
         return share
+
+    def _put_extra(self, kind: type[Extra], key: str, node_name: str, new: Extra | None) -> None:
+        """Put an object, or none, where that of this kind and key stands."""
+        self._before_write()
+        if new is None:
+            del self._extras[kind, key]
+        else:
+            self._extras[kind, key] = new
+        if node_name in self._rows:
+            self._touch(self._rows[node_name], _TOPOLOGY)
 
     def _replace_quotas(
         self, namespace: str, name: str, group: str, new: list[ElasticQuota]
@@ -551,6 +628,13 @@ class ClusterState:
         left = sorted(others + new, key=lambda quota: (quota.name, quota.group))
         if left:
             self._quotas[namespace] = tuple(left)
+
+
+def _standing(phase: str) -> int:
+    """Return how a bound pod counts for its namespace; one whose node is lost does not."""
+    if phase == "Running":
+        return SCHEDULED + RUNNING
+    return SCHEDULED if phase in {"", "Pending"} else 0
 
 
 _GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])

@@ -27,11 +27,14 @@ from engine.view import ClusterState, ClusterView, SumProfile
 from tests.bench.bench_view import machine
 from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW
+from tests.bench.topology import add_network, add_node_topology, peer, wanting_all, zone_of
 
 _NOW = micros(NOW)
 _PODS = 200  # asked about, of as many workloads
 _ROUNDS = 7
 _BUDGET_US = 1_000  # of one call for 5,000 nodes
+_IMAGES = 50
+_IMAGE_BYTES = 500 << 20
 _DEVIATION = 8  # the part of its usage by which that of a node varies
 
 
@@ -63,6 +66,12 @@ def _args(cluster: GeneratedCluster) -> Mapping[str, Mapping[str, Any]]:
     models = {cluster.node_name(row): {"k1": 20, "k2": 0.03} for row in range(cluster.node_count)}
     return {
         "LimitAware": {"defaultLimitToAllocatableRatio": {"cpu": "400%", "memory": "150%"}},
+        "NodeMetadata": {
+            "metadataKey": "node.alpha.kubernetes.io/ttl",
+            "metadataSource": "Annotation",
+            "metadataType": "Number",
+            "scoringStrategy": "Lowest",
+        },
         "Peaks": {"nodePowerModel": models},
     }
 
@@ -77,19 +86,32 @@ def _scoring(rule: Any) -> Callable[[Pod, ClusterView], object]:  # noqa: ANN401
 
 def _filled(state: ClusterState, cluster: GeneratedCluster) -> Sequence[Pod]:
     """Fill the state; return new pods, no two of one workload."""
-    for text in cluster.nodes():
-        state.set_node(node_of(msgspec.json.decode(text, type=api.Node)))
     for text in cluster.node_metrics():
         state.set_usage(
             _varying(usage_of_node_metric(msgspec.json.decode(text, type=api.NodeMetric)))
         )
     new: dict[int, Pod] = {}
-    for text in cluster.pods():
-        pod = pod_of(msgspec.json.decode(text, type=api.Pod))
+    for number, text in enumerate(cluster.pods()):
+        wire = msgspec.json.decode(text, type=api.Pod)
+        pod = pod_of(peer(wire, number))
         state.set_pod(pod, seen_at=_NOW)
         if len(new) < _PODS and not pod.is_daemon_set:
-            new.setdefault(id(pod.shape), msgspec.structs.replace(pod, name="", node_name=""))
+            new.setdefault(id(pod.shape), pod_of(wanting_all(wire)))
+    images = sorted({image for pod in new.values() for image in pod.images})
+    zones: set[str] = set()
+    for row, text in enumerate(cluster.nodes()):
+        node = node_of(msgspec.json.decode(text, type=api.Node))
+        state.set_node(replace(node, images=_held(row, images)))
+        add_node_topology(state, node)
+        zones.add(zone_of(node))
+    add_network(state, zones)
     return list(new.values())
+
+
+def _held(row: int, images: Sequence[str]) -> tuple[api.ContainerImage, ...]:
+    """Return which of these images the node of a row holds, as many as a kubelet reports."""
+    picked = {images[(row + 7 * number) % len(images)] for number in range(_IMAGES)}
+    return tuple(api.ContainerImage(names=(name,), size_bytes=_IMAGE_BYTES) for name in picked)
 
 
 def _varying(usage: NodeUsage) -> NodeUsage:

@@ -25,10 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
         for case in cases:
             outcome = outcome_of(case)
             counts[outcome.verdict] += 1
-            if outcome.verdict != "passed":
+            if outcome.verdict not in {"passed", "unsupported"}:
                 print(f"{outcome.verdict}: {path.name}: {case.label}: {outcome.text}")
     if counts["expected failure"]:
         print(f"{counts['expected failure']} expected failures")
+    if counts["unsupported"]:
+        print(f"{counts['unsupported']} not supported")
     print(f"{counts['passed']} passed, {counts['failed']} failed")
     return 1 if counts["failed"] else 0
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from engine.model import api
+from engine.model import api, topology_api
+from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
+from engine.model.numa import node_zones_of
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.model.extra import Extra
     from engine.view import ClusterView
     from tests.conformance.outcome import Json
 
@@ -20,14 +25,25 @@ NOW: Final = Micros(0)
 """For rules that do not ask what time it is."""
 
 
+_EXTRAS: Final[tuple[tuple[str, type, Callable[[Any], Extra]], ...]] = (
+    ("nrts", topology_api.NodeResourceTopology, node_zones_of),
+    ("appgroups", topology_api.AppGroup, app_group_of),
+    ("networktopologies", topology_api.NetworkTopology, network_topology_of),
+)
+"""Lists of a case that only some rules read, and how they become objects of a cluster."""
+
+
 def cluster_of(case: Json) -> ClusterView:
-    """Return the nodes of a case with those of its pods that are bound to one."""
+    """Return the nodes of a case with those of its pods that are bound or nominated to one."""
     state = ClusterState()
     for node in case.get("nodes", ()):
         state.set_node(node_of(msgspec.convert(node, api.Node)))
+    for key, wire, made in _EXTRAS:
+        for extra in case.get(key, ()):
+            state.set_extra(made(msgspec.convert(extra, wire)))
     for i, written in enumerate(case.get("pods", ())):
         pod = pod_of(msgspec.convert(written, api.Pod), namespace=f"namespace-{i}")
-        if pod.node_name:
+        if pod.node_name or pod.nominated_node_name:
             state.set_pod(pod, seen_at=NOW)
     return state.view()
 

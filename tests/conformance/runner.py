@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tests.conformance.expected_failures import EXPECTED_FAILURES
+from tests.conformance.outcome import UnsupportedError
 from tests.conformance.stages import PLUGINS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _BARE_CASES: Json = {"plugin": "CEL", "stage": "evaluate"}
 """The group of cases that stand alone in an array."""
 
-Verdict: TypeAlias = Literal["passed", "failed", "expected failure"]
+Verdict: TypeAlias = Literal["passed", "failed", "expected failure", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,18 @@ def read_cases(path: Path) -> Iterator[Case]:
 
 
 def mismatch_of(case: Case, plugins: Mapping[str, Mapping[str, Stage]] = PLUGINS) -> str | None:
-    """Return what is wrong with the outcome of a case, as one line, or None."""
+    """Return what is wrong with the outcome of a case, as one line, or None.
+
+    Raises:
+        UnsupportedError: it is about something that the program does not do.
+    """
     run = plugins.get(case.plugin, {}).get(case.stage)
     if run is None:
         return f"no runner for {case.plugin}/{case.stage}"
     try:
         wrong = run(case.body, case.group)
+    except UnsupportedError:
+        raise
     except Exception as error:  # noqa: BLE001 (a broken stage fails its case, not the run)
         wrong = f"raised {type(error).__name__}: {error}"
     return None if wrong is None else " ".join(wrong.split())
@@ -99,7 +106,10 @@ def outcome_of(
     expected_failures: Mapping[tuple[str, str], str] = EXPECTED_FAILURES,
 ) -> Outcome:
     """Run a case and judge it; one that is listed as failing must fail."""
-    wrong = mismatch_of(case, plugins)
+    try:
+        wrong = mismatch_of(case, plugins)
+    except UnsupportedError as error:
+        return Outcome("unsupported", str(error))
     reason = expected_failures.get(case.key)
     if reason is None:
         return Outcome("passed") if wrong is None else Outcome("failed", wrong)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane, free_ports
 from tests.e2e.front import Front, fronting
 from tests.e2e.replica import Replica
-from tests.e2e.reviewer import PHASES, rule
+from tests.e2e.reviewer import Phase, rule
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 from webhook.cluster.connection import connected
@@ -30,11 +31,11 @@ NAME = "stowplan"
 SECRET = "stowplan-certificate"  # noqa: S105 (its name)
 FailurePolicy = Literal["Ignore", "Fail"]
 
+_SYNC_SECONDS = 60
 _MANIFEST = Path(__file__).with_name("install.yaml")
 _ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 _GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
 _LEFT_ALONE = ["kube-system", "kube-public", "kube-node-lease", NAMESPACE]
-_CONFIGURATIONS = tuple(f"{phase.lower()}webhookconfigurations" for phase in PHASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,21 @@ class Installed:
         finally:
             await asyncio.to_thread(replica.stop)
 
+    async def knows_usage(self, nodes: int) -> None:
+        """Wait until every replica knows the usage of so many nodes, by metrics.k8s.io."""
+
+        async def known() -> bool:
+            details = [await replica.detail() for replica in self.replicas]
+            sources = [source for detail in details for source in detail["sources"]]
+            usage = [one["objects"] for one in sources if one["name"] == "metrics.k8s.io"]
+            return usage == [nodes] * len(self.replicas)
+
+        await eventually(known, f"the usage of {nodes} nodes is known")
+
+    async def policies(self) -> list[Json]:
+        """Return what each replica says about its policies."""
+        return [(await replica.detail())["policies"] for replica in self.replicas]
+
     async def reviews(self) -> int:
         """Return how many pods were brought to the replicas that are alive."""
         alive = [replica for replica in self.replicas if replica.running]
@@ -77,7 +93,7 @@ def account(control_plane: ControlPlane) -> Path:
 
 
 @asynccontextmanager
-async def installed(  # noqa: PLR0913 (what a test may choose)
+async def installed(
     cluster: Cluster,
     control_plane: ControlPlane,
     folder: Path,
@@ -113,25 +129,22 @@ async def installed(  # noqa: PLR0913 (what a test may choose)
     every = tuple(pairs) + tuple(options)
     running = [_replica(f"replica-{number}", folder, every) for number in range(replicas)]
     await _apply(cluster)
-    async with fronting([replica.port for replica in running]) as front:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_gone, cluster, "secrets", SECRET, NAMESPACE)
+        front = await stack.enter_async_context(fronting([replica.port for replica in running]))
         stowplan = Installed(running, front, every, folder)
+        stack.push_async_callback(_stop, running)
+        for resource, configuration in _configurations(f"https://{LOCAL}:{front.port}", quotas):
+            await cluster.create(configuration)
+            stack.push_async_callback(_gone, cluster, resource, NAME)
         try:
-            for configuration in _configurations(f"https://{LOCAL}:{front.port}", quotas):
-                await cluster.create(configuration)
             await asyncio.gather(*(asyncio.to_thread(one.start) for one in running))
-            await eventually(lambda: _asked(cluster, stowplan), "the API server asks stowplan")
+            await eventually(lambda: _is_asked(cluster, stowplan), "the API server asks stowplan")
             yield stowplan
         except BaseException:
             for replica in running:
                 print(f"--- {replica.name}\n{replica.tail()}")  # pytest shows it with the failure
             raise
-        finally:
-            for resource in _CONFIGURATIONS:
-                await _gone(cluster, resource, NAME)
-            for replica in running:
-                replica.resume()
-            await asyncio.gather(*(asyncio.to_thread(one.stop) for one in running))
-            await _gone(cluster, "secrets", SECRET, NAMESPACE)
 
 
 @asynccontextmanager
@@ -142,7 +155,8 @@ async def listener(kubeconfig: Path) -> AsyncIterator[LiveCluster]:
         connected(kubeconfig, None) as connection,
         live_cluster(connection, Intake(ClusterState(), now=wall_clock), clock) as cluster,
     ):
-        await cluster.synced()
+        async with asyncio.timeout(_SYNC_SECONDS):
+            await cluster.synced()
         yield cluster
 
 
@@ -171,21 +185,69 @@ def _replica(name: str, folder: Path, options: Sequence[tuple[str, str]]) -> Rep
     return Replica(name, folder, (reviews, metrics), options)
 
 
+def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[str, Json]]:
+    """Yield the webhook configurations, without a `caBundle`: that is stowplan's to write."""
+    asked: dict[Phase, FailurePolicy] = {"Mutating": "Ignore"}
+    if quotas:
+        asked["Validating"] = quotas
+    paths = {"Mutating": "mutate", "Validating": "validate"}
+    for phase, failure_policy in asked.items():
+        webhook = {
+            "name": f"{paths[phase]}.stowplan.dev",
+            "clientConfig": {"url": f"{url}/{paths[phase]}"},
+            "rules": [rule("", ["pods"], "CREATE")],
+            "namespaceSelector": {
+                "matchExpressions": [
+                    {
+                        "key": "kubernetes.io/metadata.name",
+                        "operator": "NotIn",
+                        "values": _LEFT_ALONE,
+                    }
+                ]
+            },
+            "sideEffects": "NoneOnDryRun",
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": failure_policy,
+            "timeoutSeconds": 1,
+        }
+        kind = f"{phase}WebhookConfiguration"
+        yield (
+            f"{kind.lower()}s",
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": NAME},
+                "webhooks": [webhook],
+            },
+        )
+
+
+async def _is_asked(cluster: Cluster, stowplan: Installed) -> bool:
+    """Try to create a pod; return whether any replica was asked about it."""
+    await cluster.create(pod("default", "tried"), dry_run=True)
+    return bool(await stowplan.reviews())
+
+
 async def _apply(cluster: Cluster) -> None:
     """Create what is not there yet."""
     for obj in yaml.safe_load_all(_MANIFEST.read_text(encoding="utf-8")):
-        with suppress_status(409):
+        try:
             await cluster.create(obj)
+        except CallError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
 
 
 async def _gone(cluster: Cluster, resource: str, name: str, namespace: str | None = None) -> None:
-    with suppress_status(404):
+    """Delete what may not be there any more."""
+    try:
         await cluster.delete(resource, name, namespace)
+    except CallError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
 
 
-class suppress_status(suppress):  # noqa: N801 (used as a function)
-    """Take one refusal of the API server for an answer."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(CallError)
-        self._status = status
+async def _stop(replicas: Iterable[Replica]) -> None:
+    for replica in replicas:
+        replica.resume()  # one that hangs hears no signal
+    await asyncio.gather(*(asyncio.to_thread(one.stop) for one in replicas))

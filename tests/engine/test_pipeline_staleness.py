@@ -185,7 +185,12 @@ def test_policies_in_audit_mode_abstain_as_well() -> None:
 
 # What holds on any cluster, with every plugin there is.
 
-ARGS = {"Peaks": "{nodePowerModel: {n0: {k1: 2, k2: 0.01}, n1: {k1: 1, k2: 0.02}}}"}
+ARGS = {
+    "NodeMetadata": (
+        "{metadataKey: price, metadataSource: Label, metadataType: Number, scoringStrategy: Lowest}"
+    ),
+    "Peaks": "{nodePowerModel: {n0: {k1: 2, k2: 0.01}, n1: {k1: 1, k2: 0.02}}}",
+}
 
 
 def _rules(names: Iterable[str]) -> str:
@@ -229,7 +234,9 @@ def _nodes(name: str) -> st.SearchStrategy[Node]:
             taints=taints,
         ),
         st.integers(1, 4),
-        st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab")}),
+        st.fixed_dictionaries(
+            {}, optional={"zone": st.sampled_from("ab"), "price": st.sampled_from("12")}
+        ),
         st.sampled_from([False, False, True]),
         st.sampled_from([(), (), (TAINT,)]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from engine.model.resources import Amounts
@@ -12,12 +13,20 @@ def facts(view: ClusterView) -> dict[str, object]:
     """Return all that a view says, without the order of its rows and without zeros."""
     return {
         "nodes": {name: _node_facts(view, row) for name, row in view.rows.items()},
-        "requests": {
-            namespace: _positive(amounts) for namespace, amounts in view.namespace_requests.items()
-        },
+        "requests": _by_namespace(view.namespace_requests),
+        "scheduled": _by_namespace(view.namespace_scheduled),
+        "running": _by_namespace(view.namespace_running),
+        "quota_modes": dict(view.quota_modes),
         "quotas": dict(view.quotas),
         "labels": dict(view.namespace_labels),
+        "extras": dict(view.extras),
+        "workloads": dict(view.workloads),
+        "turnover": dict(view.turnover),
     }
+
+
+def _by_namespace(amounts: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    return {namespace: _positive(some) for namespace, some in amounts.items()}
 
 
 def _node_facts(view: ClusterView, row: int) -> dict[str, object]:

@@ -89,6 +89,20 @@ def test_usage_is_as_fresh_as_the_source_that_was_heard_last_and_told_anything()
     assert AFTER.freshness(sources, NOW).stale == {}
 
 
+def test_topology_is_as_old_as_the_source_that_was_heard_first() -> None:
+    zones = source("noderesourcetopologies", Domain.TOPOLOGY, age=10, required=False)
+    groups = source("appgroups", Domain.TOPOLOGY, age=201, objects=0, required=False)
+    assert AFTER.freshness([zones, groups], NOW).stale == {}
+    groups.heard_at = Micros(NOW - 400 * SECOND)
+    assert AFTER.freshness([zones, groups], NOW).stale == {Domain.TOPOLOGY: "topology is 400 s old"}
+    groups.synced = False
+    assert AFTER.freshness([zones, groups], NOW).stale == {
+        Domain.TOPOLOGY: "topology is not known yet"
+    }
+    groups.present = False
+    assert AFTER.freshness([zones, groups], NOW).stale == {}
+
+
 def test_a_clock_that_was_set_back_makes_nothing_older() -> None:
     ahead = source("pods", Domain.PODS, age=-50)
     assert AFTER.freshness([ahead], NOW) == Freshness(ages={"pods": 0})

@@ -11,9 +11,10 @@ import pytest
 from aiohttp import ClientResponse, ClientSession, web
 from aiohttp.test_utils import make_mocked_request
 
+from engine.errors import QuotaUndecidedError
 from webhook import review
 from webhook.answers import Answer, Outcome
-from webhook.handlers import Limits, ReviewHandler
+from webhook.handlers import Decide, Limits, ReviewHandler
 from webhook.metrics import Metrics
 from webhook.review import AdmissionError, AdmissionRequest
 
@@ -49,7 +50,7 @@ class Webhook:
 
     def __init__(
         self,
-        answer: Callable[[AdmissionRequest], Answer] = admit,
+        answer: Decide = admit,
         *,
         fails_open: bool = True,
         max_in_flight: int = 9,
@@ -319,3 +320,47 @@ def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
     limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
     request = make_mocked_request("POST", f"/review{query}")
     assert limits.seconds(request) == pytest.approx(seconds)
+
+
+async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:
+    decided = asyncio.Event()
+
+    async def wait(request: AdmissionRequest) -> Answer:
+        if request.uid == "first":
+            await decided.wait()
+        else:
+            decided.set()
+        return admit(request)
+
+    async with Webhook(wait, fails_open=False) as webhook:
+        first = asyncio.create_task(webhook.post(BODY.replace(b"u-1", b"first")))
+        assert (await webhook.post(BODY.replace(b"u-1", b"second"))).status == 200
+        assert (await first).status == 200
+
+
+async def test_who_cannot_decide_leaves_it_to_the_failure_policy() -> None:
+    async def unable(_: AdmissionRequest) -> Answer:
+        raise QuotaUndecidedError("the quotas are not known yet")
+
+    async with Webhook(unable, fails_open=False) as webhook:
+        response = await webhook.post(BODY)
+        assert response.status == 503
+        assert await response.text() == "the quotas are not known yet\n"
+        assert webhook.counted() == {"undecided": 1}
+
+
+async def test_who_waits_too_long_leaves_it_to_the_failure_policy() -> None:
+    cancelled = asyncio.Event()
+
+    async def forever(_: AdmissionRequest) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError("nobody waits for ever")
+
+    async with Webhook(forever, fails_open=False) as webhook:
+        response = await webhook.post(BODY, within="10ms")
+        assert response.status == 503
+        assert cancelled.is_set()
+        assert webhook.counted() == {"deadline": 1}

@@ -54,3 +54,12 @@ def test_the_moment_policies_were_loaded_is_shown() -> None:
     metrics = Metrics()
     metrics.show_policies_loaded(lambda: datetime(1970, 1, 2, tzinfo=UTC))
     assert "stowplan_policies_loaded_timestamp_seconds 86400.0" in _lines(metrics)
+
+
+def test_quotas_of_which_something_is_wrong_are_shown_by_what_it_is() -> None:
+    metrics = Metrics()
+    metrics.quotas_drifted("status", 3)
+    metrics.quotas_drifted("reservations", 0)
+    lines = _lines(metrics)
+    assert 'stowplan_quota_drift{what="status"} 3.0' in lines
+    assert 'stowplan_quota_drift{what="reservations"} 0.0' in lines

@@ -110,7 +110,7 @@ def _told(error: SnapshotError, kubeconfig: Path | None, context: str | None) ->
     if said.status == HTTPStatus.UNAUTHORIZED:
         return f"the API server does not accept our credentials: {said.message}"
     if said.status == HTTPStatus.FORBIDDEN:
-        hint = f"hint: `{_can_i(error.kind, kubeconfig, context)}` tells when it is permitted"
+        hint = _hint(error.kind, kubeconfig, context)
         return f"we lack the permission to list {error.kind}: {said.message}\n{hint}"
     if said.status == NO_CONTACT:
         return f"no contact with the API server: {said.message}"
@@ -128,7 +128,11 @@ def _show(
     out = console.output()
     size = decimal(output.stat().st_size)
     out.print(f"[bold]{escape(str(output))}[/] holds the cluster, in {size}\n")
-    out.print(_kinds(taken, kubeconfig, context))
+    out.print(_kinds(taken))
+    for kind in taken:
+        if kind.error is not None and kind.error.status == HTTPStatus.FORBIDDEN:
+            hint = f"\n{_hint(kind.name, kubeconfig, context)}"
+            out.print(hint, markup=False, soft_wrap=True)
     if not any(kind.objects for kind in taken if kind.name in _OF_NODES):
         out.print(
             "\n[yellow]warning:[/] nothing measures the usage of nodes here: rules that read it"
@@ -138,18 +142,18 @@ def _show(
     _what_next(output, out)
 
 
-def _kinds(taken: Sequence[Taken], kubeconfig: Path | None, context: str | None) -> Table:
+def _kinds(taken: Sequence[Taken]) -> Table:
     table = plain_table("kind", "objects", "")
     for kind in taken:
         count = "-" if kind.error else f"{kind.objects:,}"
-        table.add_row(kind.name, count, escape(_remark(kind, kubeconfig, context)))
+        table.add_row(kind.name, count, escape(_remark(kind)))
     return table
 
 
-def _remark(kind: Taken, kubeconfig: Path | None, context: str | None) -> str:
+def _remark(kind: Taken) -> str:
     """Return what there is to say of a kind beside its number."""
     if kind.error is not None:
-        return _missing(kind.name, kind.error, kubeconfig, context)
+        return _missing(kind.error)
     remarks = []
     if kind.finished:
         remarks.append(f"{kind.finished:,} more have finished, and are left out")
@@ -158,12 +162,17 @@ def _remark(kind: Taken, kubeconfig: Path | None, context: str | None) -> str:
     return "; ".join(remarks)
 
 
-def _missing(name: str, error: ApiError, kubeconfig: Path | None, context: str | None) -> str:
+def _missing(error: ApiError) -> str:
     if error.status in _NOTHING_THERE:
         return "the cluster has no such API, or nothing serves it"
     if error.status == HTTPStatus.FORBIDDEN:
-        return f"not permitted, see `{_can_i(name, kubeconfig, context)}`"
+        return f"not permitted: {error.message}"
     return f"cannot be read: {error.message}"
+
+
+def _hint(kind: str, kubeconfig: Path | None, context: str | None) -> str:
+    """Return how to find out whether we may list a kind."""
+    return f"hint: `{_can_i(kind, kubeconfig, context)}` tells when it is permitted"
 
 
 def _can_i(kind: str, kubeconfig: Path | None, context: str | None) -> str:

@@ -15,13 +15,14 @@ import base64
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from engine.model import api
+from engine.model import api, topology_api
 from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice, advice_in
 from engine.model.pod import MIRROR_ANNOTATION
 from engine.model.resource_names import is_huge_pages
@@ -49,6 +50,9 @@ _FIGURE = re.compile(
 _FIGURES = frozenset({"duration", "resource_version", "window"})
 """Fields that hold one."""
 
+_IMAGES = frozenset({"image", "names"})
+"""Fields that name images: of a container, and of what a node has."""
+
 
 class Anonymizer:
     """Replaces texts, the same one always by the same word.
@@ -65,6 +69,9 @@ class Anonymizer:
             api.Taint: self._keyed,
             api.Toleration: self._keyed,
             api.SelectorRequirement: self._requirement,
+            topology_api.Attribute: self._attribute,
+            topology_api.TopologyCosts: self._costs,
+            topology_api.ZoneResource: self._zone_resource,
         }
 
     def word(self, text: str) -> str:
@@ -112,8 +119,12 @@ class Anonymizer:
     def _change(self, name: str, declared: object) -> _Change:
         if name in _FIGURES:
             return self._figure
+        if name in _IMAGES:
+            return self._images
         if name == "annotations":
             return self._annotations
+        if declared == topology_api.Quantity:
+            return self._amount
         if declared == api.ResourceList | None:
             return self._amounts
         return self._labels if declared == dict[str, str] | None else self._words
@@ -123,22 +134,34 @@ class Anonymizer:
             return self.word(value)
         if isinstance(value, msgspec.Struct):
             return self.struct(value)
-        if isinstance(value, list):
-            return [self._words(one) for one in value]
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._words, value))
         if isinstance(value, dict):
             return {self.word(name): self._words(one) for name, one in value.items()}
-        return value  # a number, a moment, or nothing
+        if value is None or isinstance(value, int | float | datetime):
+            return value
+        raise AssertionError("a new kind of value must be thought of before it is written")
+
+    def _images(self, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        """Return images, of which one without a tag is the one tagged `latest`."""
+        if isinstance(value, tuple):
+            return tuple(self._image(one) for one in value)
+        return value and self._image(value)
+
+    def _image(self, name: str) -> str:
+        tagged = name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+        return f"{self._word(tagged)}:0"
 
     def _figure(self, text: str) -> str:
         return text if _FIGURE.fullmatch(text) else self.word(text)
 
+    def _amount(self, amount: topology_api.Quantity) -> topology_api.Quantity:
+        return self._figure(amount) if isinstance(amount, str) else amount
+
     def _amounts(self, amounts: api.ResourceList | None) -> api.ResourceList | None:
         if amounts is None:
             return None
-        return {
-            self.key(name): self._figure(amount) if isinstance(amount, str) else amount
-            for name, amount in amounts.items()
-        }
+        return {self.key(name): self._amount(amount) for name, amount in amounts.items()}
 
     def _labels(self, labels: dict[str, str] | None) -> dict[str, str] | None:
         if labels is None:
@@ -163,6 +186,31 @@ class Anonymizer:
             operator=self.word(wire.operator),
             values=wire.values and [self._value(wire.key, value) for value in wire.values],
         )
+
+    def _attribute(self, wire: topology_api.Attribute) -> topology_api.Attribute:
+        return topology_api.Attribute(name=self.word(wire.name), value=self._figure(wire.value))
+
+    def _zone_resource(self, wire: topology_api.ZoneResource) -> topology_api.ZoneResource:
+        available = self._amount(wire.available)
+        return topology_api.ZoneResource(name=self.key(wire.name), available=available)
+
+    def _costs(self, wire: topology_api.TopologyCosts) -> topology_api.TopologyCosts:
+        """Return costs between places, which are called what the labels of nodes call them."""
+        label = wire.topology_key
+        origins = [
+            topology_api.OriginCosts(
+                origin=self._value(label, origin.origin),
+                cost_list=[
+                    topology_api.DestinationCost(
+                        destination=self._value(label, cost.destination),
+                        network_cost=cost.network_cost,
+                    )
+                    for cost in origin.cost_list or ()
+                ],
+            )
+            for origin in wire.origin_list or ()
+        ]
+        return topology_api.TopologyCosts(topology_key=self.key(label), origin_list=origins)
 
     # Annotations.
 
@@ -208,4 +256,6 @@ class Anonymizer:
             }
         if isinstance(value, list):
             return [self._told(inner) for inner in value]
-        return self._figure(value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return value if value in PUBLIC_WORDS or _FIGURE.fullmatch(value) else self.key(value)

@@ -13,9 +13,13 @@ from typing import Any
 
 import msgspec
 
-from engine.model import api
-from engine.model.elastic_quota import quota_of
+from engine.model import api, topology_api
+from engine.model.disk_io import NodeDisks, node_disks_of
+from engine.model.elastic_quota import QUOTA_MODE_ANNOTATION, quota_of
+from engine.model.extra import Extra
+from engine.model.network import AppGroup, NetworkTopology, app_group_of, network_topology_of
 from engine.model.node import node_of
+from engine.model.numa import NodeZones, node_zones_of
 from engine.model.pod import pod_of
 from engine.model.time import Micros, micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
@@ -36,6 +40,7 @@ class Intake:
         state: where they go; a new one if not given.
         now: the time of day where objects are taken as they happen. In a recording, without it,
             each was there from its creation on.
+        pod_seen: told of each pod once it is in the state: namespace, uid and version.
 
     Attributes:
         state: what was taken, except for what waits for `finished`.
@@ -43,12 +48,18 @@ class Intake:
     """
 
     def __init__(
-        self, state: ClusterState | None = None, *, now: Callable[[], Micros] | None = None
+        self,
+        state: ClusterState | None = None,
+        *,
+        now: Callable[[], Micros] | None = None,
+        pod_seen: Callable[[str, str, int], None] = lambda _namespace, _uid, _version: None,
     ) -> None:
         self.state = ClusterState() if state is None else state
         self.newest = Micros(0)
         self._now = now
+        self._pod_seen = pod_seen
         self._by_koordinator: set[str] = set()
+        self._extra_keys: dict[tuple[type[Extra], str], str] = {}
         self._node_readings: dict[str, NodeUsage] = {}
         self._pod_readings: dict[str, metrics_server.PodReading] = {}
 
@@ -82,12 +93,15 @@ class Intake:
         pod = pod_of(wire, namespace=_DEFAULT_NAMESPACE)
         created = self._see(wire.metadata.creation_timestamp)
         self.state.set_pod(pod, seen_at=self._now() if self._now else created)
+        self._pod_seen(pod.namespace, pod.uid, wire.metadata.version)
         self.newest = max(self.newest, pod.scheduled_at or created, pod.initialized_at or created)
 
     def namespace(self, wire: api.Namespace) -> None:
         """Take a namespace."""
         _check_name(wire.metadata)
-        self.state.set_namespace(wire.metadata.name, wire.metadata.labels or {})
+        meta = wire.metadata
+        mode = (meta.annotations or {}).get(QUOTA_MODE_ANNOTATION, "")
+        self.state.set_namespace(meta.name, meta.labels or {}, quota_mode=mode)
         self._see(wire.metadata.creation_timestamp)
 
     def quota(self, wire: api.ElasticQuota) -> None:
@@ -124,6 +138,16 @@ class Intake:
         self._pod_readings[reading.key] = reading
         self._see(wire.timestamp)
 
+    def extra(self, wire: Any, made: Callable[[Any], Extra]) -> None:  # noqa: ANN401 - any struct with metadata
+        """Take an object that only some rules read."""
+        _check_name(wire.metadata)
+        extra, name = made(wire), f"{wire.metadata.namespace}/{wire.metadata.name}"
+        if self._extra_keys.get((type(extra), name), extra.key) != extra.key:
+            self.forget_extra(wire.metadata.namespace, wire.metadata.name, kind=type(extra))
+        self._extra_keys[type(extra), name] = extra.key
+        self.state.set_extra(extra)
+        self._see(wire.metadata.creation_timestamp)
+
     def forget_node(self, _namespace: str, name: str) -> None:
         """Forget a node."""
         self.state.delete_node(name)
@@ -145,6 +169,12 @@ class Intake:
         if not self._measured_by_others(name):
             self._by_koordinator.discard(name)
             self.state.delete_usage(name)
+
+    def forget_extra(self, namespace: str, name: str, *, kind: type[Extra]) -> None:
+        """Forget an object that only some rules read."""
+        key = self._extra_keys.pop((kind, f"{namespace}/{name}"), None)
+        if key is not None:
+            self.state.delete_extra(kind, key)
 
     def _measured_by_others(self, node_name: str) -> bool:
         known = self.state.usage(node_name)
@@ -177,6 +207,14 @@ def _quota_reader(group: str) -> Reader:
     return Reader(api.ElasticQuota, Intake.quota, partial(Intake.forget_quota, group=group))
 
 
+def _extra_reader(
+    kind: type[Extra], wire: type[msgspec.Struct], made: Callable[[Any], Extra]
+) -> Reader:
+    return Reader(wire, partial(Intake.extra, made=made), partial(Intake.forget_extra, kind=kind))
+
+
+_DISKS = _extra_reader(NodeDisks, topology_api.NodeDiskIO, node_disks_of)
+
 READERS: Mapping[tuple[str, str], Reader] = {
     ("", "Node"): Reader(api.Node, Intake.node, Intake.forget_node),
     ("", "Pod"): Reader(api.Pod, Intake.pod, Intake.forget_pod),
@@ -186,6 +224,17 @@ READERS: Mapping[tuple[str, str], Reader] = {
     ("slo.koordinator.sh", "NodeMetric"): Reader(
         api.NodeMetric, Intake.node_metric, Intake.forget_node_metric
     ),
+    ("topology.node.k8s.io", "NodeResourceTopology"): _extra_reader(
+        NodeZones, topology_api.NodeResourceTopology, node_zones_of
+    ),
+    ("appgroup.diktyo.x-k8s.io", "AppGroup"): _extra_reader(
+        AppGroup, topology_api.AppGroup, app_group_of
+    ),
+    ("networktopology.diktyo.x-k8s.io", "NetworkTopology"): _extra_reader(
+        NetworkTopology, topology_api.NetworkTopology, network_topology_of
+    ),
+    ("diskio.x-k8s.io", "NodeDiskIOStats"): _DISKS,
+    ("ioi.intel.com", "NodeDiskIOInfo"): _DISKS,
     ("metrics.k8s.io", "NodeMetrics"): Reader(metrics_server.NodeMetrics, Intake.node_metrics),
     ("metrics.k8s.io", "PodMetrics"): Reader(metrics_server.PodMetrics, Intake.pod_metrics),
 }

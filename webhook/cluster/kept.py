@@ -7,14 +7,14 @@ that exists*, and what nobody should find in a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION
-from engine.model.elastic_quota import RESERVATIONS_ANNOTATION
+from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.model.pod import (
     AFTER_INITIALIZED_ANNOTATION,
     AFTER_SCHEDULED_ANNOTATION,
@@ -34,6 +34,7 @@ POD_ANNOTATIONS = frozenset(
         MIRROR_ANNOTATION,
         RESERVE_POD_ANNOTATION,
         SCALING_FACTORS_ANNOTATION,
+        THROUGHPUT_ANNOTATION,
     }
 )
 """Of pods that exist, the only ones that count."""
@@ -47,31 +48,32 @@ _SECRETIVE = frozenset(
         "rke2.io/node-env",
     }
 )
-"""Of nodes: the object all over again, or the command line and environment of an agent."""
+"""Of anything: the object all over again, or the command line and environment of an agent."""
 
 
 def kept(wire: msgspec.Struct) -> msgspec.Struct:
     """Return what is kept of an object; its `apiVersion` and `kind` are not among it."""
-    keep = _KEPT.get(type(wire))
-    return wire if keep is None else keep(wire)
+    keep: Callable[[Any], msgspec.Struct] = _KEPT.get(type(wire), _all_but_secrets)
+    return keep(wire)
 
 
-def _of_node(wire: api.Node) -> api.Node:
+def _all_but_secrets(wire: Any) -> Any:  # noqa: ANN401 - any kind, for they all have metadata
     annotations = wire.metadata.annotations or {}
     return _with(wire, annotations={k: v for k, v in annotations.items() if k not in _SECRETIVE})
 
 
 def _of_pod(wire: api.Pod) -> api.Pod:
-    return _with(wire, annotations=_some(wire.metadata.annotations, POD_ANNOTATIONS))
+    annotations = wire.metadata.annotations or {}
+    return _with(wire, annotations={k: v for k, v in annotations.items() if k in POD_ANNOTATIONS})
 
 
 def _of_namespace(wire: api.Namespace) -> api.Namespace:
-    return _with(wire, annotations=None)
+    return _with(wire, annotations={})
 
 
 def _of_quota(wire: api.ElasticQuota) -> api.ElasticQuota:
-    wire = msgspec.structs.replace(wire, api_version="")
-    return _with(wire, annotations=_some(wire.metadata.annotations, {RESERVATIONS_ANNOTATION}))
+    known: api.ElasticQuota = _all_but_secrets(wire)
+    return msgspec.structs.replace(known, api_version="")  # it stands before the rest
 
 
 def _of_report(wire: Any) -> Any:  # noqa: ANN401 - three kinds that have nothing else in common
@@ -83,7 +85,6 @@ def _of_report(wire: Any) -> Any:  # noqa: ANN401 - three kinds that have nothin
 
 
 _KEPT: Mapping[type[msgspec.Struct], Callable[[Any], msgspec.Struct]] = {
-    api.Node: _of_node,
     api.Pod: _of_pod,
     api.Namespace: _of_namespace,
     api.ElasticQuota: _of_quota,
@@ -93,10 +94,6 @@ _KEPT: Mapping[type[msgspec.Struct], Callable[[Any], msgspec.Struct]] = {
 }
 
 
-def _with(wire: _Object, *, annotations: Mapping[str, str] | None) -> _Object:
+def _with(wire: _Object, *, annotations: Mapping[str, str]) -> _Object:
     meta = msgspec.structs.replace(wire.metadata, annotations=annotations or None)
     return msgspec.structs.replace(wire, metadata=meta)
-
-
-def _some(annotations: Mapping[str, str] | None, names: Collection[str]) -> dict[str, str]:
-    return {name: text for name, text in (annotations or {}).items() if name in names}

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from engine.model.api import version_number
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.envelopes import event_of, meta_of, page_of, status_of
@@ -88,6 +89,7 @@ class Reflector:
         self._backoff = Backoff(pace.first_retry_seconds, pace.longest_retry_seconds, clock.jitter)
         self._decode = msgspec.json.Decoder(sink.wire).decode
         self._streams_lists = True
+        self._was_too_old = False  # as the last failure said
         self._version = ""  # how far we have heard; empty where only a list can tell
         self._known: set[str] = set()  # `namespace/name`
         self._unseen: set[str] = set()  # known, but not shown yet by the list that is being read
@@ -152,6 +154,7 @@ class Reflector:
             await self._give_way()
         self.status.relists += self.status.synced
         self.status.synced = True
+        self.status.version = version_number(version)
         self._version = version
         _log.info("%s: %d listed", self._watched.name, len(self._known))
 
@@ -208,10 +211,13 @@ class Reflector:
 
     def _apply(self, kind: str, raw: msgspec.Raw) -> None:
         if kind == "DELETED":
-            self._forget(meta_of(raw).key)
+            meta = meta_of(raw)
+            self._forget(meta.key)
+            version = meta.resource_version
         else:
-            self._take(raw)
+            version = self._take(raw)
         if self._version:
+            self.status.version = version_number(version) or self.status.version
             self.status.events += 1
             self._backoff.reset()
 
@@ -224,18 +230,24 @@ class Reflector:
 
     # Objects.
 
-    def _take(self, raw: msgspec.Raw) -> None:
-        """Put an object into the sink; one that cannot be read leaves there what was known."""
+    def _take(self, raw: msgspec.Raw) -> str:
+        """Put an object into the sink; one that cannot be read leaves there what was known.
+
+        Returns its resourceVersion.
+        """
         try:
             wire: Any = self._decode(raw)
             self._sink.take(wire)
             key = f"{wire.metadata.namespace}/{wire.metadata.name}"
+            version: str = wire.metadata.resource_version
         except UNREADABLE as error:
-            key = meta_of(raw).key
+            meta = meta_of(raw)
+            key, version = meta.key, meta.resource_version
             self._report(key, raw, error)
         self._known.add(key)
         self._unseen.discard(key)
         self.status.objects = len(self._known)
+        return version
 
     def _forget(self, key: str) -> None:
         namespace, _, name = key.partition("/")
@@ -276,8 +288,12 @@ class Reflector:
         if error.status == HTTPStatus.NOT_FOUND and not self._watched.required:
             await self._is_absent()
             return self._pace.look_again_seconds
-        if _is_too_old(error):
+        too_old = _is_too_old(error)
+        if too_old:
             self._version = ""
+            if not self._was_too_old:
+                self._backoff.reset()  # an outage is over; what was missed shall not wait longer
+        self._was_too_old = too_old
         what = _WHAT_FAILED.get(error.status)
         message = f"{what}: {error.message}" if what else error.message
         if message != self.status.last_error:

@@ -23,6 +23,7 @@ class SourceStatus:
         relists: lists after the first one.
         objects: how many are known.
         skipped: objects that could not be read, since the start.
+        version: the resourceVersion up to which everything was heard; 0 before the first list.
         last_error: what is wrong right now, empty when nothing is.
     """
 
@@ -36,6 +37,7 @@ class SourceStatus:
     relists: int = 0
     objects: int = 0
     skipped: int = 0
+    version: int = 0
     last_error: str = ""
 
     @property

@@ -6,6 +6,9 @@ keys alone do not make a key public: people write the rest of `node-role.kuberne
 
 from __future__ import annotations
 
+from engine.model import koordinator_quota
+from engine.model.disk_io import THROUGHPUT_ANNOTATION
+from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.pod import (
     AFTER_INITIALIZED_ANNOTATION,
     AFTER_SCHEDULED_ANNOTATION,
@@ -22,6 +25,8 @@ PUBLIC_VALUES = frozenset(
     {
         PRIORITY_CLASS_LABEL,
         QOS_CLASS_LABEL,
+        koordinator_quota.IS_PARENT_LABEL,
+        koordinator_quota.PREEMPTIBLE_LABEL,
         "beta.kubernetes.io/arch",
         "beta.kubernetes.io/instance-type",
         "beta.kubernetes.io/os",
@@ -54,6 +59,11 @@ PUBLIC_VALUES = frozenset(
 PUBLIC_KEYS = PUBLIC_VALUES | frozenset(
     {
         # Labels and fields whose values are names.
+        APP_GROUP_LABEL,
+        WORKLOAD_LABEL,
+        koordinator_quota.NAME_LABEL,
+        koordinator_quota.PARENT_LABEL,
+        koordinator_quota.TREE_ID_LABEL,
         "app",
         "app.kubernetes.io/component",
         "app.kubernetes.io/instance",
@@ -137,6 +147,28 @@ PUBLIC_WORDS = frozenset(
         "p90",
         "p95",
         "p99",
+        # Quotas that Koordinator makes itself.
+        koordinator_quota.DEFAULT_QUOTA,
+        koordinator_quota.ROOT_QUOTA,
+        koordinator_quota.SYSTEM_QUOTA,
+        # Zones of nodes, how kubelets keep to them, and what measures networks.
+        "NetperfCosts",
+        "UserDefined",
+        "best-effort",
+        "container",
+        "none",
+        "pod",
+        "restricted",
+        "single-numa-node",
+        "topologyManagerMaxNUMANodes",
+        "topologyManagerPolicy",
+        "topologyManagerScope",
+        *(
+            f"{policy}{level}Level"
+            for policy in ("None", "BestEffort", "Restricted", "SingleNUMANode")
+            for level in ("", "Container", "Pod")
+        ),
+        *(f"node-{number}" for number in range(16)),
         # Owners and their APIs.
         "DaemonSet",
         "Job",
@@ -183,10 +215,13 @@ PUBLIC_WORDS = frozenset(
         "PreferNoSchedule",
         # Keys in annotations that are read.
         "aggregatedUsage",
+        "blocksize",
         "prodUsageThresholds",
+        "rbps",
         "usageAggregatedDuration",
         "usageAggregationType",
         "usageThresholds",
+        "wbps",
     }
 )
 """Texts that stay as they are wherever they stand."""
@@ -199,7 +234,13 @@ READ_ANNOTATIONS = frozenset(
         RAW_ALLOCATABLE,
         RESERVE_POD_ANNOTATION,
         SCALING_FACTORS_ANNOTATION,
+        THROUGHPUT_ANNOTATION,
         USAGE_THRESHOLDS,
+        koordinator_quota.ADMISSION_ANNOTATION,
+        koordinator_quota.CHILD_REQUEST_ANNOTATION,
+        koordinator_quota.NAMESPACES_ANNOTATION,
+        koordinator_quota.SHARED_WEIGHT_ANNOTATION,
+        koordinator_quota.STRICT_KEYS_ANNOTATION,
     }
 )
-"""Annotations of nodes and pods whose figures plugins read."""
+"""Annotations of nodes, pods and quotas whose figures plugins read."""

@@ -77,4 +77,32 @@ WATCHED: tuple[Watched, ...] = (
         kind="NodeMetric",
         domain=Domain.METRICS,
     ),
+    Watched(
+        name="noderesourcetopologies.topology.node.k8s.io",
+        path="/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+        group="topology.node.k8s.io",
+        kind="NodeResourceTopology",
+        domain=Domain.TOPOLOGY,
+    ),
+    Watched(
+        name="appgroups.appgroup.diktyo.x-k8s.io",
+        path="/apis/appgroup.diktyo.x-k8s.io/v1alpha1/appgroups",
+        group="appgroup.diktyo.x-k8s.io",
+        kind="AppGroup",
+        domain=Domain.TOPOLOGY,
+    ),
+    Watched(
+        name="networktopologies.networktopology.diktyo.x-k8s.io",
+        path="/apis/networktopology.diktyo.x-k8s.io/v1alpha1/networktopologies",
+        group="networktopology.diktyo.x-k8s.io",
+        kind="NetworkTopology",
+        domain=Domain.TOPOLOGY,
+    ),
+    Watched(
+        name="nodediskiostats.diskio.x-k8s.io",
+        path="/apis/diskio.x-k8s.io/v1alpha1/nodediskiostats",
+        group="diskio.x-k8s.io",
+        kind="NodeDiskIOStats",
+        domain=Domain.TOPOLOGY,
+    ),
 )

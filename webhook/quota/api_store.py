@@ -93,6 +93,4 @@ def _quota_in(body: bytes | None) -> ElasticQuota | None:
 
 
 def _path(quota: ElasticQuota) -> str:
-    return (
-        f"/apis/{quota.group}/v1alpha1/namespaces/{quota.namespace}/elasticquotas/{quota.name}"
-    )
+    return f"/apis/{quota.group}/v1alpha1/namespaces/{quota.namespace}/elasticquotas/{quota.name}"

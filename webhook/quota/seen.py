@@ -9,23 +9,23 @@ _MOST_PODS = 32_768  # some 8 MiB; one that is forgotten counts twice until the 
 
 
 class SeenPods:
-    """The pods seen last in namespaces with quotas; those that are deleted stay for a while.
+    """The pods seen last where they may have reservations; deleted ones stay for a while.
 
     Args:
-        matters: whether pods of a namespace may have reservations; asked for each event.
         most: pods remembered.
+
+    Attributes:
+        matters: whether pods of a namespace may have reservations; asked for each event.
     """
 
-    def __init__(
-        self, matters: Callable[[str], bool] = lambda _: True, *, most: int = _MOST_PODS
-    ) -> None:
-        self._matters = matters
+    def __init__(self, *, most: int = _MOST_PODS) -> None:
+        self.matters: Callable[[str], bool] = lambda _: True
         self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
 
     def note(self, namespace: str, uid: str, version: int) -> None:
-        """Take note of a pod as it was at a resourceVersion, at which it is in the view."""
-        if not self._matters(namespace):
+        """Take note of a pod as it was at a resourceVersion."""
+        if not self.matters(namespace):
             return
         self._versions[uid] = max(version, self._versions.get(uid, 0))
         self._versions.move_to_end(uid)

@@ -1,6 +1,4 @@
-"""Where reservations are kept, as the ledger sees it; and a place for clusters that only exist
-as a recording.
-"""
+"""Where reservations are kept, as the ledger sees it; and a place for recorded clusters."""
 
 from __future__ import annotations
 

@@ -9,15 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.conformance.stages import (
+    balancedallocation,
+    capacityscheduling,
     cel,
+    diskio,
+    imagelocality,
+    koordinator_elasticquota,
     limitaware,
     loadaware,
     loadvariation,
     lowrisk,
+    networkoverhead,
     nodeaffinity,
     noderesources,
+    noderesourcesallocatable,
+    noderesourcetopology,
     peaks,
     podrequests,
+    podstate,
     quantity,
     resourcelimitaware,
     targetloadpacking,
@@ -29,20 +38,31 @@ if TYPE_CHECKING:
     from tests.conformance.outcome import Stage
 
 PLUGINS: Mapping[str, Mapping[str, Stage]] = {
+    "CapacityScheduling": capacityscheduling.STAGES,
     "CEL": cel.STAGES,
+    "DiskIOAware": diskio.STAGES,
+    "ElasticQuota": koordinator_elasticquota.STAGES,
+    "ElasticQuotaController": capacityscheduling.STAGES,
+    "ImageLocality": imagelocality.STAGES,
     "LimitAware": limitaware.STAGES,
     "LoadAware": loadaware.STAGES,
     "LoadVariationRiskBalancing": loadvariation.STAGES,
     "LowRiskOverCommitment": lowrisk.STAGES,
+    "NetworkOverhead": networkoverhead.STAGES,
     "NodeAffinity": nodeaffinity.STAGES,
+    "NodeResourcesAllocatable": noderesourcesallocatable.STAGES,
+    "NodeResourcesBalancedAllocation": balancedallocation.STAGES,
     "NodeResourcesFit/LeastAllocated": noderesources.STAGES,
     "NodeResourcesFit/MostAllocated": noderesources.STAGES,
     "NodeResourcesFit/RequestedToCapacityRatio": noderesources.STAGES,
+    "NodeResourceTopologyMatch": noderesourcetopology.STAGES,
     "Peaks": peaks.STAGES,
     "PodRequests/PodLimits": podrequests.STAGES,
+    "PodState": podstate.STAGES,
     "resource.Quantity": quantity.STAGES,
     "ResourceLimitAware": resourcelimitaware.STAGES,
     "TargetLoadPacking": targetloadpacking.STAGES,
+    "TopologicalSort": networkoverhead.SORT_STAGES,
 }
 """The plugin that a case or its group names, to its stages."""
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import api
-from engine.model.pod import PodShape, shape_of
+from engine.model.pod import PodShape, pod_of, shape_of
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:
@@ -32,3 +32,14 @@ def test_the_shape_of_a_pod_of_hostile_size_is_right_and_not_kept(
     assert shape is not again
     assert shape.requests == again.requests
     assert sum(shape.requests.values()) == 1_000
+
+
+def test_a_pod_has_the_images_of_all_its_containers_and_where_room_is_made_for_it() -> None:
+    spec = api.PodSpec(
+        containers=[api.Container(image="app"), api.Container()],
+        init_containers=[api.Container(image="app")],
+    )
+    pod = pod_of(api.Pod(spec=spec, status=api.PodStatus(nominated_node_name="a")))
+    assert pod.images == ("app", "", "app")
+    assert pod.nominated_node_name == "a"
+    assert pod_of(api.Pod()).images == ()

@@ -15,6 +15,7 @@ from engine.plugins.arithmetic import (
     percent_of,
     percent_reaches,
     rounded,
+    stretched,
     trunc_div,
 )
 
@@ -122,3 +123,19 @@ def test_the_least_amount_that_reaches_a_bound_is_found(total: int, threshold: i
 
 def test_no_amount_reaches_a_bound_that_is_not_there() -> None:
     assert least_reaching(np.array([1000.0]), np.array([np.inf])).tolist() == [2**60]
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4), st.sampled_from([99, 100])
+)
+@example([5, 5], 100)
+@example([-(2**63), 2**63 - 1, 0], 100)
+@example([0, 1, 3], 99)
+def test_stretching_is_exact_however_far_apart_scores_are(scores: list[int], points: int) -> None:
+    least, spread = min(scores), max(scores) - min(scores)
+    expected = [(score - least) * points // (spread or 1) for score in scores]
+    assert stretched(np.array(scores, np.int64), points).tolist() == expected
+
+
+def test_stretching_nothing_gives_nothing() -> None:
+    assert stretched(np.array([], np.int64)).tolist() == []

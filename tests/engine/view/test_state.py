@@ -39,6 +39,7 @@ TEMPLATES: tuple[dict[str, Any], ...] = (
 )
 
 NAMESPACES = st.sampled_from(["default", "batch"])
+MODES = ("", "Audit", "Off")
 NODES = st.sampled_from(["a", "b", "c", "d"])
 PODS = st.sampled_from(["p", "q", "r", "s", "t"])
 ADVICE = st.builds(
@@ -99,6 +100,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         self.usages: dict[str, NodeUsage] = {}
         self.quotas: dict[tuple[str, str], ElasticQuota] = {}
         self.labels: dict[str, dict[str, str]] = {}
+        self.modes: dict[str, str] = {}
         self.profiles: tuple[LoadProfile, ...] = ()
         self.kept: list[tuple[ClusterView, dict[str, object]]] = []
         self.most_names = 0
@@ -181,10 +183,10 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         self.quotas.pop((namespace, name), None)
         self.state.delete_quota(namespace, name, QUOTA_GROUP)
 
-    @rule(name=NAMESPACES, tier=st.sampled_from(("gold", "silver")))
-    def set_namespace(self, name: str, tier: str) -> None:
-        self.labels[name] = {"tier": tier}
-        self.state.set_namespace(name, self.labels[name])
+    @rule(name=NAMESPACES, tier=st.sampled_from(("gold", "silver")), mode=st.sampled_from(MODES))
+    def set_namespace(self, name: str, tier: str, mode: str) -> None:
+        self.labels[name], self.modes[name] = {"tier": tier}, mode
+        self.state.set_namespace(name, self.labels[name], quota_mode=mode)
 
     @rule(name=NAMESPACES)
     def delete_namespace(self, name: str) -> None:
@@ -229,7 +231,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         """Return the view of the objects that are left, told in another order."""
         state = self._empty()
         for labelled, labels in self.labels.items():
-            state.set_namespace(labelled, labels)
+            state.set_namespace(labelled, labels, quota_mode=self.modes[labelled])
         for one_quota in self.quotas.values():
             state.set_quota(one_quota)
         for usage in self.usages.values():

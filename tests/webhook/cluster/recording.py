@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from tests.fake_api_server import FakeApiServer
 from tests.webhook.cluster.reflecting import connected_to
 from webhook.cluster.anonymous import Anonymizer
 from webhook.cluster.intake import READERS, Intake
-from webhook.cluster.kept import kept
 from webhook.cluster.object_file import object_file
 from webhook.cluster.pace import Pace
 from webhook.cluster.snapshot import Taken, take_snapshot
 
 Json = dict[str, Any]
 
+CREATED = "2026-01-01T08:00:00Z"
 TIME = "2026-01-01T09:00:00Z"
 PAGES_OF_TWO = Pace(page_size=2)
 PLURALS = (
@@ -42,14 +42,14 @@ GROUPS = {
 
 def obj(kind: str, name: str, namespace: str = "", /, **parts: Any) -> Json:  # noqa: ANN401 (JSON)
     """Return an object; `meta` is more of its metadata."""
-    metadata = {"name": name, **parts.pop("meta", {})}
+    metadata = {"name": name, "creationTimestamp": CREATED, **parts.pop("meta", {})}
     if namespace:
         metadata["namespace"] = namespace
     return {"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "metadata": metadata, **parts}
 
 
 def node(name: str, *, zone: str = "zone-1", annotations: Json | None = None) -> Json:
-    """Return a node of 8 cores that has more to say than rules read."""
+    """Return a node of 16 cores that has more to say than rules read."""
     labels = {
         "kubernetes.io/hostname": name,
         "topology.kubernetes.io/zone": zone,
@@ -63,7 +63,7 @@ def node(name: str, *, zone: str = "zone-1", annotations: Json | None = None) ->
         },
         "managedFields": [{"manager": "a-manager"}],
     }
-    allocatable = {"cpu": "8", "memory": "32Gi", "pods": "110", "acme.example/fpga": "2"}
+    allocatable = {"cpu": "16", "memory": "32Gi", "pods": "110", "acme.example/fpga": "2"}
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": TIME}
     return obj(
         "Node",
@@ -73,7 +73,8 @@ def node(name: str, *, zone: str = "zone-1", annotations: Json | None = None) ->
         status={
             "allocatable": allocatable,
             "conditions": [ready],
-            "images": [{"names": ["registry.acme.example/bulk:1"]}],
+            "nodeInfo": {"machineID": "a-machine"},
+            "images": [{"names": ["registry.acme.example/payroll:7"], "sizeBytes": 1}],
         },
     )
 
@@ -98,7 +99,7 @@ def pod(name: str, on: str = "", *, limit: str = "2", **parts: Any) -> Json:  # 
         "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs-of-acme", "uid": "u-1"}
         ],
-        "creationTimestamp": "2026-01-01T08:00:00Z",
+        "creationTimestamp": parts.pop("created", CREATED),
     }
     spec = {
         "nodeName": on,
@@ -139,7 +140,7 @@ def report(name: str, cpu: str, *pods: str) -> Json:
     return obj("NodeMetric", name, status=status)
 
 
-THRESHOLDS = '{"usageThresholds":{"cpu":40,"memory":60}}'
+THRESHOLDS = '{"usageThresholds":{"cpu":30,"memory":60}}'
 CLUSTER: tuple[Json, ...] = (
     node("alpha-node"),
     node("beta-node", zone="zone-2"),
@@ -151,7 +152,7 @@ CLUSTER: tuple[Json, ...] = (
         },
     ),
     pod("web-one", "alpha-node"),
-    pod("web-two", "alpha-node", limit="5"),
+    pod("web-two", "alpha-node", limit="4"),
     pod("web-three", "beta-node"),
     pod(
         "web-four",
@@ -167,11 +168,12 @@ CLUSTER: tuple[Json, ...] = (
         "waiting",
         annotations={"stowplan.dev/advice": '{"nodes":["beta-node","alpha-node"],"id":"a1"}'},
         status={"phase": "Pending", "conditions": []},
+        created="2026-01-01T08:59:00Z",
     ),
     obj("Namespace", "shop", meta={"labels": {"kubernetes.io/metadata.name": "shop"}}),
     obj("Namespace", "payroll-space", meta={"labels": {"owner": "payroll-team"}}),
     obj("ElasticQuota", "shop-quota", "shop", spec={"max": {"cpu": "8", "acme.example/fpga": 9}}),
-    report("alpha-node", "3", "web-one", "web-two"),
+    report("alpha-node", "2", "web-one", "web-two"),
     report("gamma-node", "2500m", "web-four"),
     obj("NodeMetrics", "beta-node", timestamp=TIME, window="20s", usage={"cpu": "1200m"}),
     obj(
@@ -201,6 +203,7 @@ async def snapshot_of(
     *,
     anonymizer: Anonymizer | None = None,
     progress: Callable[[str, int, int | None], None] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = no_wait,
 ) -> tuple[Path, dict[str, Taken]]:
     """Return the file with a snapshot of all that a server holds, and what became of each kind."""
     path = folder / "cluster.json"
@@ -212,12 +215,12 @@ async def snapshot_of(
                 anonymizer=anonymizer,
                 progress=progress,
                 pace=PAGES_OF_TWO,
-                sleep=no_wait,
+                sleep=sleep,
             )
     return path, {one.name: one for one in taken}
 
 
-def state_of(server: FakeApiServer, anonymizer: Anonymizer | None = None) -> ClusterState:
+def state_of(server: FakeApiServer) -> ClusterState:
     """Return the cluster as the very objects that a server holds give it."""
     intake = Intake()
     for plural in PLURALS:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.model import api
+from engine.model import api, topology_api
+from engine.model.disk_io import NodeDisks
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import Sum
@@ -115,3 +116,69 @@ def test_a_report_that_is_emptied_is_nobodys() -> None:
     intake.node_metric(metric("n1", None))
     assert not intake.measured_by_koordinator("n1")
     assert cpu_of(intake, "n1") is None
+
+
+def disks(name: str, node: str, left: str = "5") -> topology_api.NodeDiskIO:
+    bandwidth = topology_api.DiskBandwidth(total=left, read=left, write=left)
+    return topology_api.NodeDiskIO(
+        metadata=api.ObjectMeta(name=name, namespace="io"),
+        spec=topology_api.NodeDiskIOSpec(node_name=node),
+        status=topology_api.NodeDiskIOStatus(allocatable_bandwidth={"d": bandwidth}),
+    )
+
+
+def test_what_only_some_rules_read_is_taken_and_forgotten() -> None:
+    intake = Intake(now=lambda: NOW)
+    meta = api.ObjectMeta(name="n1", namespace="default", creation_timestamp=MEASURED)
+    taken: list[tuple[tuple[str, str], Any]] = [
+        (
+            ("topology.node.k8s.io", "NodeResourceTopology"),
+            topology_api.NodeResourceTopology(metadata=api.ObjectMeta(name="n1")),
+        ),
+        (("appgroup.diktyo.x-k8s.io", "AppGroup"), topology_api.AppGroup(metadata=meta)),
+        (
+            ("networktopology.diktyo.x-k8s.io", "NetworkTopology"),
+            topology_api.NetworkTopology(metadata=meta),
+        ),
+        (("diskio.x-k8s.io", "NodeDiskIOStats"), disks("n1-stats", "n1")),
+    ]
+    for key, wire in taken:
+        READERS[key].take(intake, wire)
+    keys = {(kind.__name__, key) for kind, key in intake.state.view().extras}
+    assert keys == {
+        ("NodeZones", "n1"),
+        ("AppGroup", "default/n1"),
+        ("NetworkTopology", "default/n1"),
+        ("NodeDisks", "n1"),
+    }
+    assert intake.newest > 0
+    for key, wire in taken:
+        forget = READERS[key].forget
+        assert forget is not None
+        for _ in range(2):
+            forget(intake, wire.metadata.namespace, wire.metadata.name)
+    assert not intake.state.view().extras
+
+
+def test_an_object_that_tells_of_another_node_now_no_longer_tells_of_the_old_one() -> None:
+    intake = Intake(now=lambda: NOW)
+    reader = READERS["diskio.x-k8s.io", "NodeDiskIOStats"]
+    for node, left in (("n1", "5"), ("n1", "7"), ("n2", "7")):
+        reader.take(intake, disks("stats", node, left))
+    view = intake.state.view()
+    assert view.lookup(NodeDisks, "n1") is None
+    found = view.lookup(NodeDisks, "n2")
+    assert found is not None
+    assert found.disks[0].total == 7
+    assert reader.forget is not None
+    reader.forget(intake, "io", "stats")
+    assert not intake.state.view().extras
+
+
+def test_an_object_that_cannot_be_read_changes_nothing() -> None:
+    intake = Intake(now=lambda: NOW)
+    reader = READERS["diskio.x-k8s.io", "NodeDiskIOStats"]
+    reader.take(intake, disks("stats", "n1"))
+    with pytest.raises(ValueError, match="not a quantity"):
+        reader.take(intake, disks("stats", "n2", "much"))
+    assert intake.state.view().lookup(NodeDisks, "n1") is not None

@@ -156,6 +156,10 @@ async def test_sources_say_how_well_they_hear(tmp_path: Path) -> None:
             "nodes": Domain.NODES,
             "pods": Domain.PODS,
             "nodemetrics.slo.koordinator.sh": Domain.METRICS,
+            "noderesourcetopologies.topology.node.k8s.io": Domain.TOPOLOGY,
+            "appgroups.appgroup.diktyo.x-k8s.io": Domain.TOPOLOGY,
+            "networktopologies.networktopology.diktyo.x-k8s.io": Domain.TOPOLOGY,
+            "nodediskiostats.diskio.x-k8s.io": Domain.TOPOLOGY,
         }
         absent = sources["elasticquotas.scheduling.sigs.k8s.io"]
         assert (absent.present, absent.synced, absent.last_error) == (False, False, "")

@@ -232,6 +232,30 @@ async def test_waits_are_short_again_after_a_watch_went_well(tmp_path: Path) -> 
     assert at.time.waits == [0.25, 0.5, 1.0] * 3
 
 
+async def test_after_an_outage_410_is_answered_by_a_list_without_delay(tmp_path: Path) -> None:
+    async with reflecting(tmp_path, objects=TEN) as at:
+        await at.watching()
+        at.server.fail_next(4, 503)
+        at.server.cut_watches()
+        at.server.create(pod("meanwhile"))
+        at.server.compact()
+        await at.equal()
+    # The cut, four refusals, and 410: whoever says that is well again.
+    assert at.time.waits == [0.25, 0.5, 1.0, 2.0, 4.0, 0.25]
+
+
+async def test_a_server_that_forgets_at_once_is_not_asked_for_list_after_list(
+    tmp_path: Path,
+) -> None:
+    async with reflecting(tmp_path, objects=TEN) as at:
+        for _ in range(3):
+            await at.watching()
+            lists = at.lists()
+            at.server.send_in_stream_error(410)
+            await eventually(lambda lists=lists: at.lists() > lists)
+    assert at.time.waits == [0.25, 0.5, 1.0]
+
+
 async def test_an_error_in_a_stream_that_is_no_410_is_overcome_by_a_list(tmp_path: Path) -> None:
     async with reflecting(tmp_path, objects=TEN) as at:
         await at.watching()
@@ -343,3 +367,17 @@ async def test_a_list_of_nothing_is_a_list(tmp_path: Path) -> None:
     async with reflecting(tmp_path, prepare=refuse_streams) as at:
         await at.watching()
         assert (at.status.objects, at.status.present) == (0, True)
+
+
+async def test_it_says_how_far_it_has_heard(tmp_path: Path) -> None:
+    async with reflecting(tmp_path, objects=(pod("a"), pod("b"))) as one:
+        await one.watching()
+        assert one.status.version == one.server.version
+        for change in (
+            lambda: one.server.create(pod("c")),
+            lambda: one.server.replace(pod("c", "node-1")),
+            lambda: one.server.delete("pods", "shop", "c"),
+        ):
+            change()
+            version = one.server.version
+            await eventually(lambda: one.status.version == version)  # noqa: B023 - used at once

@@ -1,0 +1,39 @@
+# syntax=docker/dockerfile:1
+# The image of the webhook. A release pins the base: --build-arg PYTHON_IMAGE=...@sha256:...
+# Everything that is in the end in the image is from requirements.lock, by hash, or from this folder.
+ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+# Build tools; none of them gets further than this stage.
+RUN pip install --no-cache-dir --disable-pip-version-check uv==0.13.8
+ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never SOURCE_DATE_EPOCH=315532800
+WORKDIR /src
+RUN uv venv --no-project --python /usr/local/bin/python /opt/stowplan
+# The lock is a constraint, as it also has what only tests need: what is not in it is refused, and so
+# is what is not built yet.
+COPY pyproject.toml requirements.lock ./
+RUN uv pip install --python /opt/stowplan/bin/python \
+      --require-hashes --only-binary :all: --constraint requirements.lock --requirement pyproject.toml
+COPY README.md LICENSE ./
+COPY engine engine
+COPY webhook webhook
+# Bytecode is made here, the same whatever the time, as the image is read-only where it runs; not of
+# the thousands of Kubernetes models, which nothing imports. Tests of libraries stay behind.
+RUN uv pip install --python /opt/stowplan/bin/python --no-deps . \
+ && find /opt/stowplan/lib -type d -name tests -prune -exec rm -r {} + \
+ && python -m compileall -q -j 0 --invalidation-mode unchecked-hash \
+      -x 'kubernetes/(aio/)?client/(api|models)/' /opt/stowplan/lib
+
+FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="stowplan" \
+      org.opencontainers.image.description="Placement policies and ElasticQuota by one admission webhook" \
+      org.opencontainers.image.source="https://github.com/stowplan/stowplan" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN python -m pip uninstall --yes --quiet --root-user-action ignore setuptools wheel pip \
+ && rm -rf /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* /usr/local/bin/idle* /root/.cache
+COPY --from=build /opt/stowplan /opt/stowplan
+ENV PATH=/opt/stowplan/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+EXPOSE 9443 9444
+ENTRYPOINT ["stowplan"]
+CMD ["serve"]

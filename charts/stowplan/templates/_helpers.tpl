@@ -1,0 +1,218 @@
+{{- define "stowplan.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Also the name of both webhook configurations. */}}
+{{- define "stowplan.fullname" -}}
+{{- $name := include "stowplan.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "stowplan.commonLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: {{ include "stowplan.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: stowplan
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "stowplan.labels" -}}
+{{ include "stowplan.commonLabels" . }}
+app.kubernetes.io/component: webhook
+{{- end }}
+
+{{/* What pods that serve are found by; those of hooks and tests have another component. */}}
+{{- define "stowplan.selector" -}}
+app.kubernetes.io/name: {{ include "stowplan.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: webhook
+{{- end }}
+
+{{- define "stowplan.image" -}}
+{{- with .Values.image -}}
+{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}
+{{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "stowplan.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "stowplan.fullname" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end }}
+{{- end }}
+
+{{- define "stowplan.secret" -}}
+{{ .Values.certificates.secretName | default (printf "%s-tls" (include "stowplan.fullname" .)) }}
+{{- end }}
+
+{{- define "stowplan.policiesConfigMap" -}}
+{{ .Values.policies.existingConfigMap | default (printf "%s-policies" (include "stowplan.fullname" .)) }}
+{{- end }}
+
+{{/* All names that callers use, as a JSON list. */}}
+{{- define "stowplan.certificateNames" -}}
+{{- $service := printf "%s.%s.svc" (include "stowplan.fullname" .) .Release.Namespace }}
+{{- concat (list $service (printf "%s.cluster.local" $service)) .Values.certificates.extraNames | uniq | toJson }}
+{{- end }}
+
+{{/* All namespaces that we are never asked about, as a JSON list. */}}
+{{- define "stowplan.excludedNamespaces" -}}
+{{- concat (list "kube-node-lease" "kube-public" "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}
+{{- end }}
+
+{{- define "stowplan.webhookAnnotations" -}}
+{{- $annotations := deepCopy .Values.webhook.annotations }}
+{{- if eq .Values.certificates.mode "CertManager" }}
+{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "stowplan.fullname" .)) }}
+{{- end }}
+{{- if $annotations }}
+{{- toYaml $annotations }}
+{{- end }}
+{{- end }}
+
+{{/* (dict "root" $ "path" "/mutate") */}}
+{{- define "stowplan.clientConfig" -}}
+{{- with .root -}}
+{{- if .Values.webhook.url -}}
+url: {{ .Values.webhook.url }}{{ $.path }}
+{{- else -}}
+service:
+  name: {{ include "stowplan.fullname" . }}
+  namespace: {{ .Release.Namespace }}
+  path: {{ $.path }}
+  port: {{ .Values.webhook.servicePort }}
+{{- end }}
+{{- with .Values.webhook.caBundle }}
+caBundle: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* (dict "root" $ "for" .Values.quota "label" "stowplan.dev/quota") */}}
+{{- define "stowplan.namespaceSelector" -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name # set by the API server: nobody can lie about it
+    operator: NotIn
+    values: {{ include "stowplan.excludedNamespaces" .root }}
+  - key: {{ .label }}
+{{- if eq .for.rollout "Labelled" }}
+    operator: In
+    values: [enabled]
+{{- else }}
+    operator: NotIn
+    values: [disabled]
+{{- end }}
+{{- with .for.namespaceMatchExpressions }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Longer than everything that happens between the first signal and the last answer. */}}
+{{- define "stowplan.graceSeconds" -}}
+{{ add .Values.shutdown.delaySeconds .Values.shutdown.drainSeconds 10 }}
+{{- end }}
+
+{{/* A setting as an environment variable holds it. */}}
+{{- define "stowplan.setting" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else if kindIs "slice" . }}{{ join "," . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{- define "stowplan.env" -}}
+- name: STOWPLAN_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: STOWPLAN_POLICIES
+  value: /etc/stowplan/policies
+- name: STOWPLAN_PORT
+  value: {{ .Values.webhook.port | quote }}
+- name: STOWPLAN_METRICS_PORT
+  value: {{ .Values.metrics.port | quote }}
+{{- if .Values.metrics.enabled }}
+- name: STOWPLAN_METRICS_HOST
+  value: {{ dig "host" "0.0.0.0" .Values.settings | quote }}
+{{- end }}
+- name: STOWPLAN_LEASE
+  value: {{ include "stowplan.fullname" . }}
+- name: STOWPLAN_QUOTA_MODE
+  value: {{ .Values.quota.mode | quote }}
+- name: STOWPLAN_EXCLUDED_NAMESPACES
+  value: {{ include "stowplan.excludedNamespaces" . | fromJsonArray | join "," }}
+- name: STOWPLAN_DRAIN_SECONDS
+  value: {{ .Values.shutdown.drainSeconds | quote }}
+{{- if eq .Values.certificates.mode "SelfManaged" }}
+- name: STOWPLAN_CERTIFICATE_SECRET
+  value: {{ include "stowplan.secret" . }}
+- name: STOWPLAN_CERTIFICATE_NAMES
+  value: {{ include "stowplan.certificateNames" . | fromJsonArray | join "," }}
+- name: STOWPLAN_WEBHOOK_CONFIGURATIONS
+  value: {{ include "stowplan.fullname" . }}
+{{- else }}
+- name: STOWPLAN_TLS_CERT
+  value: /etc/stowplan/tls/tls.crt
+- name: STOWPLAN_TLS_KEY
+  value: /etc/stowplan/tls/tls.key
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+- name: STOWPLAN_{{ $name | snakecase | upper }}
+  value: {{ include "stowplan.setting" $value | quote }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The pod of a hook or a test: (dict "root" $ "name" "..." "script" "..." "env" (dict)). */}}
+{{- define "stowplan.scriptPod" -}}
+restartPolicy: Never
+serviceAccountName: {{ .name }}
+{{- with .root }}
+securityContext:
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+  - name: script
+    image: {{ include "stowplan.image" . }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    securityContext:
+      {{- toYaml .Values.securityContext | nindent 6 }}
+    command: [python, -c]
+    args:
+      - |
+        {{- .Files.Get $.script | nindent 8 }}
+    env:
+    {{- range $name, $value := $.env }}
+      - name: {{ $name }}
+        value: {{ $value | quote }}
+    {{- end }}
+    resources:
+      requests:
+        cpu: 50m
+        memory: 64Mi
+      limits:
+        memory: 128Mi
+{{- end }}
+{{- end }}

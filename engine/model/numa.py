@@ -1,0 +1,145 @@
+"""The NUMA zones of a node, as its topology exporter publishes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from engine.model import topology_api
+from engine.model.quantity import base_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.model.resources import Amounts
+
+UNKNOWN_DISTANCE: Final = 255
+"""What ACPI's SLIT says of zones that cannot reach each other, and we of those nobody speaks of."""
+
+SINGLE_ZONE: Final = "single-numa-node"
+"""The policy of a kubelet that refuses what no single zone can hold."""
+
+POD_SCOPE: Final = "pod"
+CONTAINER_SCOPE: Final = "container"
+
+_POLICIES: Final = frozenset({"none", "best-effort", "restricted", SINGLE_ZONE})
+_SCOPES: Final = frozenset({CONTAINER_SCOPE, POD_SCOPE})
+_OLD_POLICIES: Final = {
+    f"{prefix}{level}Level": (policy, scope)
+    for prefix, policy in (
+        ("SingleNUMANode", SINGLE_ZONE),
+        ("BestEffort", "best-effort"),
+        ("Restricted", "restricted"),
+    )
+    for level, scope in (("Container", CONTAINER_SCOPE), ("Pod", POD_SCOPE))
+}
+"""The values of the deprecated `topologyPolicies`, of which the first one counts."""
+
+_ZONE_NAME: Final = re.compile(r"node-0*([0-9]{1,2})", re.ASCII)
+_GREATEST_ID: Final = 64
+_GREATEST_COUNT: Final = 1024
+_DEFAULT_COUNT: Final = 8
+_COUNT: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_GREATEST_DISTANCE: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class NumaLayout:
+    """What seldom changes about the zones of a node, and many nodes have in common.
+
+    Attributes:
+        policy: the policy of the kubelet's topology manager.
+        scope: whether that looks at each container or at the pod as a whole.
+        most_zones: how many zones the kubelet expects at most.
+        distances: from each zone to each, by their position in order of their ids.
+    """
+
+    policy: str
+    scope: str
+    most_zones: int
+    distances: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        """Return how many zones there are."""
+        return len(self.distances)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeZones:
+    """The zones of one node.
+
+    Attributes:
+        available: what is left in each zone, base units, in order of their ids; a resource that is
+            absent is none that the zone has.
+    """
+
+    node_name: str
+    layout: NumaLayout
+    available: tuple[Amounts, ...]
+
+    @property
+    def key(self) -> str:
+        """The name of the node."""
+        return self.node_name
+
+
+def node_zones_of(wire: topology_api.NodeResourceTopology) -> NodeZones:
+    """Return the zones in a NodeResourceTopology.
+
+    Sources: scheduler-plugins, pkg/noderesourcetopology: pluginhelpers.go for the zones, of which
+    those without a usable id do not count; nodeconfig/topologymanager.go for the policy.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    zones = {
+        number: zone
+        for zone in wire.zones or ()
+        if zone.type == "Node" and (number := _zone_id(zone.name)) is not None
+    }
+    ids = sorted(zones)
+    return NodeZones(
+        node_name=wire.metadata.name,
+        layout=_layout(wire, tuple(_distances(zones[number], ids) for number in ids)),
+        available=tuple(_available(zones[number]) for number in ids),
+    )
+
+
+def _layout(
+    wire: topology_api.NodeResourceTopology, distances: tuple[tuple[int, ...], ...]
+) -> NumaLayout:
+    policy, scope = _OLD_POLICIES.get(
+        next(iter(wire.topology_policies or ()), ""), ("none", CONTAINER_SCOPE)
+    )
+    most_zones = _DEFAULT_COUNT
+    for attribute in wire.attributes or ():
+        match attribute.name:
+            case "topologyManagerPolicy" if attribute.value in _POLICIES:
+                policy = attribute.value
+            case "topologyManagerScope" if attribute.value in _SCOPES:
+                scope = attribute.value
+            case "topologyManagerMaxNUMANodes":
+                most_zones = _count(attribute.value) or most_zones
+    return NumaLayout(policy, scope, most_zones, distances)
+
+
+def _count(text: str) -> int:
+    """Return a number of zones as the kubelet takes it, 0 where it takes none."""
+    number = int(text) if _COUNT.fullmatch(text) else 0
+    return min(number, _GREATEST_COUNT) if number > 1 else 0
+
+
+def _zone_id(name: str) -> int | None:
+    match = _ZONE_NAME.fullmatch(name)
+    number = int(match[1]) if match else _GREATEST_ID + 1
+    return number if number <= _GREATEST_ID else None
+
+
+def _distances(zone: topology_api.Zone, ids: Iterable[int]) -> tuple[int, ...]:
+    told = {_zone_id(cost.name): cost.value for cost in zone.costs or ()}
+    return tuple(min(max(told.get(i, UNKNOWN_DISTANCE), 0), _GREATEST_DISTANCE) for i in ids)
+
+
+def _available(zone: topology_api.Zone) -> Amounts:
+    return {one.name: base_units(one.name, one.available) for one in zone.resources or ()}

@@ -1,0 +1,177 @@
+"""The parts of custom resources that tell of NUMA zones, networks and disks, as msgspec structs.
+
+As in `engine.model.api`, they mirror their APIs and hold no meaning of their own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.model.api import ObjectMeta
+
+Quantity = str | int | float | None
+
+
+class _Wire(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
+):
+    """The common settings of every struct here."""
+
+
+# topology.node.k8s.io/v1alpha2
+
+
+class Attribute(_Wire, frozen=True):
+    """A setting of a node's kubelet."""
+
+    name: str = ""
+    value: str = ""
+
+
+class ZoneCost(_Wire, frozen=True):
+    """How far it is to another zone, in the units of ACPI's SLIT."""
+
+    name: str = ""
+    value: int = 0
+
+
+class ZoneResource(_Wire, frozen=True):
+    """What a zone has of a resource."""
+
+    name: str = ""
+    available: Quantity = None
+
+
+class Zone(_Wire, frozen=True):
+    """A part of a node; one of type `Node` is a NUMA zone."""
+
+    name: str = ""
+    type: str = ""
+    costs: list[ZoneCost] | None = None
+    resources: list[ZoneResource] | None = None
+
+
+class NodeResourceTopology(_Wire, frozen=True):
+    """The zones of the node it is named after."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    topology_policies: list[str] | None = None
+    attributes: list[Attribute] | None = None
+    zones: list[Zone] | None = None
+
+
+# appgroup.diktyo.x-k8s.io/v1alpha1
+
+
+class WorkloadReference(_Wire, frozen=True):
+    """A workload of an AppGroup; the selector is the value of a label of its pods."""
+
+    selector: str = ""
+
+
+class WorkloadDependency(_Wire, frozen=True):
+    """A workload that another one talks to."""
+
+    workload: WorkloadReference = WorkloadReference()
+    max_network_cost: int = 0
+
+
+class AppGroupWorkload(_Wire, frozen=True):
+    """A workload with those it talks to."""
+
+    workload: WorkloadReference = WorkloadReference()
+    dependencies: list[WorkloadDependency] | None = None
+
+
+class AppGroupSpec(_Wire, frozen=True):
+    """What belongs to an AppGroup."""
+
+    workloads: list[AppGroupWorkload] | None = None
+
+
+class AppGroup(_Wire, frozen=True):
+    """An application of several workloads."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: AppGroupSpec = AppGroupSpec()
+
+
+# networktopology.diktyo.x-k8s.io/v1alpha1
+
+
+class DestinationCost(_Wire, frozen=True):
+    """What it costs to reach a region or zone."""
+
+    destination: str = ""
+    network_cost: int = 0
+
+
+class OriginCosts(_Wire, frozen=True):
+    """What it costs from a region or zone."""
+
+    origin: str = ""
+    cost_list: list[DestinationCost] | None = None
+
+
+class TopologyCosts(_Wire, frozen=True):
+    """The costs between regions or between zones, by the label that names them."""
+
+    topology_key: str = ""
+    origin_list: list[OriginCosts] | None = None
+
+
+class NetworkWeights(_Wire, frozen=True):
+    """One set of costs."""
+
+    name: str = ""
+    topology_list: list[TopologyCosts] | None = None
+
+
+class NetworkTopologySpec(_Wire, frozen=True):
+    """Sets of costs."""
+
+    weights: list[NetworkWeights] | None = None
+
+
+class NetworkTopology(_Wire, frozen=True):
+    """What traffic costs between the regions and zones of a cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NetworkTopologySpec = NetworkTopologySpec()
+
+
+# diskio.x-k8s.io/v1alpha1, and ioi.intel.com/v1 before
+
+
+class Bandwidth(_Wire, frozen=True):
+    """A normalised bandwidth, per second."""
+
+    total: Quantity = None
+    read: Quantity = None
+    write: Quantity = None
+
+
+class DiskBandwidth(Bandwidth, frozen=True):
+    """That of a disk; the older API has it one level deeper."""
+
+    status: Bandwidth | None = None
+
+
+class NodeDiskIOSpec(_Wire, frozen=True):
+    """Which node it is about."""
+
+    node_name: str = ""
+
+
+class NodeDiskIOStatus(_Wire, frozen=True):
+    """What a driver says is left, by disk."""
+
+    allocatable_bandwidth: dict[str, DiskBandwidth] | None = None
+
+
+class NodeDiskIO(_Wire, frozen=True):
+    """NodeDiskIOStats, or NodeDiskIOInfo as it was called before."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeDiskIOSpec = NodeDiskIOSpec()
+    status: NodeDiskIOStatus = NodeDiskIOStatus()

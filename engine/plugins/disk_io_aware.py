@@ -1,0 +1,192 @@
+"""DiskIOAware: put pods that say how much they read and write where a disk has that much left.
+
+Source: kubernetes-sigs/scheduler-plugins, kep/624-disk-io-aware-scheduling; a proposal that was
+never coded. Pods ask by annotation, and a driver tells what each disk has left.
+
+The proposal leaves open how scores are scaled (here in percent, truncated), and what a pod gets of
+several disks: here all it asks for must be left on one of them, and the one with the most left
+counts. What a pod asks for becomes a driver's unit by a function of the vendor's, of which only the
+linear form is sketched; its coefficients are args here. Its two policies are named the wrong way
+round, so to speak: its MostAllocated prefers what has the most left. They are kept as written.
+
+A driver knows a pod once it runs. Pods that are expected on a node and not bound yet are taken off
+each of its disks, for nobody knows which one they will use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Literal
+
+import numpy as np
+from pydantic import Field
+
+from engine.model.disk_io import Disk, NodeDisks, Throughput
+from engine.model.pod import Pod, PodShape
+from engine.model.time import Micros
+from engine.model.usage import NodeUsage
+from engine.plugins.arithmetic import trunc_div
+from engine.plugins.base import MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
+from engine.view.axis import capped
+from engine.view.pod_table import PodEntry
+
+_UNKNOWN, _NOT_ENOUGH = 1, 2
+_REASONS: Final = {
+    _UNKNOWN: "node(s) without known disk IO capacity",
+    _NOT_ENOUGH: "node(s) had insufficient disk IO bandwidth",
+}
+
+_Coefficient = Annotated[float, Field(strict=True, ge=0, le=1000)]
+_Policy = Literal["LeastAllocated", "MostAllocated"]
+
+
+class DiskIOAwareArgs(Args):
+    """How nodes are ranked, and how much of a disk a pod takes.
+
+    Attributes:
+        score_strategy: the proposal's policy, by its name there.
+        read_coefficient: what the bytes are multiplied by that a pod reads.
+        write_coefficient: what the bytes are multiplied by that it writes.
+    """
+
+    score_strategy: _Policy = "MostAllocated"
+    read_coefficient: _Coefficient = 1
+    write_coefficient: _Coefficient = 1
+
+    @property
+    def needs(self) -> DiskNeeds:
+        """What pods take of disks by these arguments."""
+        return DiskNeeds(self.read_coefficient, self.write_coefficient)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskNeeds:
+    """What pods need of disks, added up per node over those that no driver knows yet."""
+
+    read_coefficient: float
+    write_coefficient: float
+    width: ClassVar[int] = 2
+    reads_reports: ClassVar[bool] = False
+
+    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
+        """Return what a pod will read and write, nothing for one that is bound."""
+        need = self.of(pod.shape) if pod.assumed else None
+        return need or (0, 0)
+
+    def of(self, shape: PodShape) -> Throughput | None:
+        """Return what a pod reads and writes, normalised; None where it does not say."""
+        asked = shape.throughput
+        if asked is None:
+            return None
+        read, write = asked.read * self.read_coefficient, asked.write * self.write_coefficient
+        return Throughput(capped(int(read)), capped(int(write)))
+
+
+class DiskIOAwareFilter:
+    """Rejects nodes on which no disk has left what the pod asks for."""
+
+    def __init__(self, args: DiskIOAwareArgs) -> None:
+        self._needs = args.needs
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+        """Return PASS, _UNKNOWN or _NOT_ENOUGH."""
+        need = self._needs.of(pod.shape)
+        if need is None:
+            return np.full(len(view), PASS, np.int64)
+        table, is_known = _left(view, self._needs)
+        fits = _holds(table, need).any(axis=0)
+        return np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN))
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the one reason of a code."""
+        return (_REASONS[code],)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this filter can always be evaluated."""
+        return ""
+
+
+class DiskIOAwareScore:
+    """Ranks nodes by how much of their disk the pod would take."""
+
+    def __init__(self, args: DiskIOAwareArgs) -> None:
+        self._needs = args.needs
+        self._strategy: _Policy = args.score_strategy
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return a share of the disk with the most left, in percent; 0 where none holds the pod."""
+        need = self._needs.of(pod.shape)
+        if need is None:
+            return Scores(np.zeros(len(view), np.int64))
+        table, _ = _left(view, self._needs)
+        available = np.where(_holds(table, need), table[0], 0).max(axis=0)
+        part = scored_part(self._strategy, available, need.read + need.write)
+        percent = trunc_div(part * MAX_SCORE, np.maximum(available, 1))
+        return Scores(np.where(available > 0, percent, 0))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores, which are percentages."""
+        return scores
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+
+def holds(available: IntColumn, required: int) -> BoolColumn:
+    """Return where enough is left."""
+    enough: BoolColumn = available >= required
+    return enough
+
+
+def scored_part(strategy: _Policy, available: IntColumn, required: int) -> IntColumn:
+    """Return what of the bandwidth that is left counts for a node: the rest, or what is taken."""
+    return (
+        available - required if strategy == "MostAllocated" else np.full_like(available, required)
+    )
+
+
+def _holds(table: IntColumn, need: Throughput) -> BoolColumn:
+    """Return which disks hold a pod, (n_disks, n)."""
+    total, read, write = table
+    return holds(total, need.read + need.write) & holds(read, need.read) & holds(write, need.write)
+
+
+def _left(view: ClusterView, needs: DiskNeeds) -> tuple[IntColumn, BoolColumn]:
+    """Return the fields of `Disk` for each disk, (3, n_disks, n), and which nodes have any, (n,).
+
+    There are as many rows as the node with the most disks needs, at least one; a disk that is none
+    has -1 left, which holds nothing.
+    """
+    counts = dictionary_column(view, "disks", (Domain.TOPOLOGY,), _counts)
+    most = max(1, *(count or 0 for count in counts.values))
+    table = view.node_column(
+        ("disks", most), (Domain.TOPOLOGY,), lambda part: _disk_table(part, most)
+    )
+    read, write = view.pod_sums[needs]
+    expected = np.stack([read + write, read, write])[:, np.newaxis]
+    return table - expected, counts.present
+
+
+def _counts(view: ClusterView) -> list[int | None]:
+    known = (view.lookup(NodeDisks, name) for name in view.names)
+    return [len(one.disks) if one and one.disks else None for one in known]
+
+
+def _disk_table(view: ClusterView, most: int) -> IntColumn:
+    table = np.full((len(Disk._fields), most, len(view)), -1, np.int64)
+    for row, name in enumerate(view.names):
+        known = view.lookup(NodeDisks, name)
+        for number, disk in enumerate(known.disks if known else ()):
+            table[:, number, row] = disk
+    return table
+
+
+PLUGIN = Plugin(
+    args=DiskIOAwareArgs,
+    filter=DiskIOAwareFilter,
+    score=DiskIOAwareScore,
+    load_profiles=lambda args: (args.needs,),
+    reads=(Domain.NODES, Domain.PODS, Domain.TOPOLOGY),
+)

@@ -1,0 +1,249 @@
+"""NetworkOverhead: keep pods near those that they talk to, by what the network between them costs.
+
+Source: scheduler-plugins, pkg/networkaware/networkoverhead. What a pod talks to stands in the
+AppGroup that its label names, costs stand in a NetworkTopology, and where a node is in the labels
+of its region and zone. Bandwidth is not looked at. A node's answer rests on its own labels and on
+where the pods of the group are, wherever in the cluster that is.
+
+Where upstream would crash, for want of the AppGroup or the NetworkTopology, all nodes pass with
+equal scores. A pod whose node is unknown counts nothing, where upstream gives up on the new pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import field_validator
+
+from engine.model.network import (
+    REGION_LABEL,
+    ZONE_LABEL,
+    AppGroup,
+    Dependency,
+    NetworkTopology,
+    Place,
+    place_of,
+)
+from engine.model.pod import Pod
+from engine.model.time import Micros
+from engine.plugins.arithmetic import cheapest_first
+from engine.plugins.base import PASS, Args, Plugin, Scores
+from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
+
+_MAX_COST: Final = 100
+_SAME_ZONE_COST: Final = 1
+_NOWHERE: Final = Place("", "")
+_Found = TypeVar("_Found", AppGroup, NetworkTopology)
+
+_COUNTS: Final = 2**31  # more pods than there are; a code holds two counts
+
+
+class NetworkOverheadArgs(Args):
+    """NetworkOverheadArgs, with upstream's defaults.
+
+    Attributes:
+        namespaces: where AppGroups and the NetworkTopology are looked for, in this order.
+        weights_name: which set of costs of the NetworkTopology counts.
+        network_topology_name: the name of the NetworkTopology.
+    """
+
+    namespaces: tuple[str, ...] = ("default",)
+    weights_name: str = "UserDefined"
+    network_topology_name: str = "nt-default"
+
+    @field_validator("namespaces")
+    @classmethod
+    def _at_least_one(cls, namespaces: tuple[str, ...]) -> tuple[str, ...]:
+        return namespaces or ("default",)
+
+
+class _Relation(NamedTuple):
+    """What a node is to a pod that is talked to, or to all such pods together."""
+
+    satisfied: int = 0
+    violated: int = 0
+    cost: int = 0
+
+
+_SAME_NODE: Final = _Relation(satisfied=1)
+_FROM_NOWHERE: Final = _Relation(violated=1, cost=_MAX_COST)
+_SAME_ZONE: Final = _Relation(satisfied=1, cost=_SAME_ZONE_COST)
+_UNKNOWN: Final = _Relation(cost=_MAX_COST)
+
+
+class Overheads:
+    """What putting a pod on each node would mean for its traffic."""
+
+    def __init__(self, args: NetworkOverheadArgs) -> None:
+        self._args = args
+
+    def of(self, pod: Pod, view: ClusterView) -> IntColumn | None:
+        """Return the fields of `_Relation` for each node, (3, n); None if all nodes are equal."""
+        workload = pod.shape.workload
+        if workload is None:
+            return None
+        group, selector = workload
+        app_group = self._find(view, AppGroup, group)
+        network = self._find(view, NetworkTopology, self._args.network_topology_name)
+        if app_group is None or network is None:
+            return None
+        peers = _Peers(view, group, app_group.dependencies.get(selector, ()))
+        return self._table(view, network, peers) if peers.in_places else None
+
+    def _table(self, view: ClusterView, network: NetworkTopology, peers: _Peers) -> IntColumn:
+        by_label = network.costs.get(self._args.weights_name, {})
+        places = _places(view)
+        by_place = np.zeros((len(places.values), len(_Relation._fields)), np.int64)
+        for code in np.flatnonzero(places.counts).tolist():
+            origin = places.values[code] or _NOWHERE
+            by_place[code] = _to_all(peers.in_places, origin, _costs_from(origin, by_label))
+        table = by_place.T.take(places.codes, axis=1)
+        # A place is never the node itself, so what is on the very node is taken out again.
+        rows = [view.rows[name] for name in peers.on_nodes if name in view.rows]
+        counts = [count for name, count in peers.on_nodes.items() if name in view.rows]
+        is_nowhere = places.codes[rows] == places.book.find(_NOWHERE)
+        elsewhere = np.where(is_nowhere, _column(_FROM_NOWHERE), _column(_SAME_ZONE))
+        table[:, rows] += np.array(counts, np.int64) * (_column(_SAME_NODE) - elsewhere)
+        return table
+
+    def _find(self, view: ClusterView, kind: type[_Found], name: str) -> _Found | None:
+        found = (view.lookup(kind, f"{space}/{name}") for space in self._args.namespaces)
+        return next((one for one in found if one is not None), None)
+
+
+class NetworkOverheadFilter:
+    """Rejects nodes from which more of what the pod talks to is too far away than is not."""
+
+    def __init__(self, args: NetworkOverheadArgs) -> None:
+        self._overheads = Overheads(args)
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+        """Return PASS, or how many are too far away and how many are not, in one number."""
+        table = self._overheads.of(pod, view)
+        if table is None:
+            return np.full(len(view), PASS, np.int64)
+        satisfied, violated, _ = table
+        return np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the one reason of a code."""
+        violated, satisfied = divmod(code, _COUNTS)
+        what = "node(s) does not meet several network requirements from Workload dependencies"
+        return (f"{what}: Satisfied: {satisfied} Violated: {violated}",)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this filter can always be evaluated."""
+        return ""
+
+
+class NetworkOverheadScore:
+    """Prefers nodes from which all that the pod talks to costs the least in sum."""
+
+    def __init__(self, args: NetworkOverheadArgs) -> None:
+        self._overheads = Overheads(args)
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the sum of costs: the less the better."""
+        table = self._overheads.of(pod, view)
+        return Scores(np.zeros(len(view), np.int64) if table is None else table[2])
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return MAX_SCORE for the least cost, 0 for the greatest; 0 for all that cost nothing."""
+        return cheapest_first(scores) if scores.any() else scores
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: this scorer can always be evaluated."""
+        return ""
+
+
+class _Peers:
+    """The pods that a pod talks to.
+
+    Attributes:
+        on_nodes: how many there are by the name of the node, once for each dependency on them.
+        in_places: the same by place and dependency.
+    """
+
+    def __init__(self, view: ClusterView, group: str, dependencies: tuple[Dependency, ...]) -> None:
+        self.on_nodes: Counter[str] = Counter()
+        self.in_places: Counter[tuple[Place, Dependency]] = Counter()
+        rows, places = view.whole.rows, _places(view.whole)
+        for dependency in dependencies:
+            on_nodes = view.workloads.get((group, dependency.selector), {})
+            codes = places.codes[[rows[name] for name in on_nodes]]
+            counts = np.bincount(codes, list(on_nodes.values()))
+            for code in np.flatnonzero(counts).tolist():
+                place = places.values[code]
+                if place is not None:
+                    self.in_places[place, dependency] += int(counts[code])
+            self.on_nodes.update(on_nodes)
+
+
+def _to_all(
+    in_places: Mapping[tuple[Place, Dependency], int],
+    origin: Place,
+    costs: Mapping[tuple[str, str], int],
+) -> _Relation:
+    """Return what a node at `origin` is to pods on other nodes, all together."""
+    satisfied = violated = cost = 0
+    for (target, dependency), count in in_places.items():
+        one = _relation(origin, target, dependency, costs)
+        satisfied += count * one.satisfied
+        violated += count * one.violated
+        cost += count * one.cost
+    return _Relation(satisfied, violated, cost)
+
+
+def _relation(
+    origin: Place, target: Place, dependency: Dependency, costs: Mapping[tuple[str, str], int]
+) -> _Relation:
+    """Return what a node at `origin` is to a pod on another one at `target`."""
+    if target == _NOWHERE:
+        return _FROM_NOWHERE
+    if origin == target:
+        return _SAME_ZONE
+    if origin.region == target.region:
+        cost = costs.get((origin.zone, target.zone))
+    else:
+        cost = costs.get((origin.region, target.region))
+    if cost is None:
+        return _UNKNOWN
+    is_near = cost <= dependency.max_network_cost
+    return _Relation(satisfied=int(is_near), violated=int(not is_near), cost=cost)
+
+
+def _costs_from(
+    origin: Place, by_label: Mapping[str, Mapping[str, Mapping[str, int]]]
+) -> dict[tuple[str, str], int]:
+    """Return the costs from a region and from a zone; of both by one name the zone's count."""
+    named = {REGION_LABEL: origin.region, ZONE_LABEL: origin.zone}
+    return {
+        (name, destination): cost
+        for label, name in named.items()
+        if name
+        for destination, cost in by_label.get(label, {}).get(name, {}).items()
+    }
+
+
+def _places(view: ClusterView) -> DictionaryColumn[Place]:
+    return dictionary_column(
+        view,
+        "network place",
+        (Domain.NODES,),
+        lambda part: [None if node is None else place_of(node.labels) for node in part.nodes],
+    )
+
+
+def _column(relation: _Relation) -> IntColumn:
+    return np.array(relation, np.int64)[:, np.newaxis]
+
+
+PLUGIN = Plugin(
+    args=NetworkOverheadArgs,
+    filter=NetworkOverheadFilter,
+    score=NetworkOverheadScore,
+    reads=(Domain.NODES, Domain.PODS, Domain.TOPOLOGY),
+)

@@ -1,0 +1,69 @@
+"""Which rules an ElasticQuota is enforced by, as data.
+
+The defaults are ResourceQuota's rules. The other values, together, are those of the scheduler
+plugin CapacityScheduling, for clusters that are used to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from engine.model.resources import Amounts
+from engine.view import ClusterView
+
+QuotaMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
+"""What an exceeded quota leads to: a denial, a warning, or nothing, for nobody looks."""
+
+CountedPods: TypeAlias = Literal["NonTerminal", "Scheduled"]
+UnlistedResources: TypeAlias = Literal["Unlimited", "Zero"]
+Borrowing: TypeAlias = Literal["Off", "AggregateMin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRules:
+    """How a namespace is held to its quota.
+
+    Attributes:
+        unlisted_resources: what a resource means that `max` does not name. `Zero` is upstream's
+            rule: cpu, memory and ephemeral storage are forbidden where `max` lists anything at
+            all; they are compared for every pod, so that nothing is admitted while one of them is
+            over. Other resources stay unlimited.
+        count_pods: which pods hold their requests. `Scheduled` leaves out those that wait for a
+            node, so that many that are created at once may all pass, as upstream they would; there
+            the rest waits in the scheduler's queue.
+        borrowing: `AggregateMin` also holds all namespaces with quotas together to the sum of
+            their `min`. What another replica is admitting at the same moment is not seen, so that
+            the sum can be passed by a little; `max` never can.
+    """
+
+    unlisted_resources: UnlistedResources = "Unlimited"
+    count_pods: CountedPods = "NonTerminal"
+    borrowing: Borrowing = "Off"
+
+
+RESOURCE_QUOTA_RULES = QuotaRules()
+CAPACITY_SCHEDULING_RULES = QuotaRules(
+    unlisted_resources="Zero", count_pods="Scheduled", borrowing="AggregateMin"
+)
+
+
+def used_by_namespace(view: ClusterView, count_pods: CountedPods) -> Mapping[str, Amounts]:
+    """Return what the pods that count hold, by namespace; `pods` is their number."""
+    if count_pods == "Scheduled":
+        return view.namespace_scheduled
+    return view.namespace_requests
+
+
+def mode_of(view: ClusterView, namespace: str, default: QuotaMode) -> QuotaMode:
+    """Return what an exceeded quota leads to in a namespace.
+
+    The annotation `stowplan.dev/quota-mode` of the Namespace wins over the default; one that says
+    something else counts for nothing. Whoever may write Namespace objects decides: by Kubernetes'
+    own roles `admin` and `edit`, those who work inside a namespace may not, so nobody can lift a
+    limit that was set for them. A cluster that hands out such rights should forbid the annotation
+    with an admission policy.
+    """
+    said = view.quota_modes.get(namespace)
+    return next((mode for mode in get_args(QuotaMode) if mode == said), default)

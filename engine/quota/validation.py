@@ -1,0 +1,149 @@
+"""Whether an ElasticQuota makes sense, before it is stored.
+
+The CRDs check the syntax of quantities at most. What scheduler-plugins leaves to the administrator
+(KEP-9: min <= max, one quota for a namespace, the sum of min within the cluster) is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from engine.errors import QuantityError
+from engine.model import api
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota, quota_of
+from engine.model.quantity import amount_text, quantity_of
+from engine.policy.resource_names import hint_if_misspelt
+from engine.quota import koordinator_quotas
+from engine.quota.bounds import effective_max, sum_of
+from engine.quota.rules import QuotaRules
+from engine.view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong with a quota.
+
+    Attributes:
+        problems: why it must not be stored.
+        warnings: what its author should know.
+    """
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def check_quota(
+    wire: api.ElasticQuota, old: api.ElasticQuota | None, view: ClusterView, rules: QuotaRules
+) -> Findings:
+    """Check a quota that is to be created or changed.
+
+    Koordinator's are held to Koordinator's own rules: many of them live in one namespace, and what
+    they guarantee is checked along their tree.
+
+    Args:
+        wire: as it will be stored.
+        old: as it is stored, None for a new one.
+        view: the cluster as it is.
+        rules: what its bounds mean.
+    """
+    if wire.api_version.partition("/")[0] == KOORDINATOR_GROUP:
+        return _check_koordinator_quota(wire, old, view)
+    if old is not None and old.spec == wire.spec:
+        return Findings()  # most updates: reservations, status, somebody's labels
+    problems = [*_unreadable(wire.spec), *_misspelt(wire.spec)]
+    if problems:
+        return Findings(tuple(problems))
+    quota = quota_of(wire)
+    others = _others(quota, view)
+    problems += _min_over_max(quota, rules)
+    if old is None:
+        problems += _already_limited(quota, others)
+    return Findings(tuple(problems), tuple(_guaranteed_too_much(quota, others, view)))
+
+
+def _check_koordinator_quota(
+    wire: api.ElasticQuota, old: api.ElasticQuota | None, view: ClusterView
+) -> Findings:
+    others = [
+        quota
+        for some in view.quotas.values()
+        for quota in some
+        if quota.group == KOORDINATOR_GROUP
+        and (quota.namespace, quota.name) != (wire.metadata.namespace, wire.metadata.name)
+    ]
+    if old is None:
+        problem = koordinator_quotas.check_creation(wire, others)
+    else:
+        problem = koordinator_quotas.check_update(wire, old, others)
+    warnings = () if old is not None and old.spec == wire.spec else tuple(_misspelt(wire.spec))
+    return Findings((problem,) if problem else (), warnings)
+
+
+def _sides(spec: api.ElasticQuotaSpec) -> Iterator[tuple[str, api.ResourceList]]:
+    yield "spec.min", spec.min or {}
+    yield "spec.max", spec.max or {}
+
+
+def _unreadable(spec: api.ElasticQuotaSpec) -> Iterator[str]:
+    """Yield what is no amount, or less than none."""
+    for side, listed in _sides(spec):
+        for name, text in sorted(listed.items()):
+            try:
+                if quantity_of(text).sign < 0:
+                    yield f"`{side}` has less than none of `{name}`: `{text}`"
+            except QuantityError as error:
+                yield f"`{side}` has no amount of `{name}`: {error}"
+
+
+def _misspelt(spec: api.ElasticQuotaSpec) -> Iterator[str]:
+    """Yield the resources that no pod can request: they would limit nothing, without a word."""
+    for side, listed in _sides(spec):
+        for name in sorted(listed):
+            plain = name.removeprefix("requests.")
+            if plain != name and not hint_if_misspelt(plain):
+                yield f"`{side}` cannot have a resource `{name}`: say `{plain}`"
+            elif hint := hint_if_misspelt(name):
+                yield f"`{side}` cannot have a resource `{name}`: {hint}"
+
+
+def _min_over_max(quota: ElasticQuota, rules: QuotaRules) -> Iterator[str]:
+    bounds = effective_max(quota, rules)
+    for name, guaranteed in sorted((quota.min or {}).items()):
+        if guaranteed > bounds.get(name, guaranteed):
+            yield (
+                f"`spec.min` guarantees {amount_text(name, guaranteed)} of `{name}`, of which"
+                f" `spec.max` allows {amount_text(name, bounds[name])}"
+            )
+
+
+def _others(quota: ElasticQuota, view: ClusterView) -> list[ElasticQuota]:
+    """Return all other quotas of scheduler-plugins."""
+    return [
+        other
+        for some in view.quotas.values()
+        for other in some
+        if other.group == UPSTREAM_GROUP
+        and (other.namespace, other.name) != (quota.namespace, quota.name)
+    ]
+
+
+def _already_limited(quota: ElasticQuota, others: Iterable[ElasticQuota]) -> Iterator[str]:
+    for other in others:
+        if other.namespace == quota.namespace:
+            yield f"namespace `{quota.namespace}` has an ElasticQuota already: `{other.name}`"
+
+
+def _guaranteed_too_much(
+    quota: ElasticQuota, others: Iterable[ElasticQuota], view: ClusterView
+) -> Iterator[str]:
+    """Yield the resources of which all quotas together guarantee more than there is."""
+    own: Mapping[str, int] = quota.min or {}
+    total = sum_of([own, *(other.min or {} for other in others)])
+    for name in sorted(own) if view.valid.any() else ():
+        capacity = int(view.amount(view.allocatable, name)[view.valid].sum())
+        if total[name] > capacity:
+            yield (
+                f"all ElasticQuotas guarantee {amount_text(name, total[name])} of `{name}`, the"
+                f" cluster has {amount_text(name, capacity)}"
+            )

@@ -1,0 +1,158 @@
+"""The chart's own files agree with each other, with the webhook, and with what people are told."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from engine.policy import load_policies
+from tests.charts.generated import CHART, CHARTS_OWN, ROOT, files, schema
+from webhook.answers import Outcome
+from webhook.cli.app import app
+from webhook.cluster.watched import WATCHED, Watched
+from webhook.settings import Settings
+
+ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+TEMPLATES = {
+    path: path.read_text(encoding="utf-8")
+    for path in sorted((CHART / "templates").rglob("*"))
+    if path.is_file()
+}
+TOLD = {
+    "README.md": (ROOT / "README.md").read_text(encoding="utf-8"),
+    "charts/stowplan/README.md": (CHART / "README.md").read_text(encoding="utf-8"),
+    "docs/runbook.md": RUNBOOK,
+    "NOTES.txt": (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8"),
+}
+AGAIN = "run `python -m tests.charts.generated`"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), files().items(), ids=lambda one: getattr(one, "name", "")
+)
+def test_what_is_made_from_another_file_agrees_with_it(path: Path, text: str) -> None:
+    assert path.read_text(encoding="utf-8") == text, AGAIN
+
+
+def test_no_shipped_policy_outlives_its_original() -> None:
+    assert set((CHART / "files" / "policies").iterdir()) <= set(files()), AGAIN
+
+
+def test_every_shipped_policy_can_be_loaded() -> None:
+    loaded = load_policies([CHART / "files" / "policies"]).policies
+    assert len(loaded) == len(list(ROOT.glob("policies/*/policy.yaml")))
+
+
+def test_a_template_uses_only_values_there_are() -> None:
+    for path, text in TEMPLATES.items():
+        for key in re.findall(r"\.Values\.([A-Za-z.]+)", text):
+            assert _has(key.rstrip(".")), f"{path.name}: .Values.{key}"
+
+
+def test_every_value_is_used_by_some_template() -> None:
+    text = "\n".join(TEMPLATES.values())
+    for name, inner in schema()["properties"].items():
+        assert name == "global" or f".Values.{name}" in text, name
+        for key in inner.get("properties", {}):
+            assert name == "settings" or re.search(rf"\.{key}\b", text), f"{name}.{key}"
+
+
+@pytest.mark.parametrize(("file", "text"), TOLD.items(), ids=TOLD)
+def test_people_are_told_of_values_there_are(file: str, text: str) -> None:
+    for key in re.findall(r"--set(?:-json|-string)? ([A-Za-z.]+)=", text):
+        assert _has(key), f"{file}: --set {key}"
+
+
+@pytest.mark.parametrize("file", ["README.md", "charts/stowplan/README.md"])
+def test_people_are_told_how_to_install_the_chart_that_is_here(file: str) -> None:
+    for path in re.findall(r"helm (?:install|upgrade)[^\n`]* (charts/\S+)", TOLD[file]):
+        assert (ROOT / path / "Chart.yaml").exists(), path
+
+
+def _has(key: str) -> bool:
+    """Whether the schema knows a value, or leaves open what is inside of one it knows."""
+    inner = schema()
+    for name in key.split("."):
+        properties = inner.get("properties")
+        if properties is None:
+            return inner.get("additionalProperties") is not False
+        if name not in properties:
+            return False
+        inner = properties[name]
+    return True
+
+
+# The webhook.
+
+
+def test_the_chart_sets_settings_there_are_and_leaves_the_others_to_values() -> None:
+    variables = set(re.findall(r"name: STOWPLAN_([A-Z_]+)", "\n".join(TEMPLATES.values())))
+    set_here = {name.lower() for name in variables}
+    assert set_here <= set(Settings.model_fields)
+    assert set_here <= CHARTS_OWN
+    assert set(Settings.model_fields) >= CHARTS_OWN
+
+
+def test_the_container_is_started_by_a_command_there_is() -> None:
+    assert "- serve\n" in TEMPLATES[CHART / "templates" / "deployment.yaml"]
+    assert app["serve"]
+
+
+@pytest.mark.parametrize("watched", WATCHED, ids=lambda watched: watched.name)
+def test_the_account_may_read_what_is_watched(watched: Watched) -> None:
+    text = TEMPLATES[CHART / "templates" / "rbac.yaml"]
+    role = next(iter(yaml.safe_load_all(re.sub(r"^.*\{\{.*\n", "", text, flags=re.MULTILINE))))
+    plural = watched.path.rpartition("/")[2]
+    assert any(
+        watched.group in rule["apiGroups"]
+        and plural in rule["resources"]
+        and {"get", "list", "watch"} <= set(rule["verbs"])
+        for rule in role["rules"]
+    )
+
+
+# Monitoring.
+
+
+def _expressions() -> list[str]:
+    shown = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    return shown + [alert["expr"] for alert in ALERTS]
+
+
+def test_alerts_and_panels_ask_for_metrics_there_are() -> None:
+    source = (ROOT / "webhook" / "metrics.py").read_text(encoding="utf-8")
+    declared = set(re.findall(r'"(stowplan_[a-z_]+)"', source))
+    for expression in _expressions():
+        for name in re.findall(r"stowplan_[a-z_]+", expression):
+            base = re.sub(r"_(total|bucket|count|sum)$", "", name)
+            assert base in declared, name
+
+
+def test_alerts_and_panels_ask_for_outcomes_there_are() -> None:
+    for expression in _expressions():
+        if "stowplan_reviews_total" not in expression:
+            continue
+        for outcomes in re.findall(r'outcome=~?"([a-z_|]+)"', expression):
+            assert set(outcomes.split("|")) <= {str(one) for one in Outcome}, outcomes
+
+
+def test_an_alert_is_about_this_installation() -> None:
+    for alert in ALERTS:
+        for name in re.findall(r"(?:stowplan_[a-z_]+|\bup)\{([A-Z]*)", alert["expr"]):
+            assert name == "SELECTOR", alert["alert"]
+
+
+def test_every_alert_has_a_section_in_the_runbook_and_no_section_is_left_over() -> None:
+    sections = set(re.findall(r"^## (Stowplan\w+)$", RUNBOOK, flags=re.MULTILINE))
+    assert sections == {alert["alert"] for alert in ALERTS}
+
+
+def test_panels_do_not_cover_each_other() -> None:
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
+    assert len(set(places)) == len(places)

@@ -1,0 +1,23 @@
+"""What stowplan noted on a pod."""
+
+from __future__ import annotations
+
+from engine.model.advice import Advice, advice_in
+from engine.placement.annotations import ANNOTATIONS
+from tests.e2e.cluster import Json
+
+
+def advice_of(pod: Json) -> Advice | None:
+    """Return the advice that a pod carries, None for none."""
+    return advice_in(pod["metadata"].get("annotations", {}))
+
+
+def first_choice(pod: Json) -> str:
+    """Return the node that a pod was advised to take, empty for none."""
+    advice = advice_of(pod)
+    return advice.nodes[0] if advice and advice.nodes else ""
+
+
+def is_untouched(pod: Json) -> bool:
+    """Return whether a pod carries nothing of ours."""
+    return not set(ANNOTATIONS) & set(pod["metadata"].get("annotations", {}))

@@ -1,0 +1,146 @@
+"""The project's chart: what Helm makes of it, and Helm itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.e2e.build import executables
+from tests.e2e.cluster import Cluster, Json
+from tests.e2e.control_plane import ControlPlane
+
+CHART = Path(__file__).parents[2] / "charts" / "stowplan"
+VALUE_SETS = sorted((CHART / "ci").glob("*-values.yaml"))
+"""Files of values that the chart is tried with."""
+
+CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+
+_PATIENCE_SECONDS = 120
+
+
+class HelmError(Exception):
+    """Helm said no; the message is what it said."""
+
+
+def helm(*arguments: str | Path, kubeconfig: Path | None = None) -> str:
+    """Run Helm and return what it prints.
+
+    Args:
+        arguments: of the command line.
+        kubeconfig: of the cluster; None for a command that needs none.
+
+    Raises:
+        HelmError: it failed.
+    """
+    access: list[str | Path] = ["--kubeconfig", kubeconfig] if kubeconfig else []
+    done = subprocess.run(  # noqa: S603 - the arguments are those of our tests
+        [executables().helm, *arguments, *access],
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise HelmError(done.stderr)
+    return done.stdout
+
+
+def rendered(
+    *files: Path,
+    namespace: str = "stowplan-system",
+    release: str = "stowplan",
+    values: Mapping[str, object] | None = None,
+) -> list[Json]:
+    """Return the manifests of an installation, those of hooks and tests included.
+
+    Args:
+        files: of values.
+        namespace: it is installed into.
+        release: its name.
+        values: on top of the files, by keys as `--set-json` takes them.
+
+    Raises:
+        HelmError: the chart refuses the values.
+    """
+    text = helm(
+        *("template", release, CHART, "--namespace", namespace, "--kube-version", "1.36.0"),
+        *_flags(files, values),
+    )
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def of_kind(manifests: list[Json], kind: str) -> Json:
+    """Return the one manifest of a kind that is no hook's."""
+    (found,) = (
+        one
+        for one in manifests
+        if one["kind"] == kind and "helm.sh/hook" not in one["metadata"].get("annotations", {})
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What is installed.
+
+    Attributes:
+        name: of the release, the account, and both configurations.
+        namespace: where.
+        kubeconfig: the admin's.
+    """
+
+    name: str
+    namespace: str
+    kubeconfig: Path
+
+    async def change(self, **values: object) -> None:
+        """Install, or upgrade to these values; waits for nothing.
+
+        Raises:
+            HelmError: it is refused.
+        """
+        command = ("upgrade", "--install", self.name, CHART, "--namespace", self.namespace)
+        await self._helm(*command, *_flags((), values))
+
+    async def uninstall(self, *flags: str) -> None:
+        """Remove it; waits for hooks.
+
+        Raises:
+            HelmError: it is not there, or a hook fails.
+        """
+        await self._helm("uninstall", self.name, "--namespace", self.namespace, *flags)
+
+    async def _helm(self, *arguments: str | Path) -> None:
+        await asyncio.to_thread(helm, *arguments, kubeconfig=self.kubeconfig)
+
+
+@asynccontextmanager
+async def released(
+    cluster: Cluster, control_plane: ControlPlane, namespace: str
+) -> AsyncIterator[Release]:
+    """Install the chart as it comes until the block is left."""
+    # The name has the chart's in it, so everything is named so; and no other test's release is.
+    release = Release(f"stowplan-{namespace}", namespace, control_plane.kubeconfig())
+    await release.change()
+    try:
+        yield release
+    finally:
+        for kind in CONFIGURATIONS:
+            if release.name in {one["metadata"]["name"] for one in await cluster.list_all(kind)}:
+                await cluster.delete(kind, release.name)
+        with suppress(HelmError):  # the test may have removed it
+            await release.uninstall("--no-hooks")
+
+
+def _flags(files: tuple[Path, ...], values: Mapping[str, object] | None) -> Iterator[str]:
+    for file in files:
+        yield from ("--values", str(file))
+    for key, value in (values or {}).items():
+        yield from ("--set-json", f"{key}={json.dumps(value)}")

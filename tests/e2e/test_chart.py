@@ -1,0 +1,318 @@
+"""The chart on a real API server: what it installs is accepted, asked for, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chart import CHART, VALUE_SETS, HelmError, helm, of_kind, rendered
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.nodes import Nodes
+from tests.e2e.reviewer import Reviewer
+from tests.e2e.workloads import daemon_set, pod
+from webhook.settings import Settings
+
+_OF_OTHERS = {
+    "cert-manager.io": {"Certificate": "certificates", "Issuer": "issuers"},
+    "monitoring.coreos.com": {
+        "ServiceMonitor": "servicemonitors",
+        "PrometheusRule": "prometheusrules",
+    },
+}
+
+
+def _definition(group: str, kind: str, plural: str) -> Json:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": anything},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "listKind": f"{kind}List"},
+            "versions": [version],
+        },
+    }
+
+
+@pytest.fixture
+async def operators(cluster: Cluster) -> AsyncIterator[None]:
+    """The kinds of cert-manager and of the Prometheus operator, of any content."""
+    definitions = [
+        _definition(group, kind, plural)
+        for group, kinds in _OF_OTHERS.items()
+        for kind, plural in kinds.items()
+    ]
+    for definition in definitions:
+        await cluster.create(definition)
+    for definition in definitions:
+        spec = definition["spec"]
+        path = f"/apis/{spec['group']}/v1/{spec['names']['plural']}"
+        await eventually(partial(cluster.call, "GET", path), f"{path} is served")
+    yield
+    for definition in definitions:
+        await cluster.delete("customresourcedefinitions", definition["metadata"]["name"])
+
+
+# What Helm makes of values.
+
+
+def test_there_are_enough_sets_of_values() -> None:
+    assert len(VALUE_SETS) >= 12
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
+    helm("lint", CHART, "--strict", "--quiet", "--values", values)
+
+
+@pytest.mark.usefixtures("operators")
+async def test_every_manifest_is_accepted(cluster: Cluster, namespace: str) -> None:
+    for values in VALUE_SETS:
+        manifests = rendered(values, namespace=namespace)
+        await _create_accounts(cluster, manifests)
+        for manifest in manifests:
+            if manifest["kind"] == "ServiceAccount":
+                continue
+            try:
+                await cluster.create(manifest, dry_run=True)
+            except CallError as refused:
+                name = f"{manifest['kind']} {manifest['metadata']['name']}"
+                pytest.fail(f"{values.stem}: {name}: {refused}")
+
+
+async def test_its_pods_are_allowed_where_pods_are_restricted_most(
+    cluster: Cluster, namespace: str
+) -> None:
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await cluster.patch("namespaces", namespace, {"metadata": {"labels": label}})
+    manifests = rendered(namespace=namespace)
+    await _create_accounts(cluster, manifests)
+    specs = [
+        of_kind(manifests, "Deployment")["spec"]["template"]["spec"],
+        next(one for one in manifests if one["kind"] == "Job")["spec"]["template"]["spec"],
+        next(one for one in manifests if one["kind"] == "Pod")["spec"],
+    ]
+    for spec in specs:
+        await cluster.create({**pod(namespace, "tried"), "spec": spec}, dry_run=True)
+
+
+async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
+    """Create the accounts of pods for real: without them a pod is refused."""
+    there = {
+        one["metadata"]["name"]
+        for manifest in manifests
+        if manifest["kind"] == "ServiceAccount"
+        for one in await cluster.list_all("serviceaccounts", manifest["metadata"]["namespace"])
+    }
+    for one in manifests:
+        if one["kind"] == "ServiceAccount" and one["metadata"]["name"] not in there:
+            await cluster.create(one)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"replica": 3}, "replica"),
+        ({"replicas": "three"}, "replicas"),
+        ({"placement.failurePolicy": "Open"}, "failurePolicy"),
+        ({"placement.timeoutSeconds": 60}, "timeoutSeconds"),
+        ({"quota.mode": False}, "mode"),
+        ({"image.digest": "sha256:abc"}, "digest"),
+        ({"webhook.url": "http://127.0.0.1"}, "url"),
+        ({"settings.logLevel": "loud"}, "logLevel"),
+        ({"settings.staleNodesSeconds": 1}, "staleNodesSeconds"),
+        ({"settings.quotaMode": "Off"}, "quotaMode"),
+        ({"policies.inline": {"Bad Name": {}}}, "Bad Name"),
+        ({"certificates.mode": "Manual"}, "mode"),
+        ({"policies.shipped": ["balancd"]}, "there is no policy `balancd`; there are: arm-when"),
+        ({"policies.shipped": []}, "there is no policy"),
+        ({"certificates.mode": "ExistingSecret"}, "certificates.secretName"),
+        ({"webhook.caBundle": "QUJD"}, "fought over"),
+        ({"webhook.port": 9444}, "are the same"),
+        ({"autoscaling": {"enabled": True, "maxReplicas": 2}}, "is above"),
+        ({"quota.matchConditions": [{"name": "half"}]}, "`expression`"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(values: Json, why: str) -> None:
+    with pytest.raises(HelmError, match=why):
+        rendered(values=values)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_the_webhook_takes_the_settings_it_is_given(
+    values: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifests = rendered(values)
+    pod_spec = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
+    container = pod_spec["containers"][0]
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable.get("value", "of-the-pod"))
+    taken = Settings()
+    assert container["args"][0] == "serve"
+    # Whoever is told to end has time for all it wants to do.
+    hook = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert pod_spec["terminationGracePeriodSeconds"] > int(hook[1]) + taken.drain_seconds
+    for configuration in (one for one in manifests if "WebhookConfiguration" in one["kind"]):
+        assert taken.tls_cert or taken.webhook_configurations == (
+            configuration["metadata"]["name"],
+        )
+        (excluded,) = (
+            one["values"]
+            for one in configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+            if one["key"] == "kubernetes.io/metadata.name"
+        )
+        assert set(excluded) == set(taken.excluded_namespaces)
+
+
+# What the API server asks because of it.
+
+
+@asynccontextmanager
+async def _asking(
+    cluster: Cluster, reviewer: Reviewer, namespace: str, values: Json | None = None
+) -> AsyncIterator[None]:
+    """Have the API server ask the reviewer, by the chart's own configurations."""
+    manifests = rendered(
+        namespace=f"{namespace}-system",
+        release=namespace,
+        values={
+            "webhook.url": reviewer.url,
+            "webhook.caBundle": reviewer.ca_bundle,
+            "certificates": {"mode": "ExistingSecret", "secretName": "none"},
+            **(values or {}),
+        },
+    )
+    made = [one for one in manifests if "WebhookConfiguration" in one["kind"]]
+    for configuration in made:
+        await cluster.create(configuration)
+
+    async def reached() -> bool:
+        await cluster.create(pod("default", "stowplan-probe"), dry_run=True)
+        return {"/mutate", "/validate"} <= {path for path, _ in reviewer.reviews}
+
+    try:
+        await eventually(reached, "the API server asks")
+        yield
+    finally:
+        for configuration in made:
+            name = configuration["metadata"]["name"]
+            await cluster.delete(f"{configuration['kind'].lower()}s", name)
+
+
+def _asked(reviewer: Reviewer, path: str, namespace: str) -> set[str]:
+    return {
+        request["name"] for request in reviewer.requests(path) if request["namespace"] == namespace
+    }
+
+
+async def test_pods_are_asked_about_but_for_those_that_are_to_be_left_alone(
+    cluster: Cluster, nodes: Nodes, namespace: str, reviewer: Reviewer
+) -> None:
+    await nodes.add("node-a")
+    critical = pod(namespace, "critical")
+    critical["spec"]["priorityClassName"] = "system-cluster-critical"
+    opted_out = pod(namespace, "opted-out")
+    opted_out["metadata"]["labels"] = {"stowplan.dev/placement": "disabled"}
+    bound = pod(namespace, "bound")
+    bound["spec"]["nodeName"] = "node-a"
+    claims_a_daemonset = pod(namespace, "claims-a-daemonset")
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": "1"}
+    claims_a_daemonset["metadata"]["ownerReferences"] = [owner]
+    mirror = pod(namespace, "mirror")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    mirror["spec"]["nodeName"] = "node-a"
+    async with _asking(cluster, reviewer, namespace):
+        for one in (pod(namespace, "plain"), critical, opted_out, bound):
+            await cluster.create(one)
+        await cluster.create(claims_a_daemonset, dry_run=True)
+        await cluster.create(mirror, dry_run=True)
+        await cluster.create(pod("kube-system", "of-the-system"), dry_run=True)
+        await cluster.create(daemon_set(namespace, "agent"))
+
+        async def agent_is_there() -> bool:
+            return bool(await cluster.list_all("pods", namespace, labelSelector="app=agent"))
+
+        await eventually(agent_is_there, "the pod of the DaemonSet")
+
+    assert _asked(reviewer, "/mutate", namespace) == {"plain"}
+    # Nobody gets around quota by what they write into a pod.
+    everybody = {"plain", "critical", "opted-out", "bound", "claims-a-daemonset", "mirror"}
+    assert _asked(reviewer, "/validate", namespace) == everybody
+    assert not _asked(reviewer, "/mutate", "kube-system")
+    assert not _asked(reviewer, "/validate", "kube-system")
+
+
+@pytest.mark.usefixtures("crds")
+async def test_quotas_are_asked_about_when_their_bounds_change_and_pods_when_they_grow(
+    cluster: Cluster, nodes: Nodes, namespace: str, reviewer: Reviewer
+) -> None:
+    await nodes.add("node-a")
+    quota: Json = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"namespace": namespace, "name": "team"},
+        "spec": {"max": {"cpu": "4"}},
+    }
+    async with _asking(cluster, reviewer, namespace):
+        await cluster.create(quota)
+        quotas = "elasticquotas.scheduling.x-k8s.io"
+        noted = {"metadata": {"annotations": {"stowplan.dev/reservations": "{}"}}}
+        await cluster.patch(quotas, "team", noted, namespace)
+        await cluster.patch(quotas, "team", {"spec": {"max": {"cpu": "8"}}}, namespace)
+        await cluster.create(pod(namespace, "grows", requests={"cpu": "1"}))
+
+        async def runs() -> bool:
+            status = (await cluster.get("pods", "grows", namespace))["status"]
+            return bool(status["phase"] == "Running")
+
+        await eventually(runs, "the pod runs")
+        more = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+        await cluster.patch(
+            "pods", "grows", {"spec": more}, namespace, how="strategic", subresource="resize"
+        )
+    asked = [
+        (request["resource"]["resource"], request.get("subResource", ""), request["operation"])
+        for request in reviewer.requests("/validate")
+        if request["namespace"] == namespace
+    ]
+    assert asked == [
+        ("elasticquotas", "", "CREATE"),
+        ("elasticquotas", "", "UPDATE"),
+        ("pods", "", "CREATE"),
+        ("pods", "resize", "UPDATE"),
+    ]
+
+
+async def test_a_rollout_begins_with_the_namespaces_that_are_labelled(
+    cluster: Cluster, namespace: str, reviewer: Reviewer
+) -> None:
+    await cluster.patch(
+        "namespaces", "default", {"metadata": {"labels": {"stowplan.dev/placement": "enabled"}}}
+    )
+    values = {"placement.rollout": "Labelled", "quota.rollout": "All"}
+    async with _asking(cluster, reviewer, namespace, values):
+        await cluster.create(pod(namespace, "before"), dry_run=True)
+        labels = {"stowplan.dev/placement": "enabled", "stowplan.dev/quota": "disabled"}
+        await cluster.patch("namespaces", namespace, {"metadata": {"labels": labels}})
+
+        async def is_asked() -> bool:
+            await cluster.create(pod(namespace, "after"), dry_run=True)
+            return "after" in _asked(reviewer, "/mutate", namespace)
+
+        await eventually(is_asked, "the label counts")
+        reviewer.reviews.clear()
+        await cluster.create(pod(namespace, "later"), dry_run=True)
+    assert _asked(reviewer, "/mutate", namespace) == {"later"}
+    assert not _asked(reviewer, "/validate", namespace)

@@ -1,0 +1,138 @@
+"""What the account of the webhook may do in a cluster: what it must, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.e2e.chart import CONFIGURATIONS, Release, released, rendered
+from tests.e2e.cluster import Cluster
+from tests.e2e.control_plane import ControlPlane
+
+_READ = {"get", "list", "watch"}
+_VERBS = (*sorted(_READ), "create", "update", "patch", "delete", "deletecollection")
+_SPECIAL = ("bind", "escalate", "impersonate", "approve", "sign", "use")
+
+_Right = tuple[str, str, str, str]
+"""Verb, resource with its group, namespace ("" for all) and name ("" for any)."""
+
+
+@pytest.fixture
+async def release(
+    cluster: Cluster, control_plane: ControlPlane, namespace: str
+) -> AsyncIterator[Release]:
+    """The chart as it comes; nothing of it is there after the test."""
+    async with released(cluster, control_plane, namespace) as found:
+        yield found
+
+
+def _rights(release: Release) -> Iterator[_Right]:
+    """Yield what the webhook needs."""
+    groups = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
+    read = ("namespaces", "nodes", "pods", *(f"elasticquotas.{group}" for group in groups))
+    for resource in (*read, "nodemetrics.slo.koordinator.sh"):
+        for verb in _READ:
+            yield verb, resource, "", ""
+    for resource in ("nodes.metrics.k8s.io", "pods.metrics.k8s.io"):
+        yield "get", resource, "", ""
+        yield "list", resource, "", ""
+    for group in groups:
+        yield "patch", f"elasticquotas.{group}", "", ""
+        yield "patch", f"elasticquotas/status.{group}", "", ""
+    yield "create", "events", "", ""
+    for kind in CONFIGURATIONS:
+        yield "get", f"{kind}.admissionregistration.k8s.io", "", release.name
+        yield "patch", f"{kind}.admissionregistration.k8s.io", "", release.name
+    yield "create", "secrets", release.namespace, ""
+    yield "get", "secrets", release.namespace, f"{release.name}-tls"
+    yield "patch", "secrets", release.namespace, f"{release.name}-tls"
+    leases = "leases.coordination.k8s.io"
+    yield "create", leases, release.namespace, ""
+    yield "get", leases, release.namespace, release.name
+    yield "update", leases, release.namespace, release.name
+
+
+async def _may(cluster: Cluster, account: str, right: _Right) -> bool:
+    verb, resource, namespace, name = right
+    plural, _, group = resource.partition(".")
+    plural, _, subresource = plural.partition("/")
+    asked = {
+        "verb": verb,
+        "group": group,
+        "resource": plural,
+        "subresource": subresource,
+        "namespace": namespace,
+        "name": name,
+    }
+    _, _, within, _ = account.split(":")
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{within}", "system:authenticated"]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": account, "groups": groups, "resourceAttributes": asked},
+    }
+    answer = await cluster.call(
+        "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review
+    )
+    return bool(answer["status"]["allowed"])
+
+
+async def _everything(cluster: Cluster) -> set[str]:
+    """Return every resource and subresource the API server has, with its group."""
+    paths = ["/api/v1"]
+    for group in (await cluster.call("GET", "/apis"))["groups"]:
+        paths += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+    found = set()
+    for path in paths:
+        group = path.split("/")[2] if path.startswith("/apis") else ""
+        for resource in (await cluster.call("GET", path))["resources"]:
+            found.add(f"{resource['name']}.{group}" if group else resource["name"])
+    return found
+
+
+@pytest.mark.usefixtures("crds")
+async def test_its_account_may_do_what_it_must_and_nothing_else(
+    cluster: Cluster, release: Release
+) -> None:
+    account = f"system:serviceaccount:{release.namespace}:{release.name}"
+    nobody = f"system:serviceaccount:{release.namespace}:nobody"
+    must = set(_rights(release))
+    for right in must:
+        assert await _may(cluster, account, right), f"it cannot: {right}"
+
+    in_all = {right[:2] for right in must if right[2:] == ("", "")}
+    here = in_all | {right[:2] for right in must if right[2] and not right[3]}
+    named = in_all | {right[:2] for right in must if right[3] == release.name and not right[2]}
+
+    async def may_too_much(asked: _Right, granted: set[tuple[str, str]]) -> _Right | None:
+        if asked[:2] in granted or not await _may(cluster, account, asked):
+            return None
+        return None if await _may(cluster, nobody, asked) else asked
+
+    beyond: set[_Right | None] = set()
+    for resource in await _everything(cluster):
+        beyond |= set(
+            await asyncio.gather(
+                *(may_too_much((verb, resource, "", ""), in_all) for verb in (*_VERBS, *_SPECIAL)),
+                *(may_too_much((verb, resource, release.namespace, ""), here) for verb in _VERBS),
+                *(may_too_much((verb, resource, "", release.name), named) for verb in _VERBS),
+                *(may_too_much((verb, resource, "kube-system", ""), in_all) for verb in _VERBS),
+            )
+        )
+    assert beyond == {None}
+
+
+@pytest.mark.parametrize("mode", ["CertManager", "ExistingSecret"])
+def test_an_account_that_makes_no_certificate_sees_no_secret(mode: str) -> None:
+    given = {"certificates": {"mode": mode, "secretName": "tls"}, "webhook.caBundle": "QUJD"}
+    rules = [
+        rule
+        for manifest in rendered(values=given)
+        if manifest["kind"] in {"Role", "ClusterRole"}
+        and "helm.sh/hook" not in manifest["metadata"].get("annotations", {})
+        for rule in manifest["rules"]
+    ]
+    touched = {resource for rule in rules for resource in rule["resources"]}
+    assert not touched & {"secrets", *CONFIGURATIONS}

@@ -1,0 +1,259 @@
+"""The chart installed by Helm: changed, switched off and on, tested and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.e2e.chart import CONFIGURATIONS, Release, released, rendered
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.nodes import Nodes, finish
+from tests.e2e.serving import LOCAL, serving
+from tests.e2e.workloads import daemon_set, is_running, pod
+
+
+@pytest.fixture
+async def release(
+    cluster: Cluster, control_plane: ControlPlane, namespace: str
+) -> AsyncIterator[Release]:
+    """The chart as it comes; nothing of it is there after the test."""
+    async with released(cluster, control_plane, namespace) as found:
+        yield found
+
+
+async def _names(cluster: Cluster, resource: str, namespace: str | None = None) -> set[str]:
+    return {one["metadata"]["name"] for one in await cluster.list_all(resource, namespace)}
+
+
+async def test_an_upgrade_leaves_whom_the_api_server_trusts_as_it_is(
+    cluster: Cluster, control_plane: ControlPlane, release: Release
+) -> None:
+    authority = base64.b64encode(control_plane.authority.pem).decode()
+    trust = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": authority}]
+    for kind in CONFIGURATIONS:
+        await cluster.patch(kind, release.name, trust, how="json")
+    await release.change(placement={"timeoutSeconds": 3}, quota={"timeoutSeconds": 3})
+    for kind in CONFIGURATIONS:
+        webhook = (await cluster.get(kind, release.name))["webhooks"][0]
+        assert webhook["timeoutSeconds"] == 3
+        assert webhook["clientConfig"]["caBundle"] == authority
+
+
+async def test_it_is_switched_off_and_on(cluster: Cluster, release: Release) -> None:
+    for kind in CONFIGURATIONS:  # what the notes say to do at once
+        await cluster.delete(kind, release.name)
+    await release.change(enabled=False)
+    for kind in CONFIGURATIONS:
+        assert release.name not in await _names(cluster, kind)
+    assert release.name in await _names(cluster, "deployments", release.namespace)
+
+    await release.change(enabled=True)
+    for kind in CONFIGURATIONS:
+        assert release.name in await _names(cluster, kind)
+        await cluster.delete(kind, release.name)
+    await release.change(enabled=True)
+    for kind in CONFIGURATIONS:  # nothing else has changed, and still they are back
+        assert release.name in await _names(cluster, kind)
+
+
+async def test_a_cold_start_waits_for_nobody_and_the_off_switch_frees_the_rest(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, release: Release
+) -> None:
+    # Nobody listens there, and what is asked about is refused: what succeeds was not asked about.
+    away = {
+        "url": "https://127.0.0.1:1",
+        "caBundle": base64.b64encode(control_plane.authority.pem).decode(),
+    }
+    strict = {"failurePolicy": "Fail"}
+    files = {"mode": "ExistingSecret", "secretName": "none"}
+    await release.change(webhook=away, placement=strict, quota=strict, certificates=files)
+
+    async def is_in_force() -> bool:
+        try:
+            await cluster.create(pod("default", "blocked"), dry_run=True)
+        except CallError as refused:
+            return "failed calling webhook" in refused.message
+        return False
+
+    await eventually(is_in_force, "pods are refused")
+    for part in (control_plane.controllers, control_plane.scheduler, control_plane.api_server):
+        await asyncio.to_thread(part.kill)
+    await asyncio.to_thread(control_plane.start)
+    await nodes.add("node-a")
+    for namespace in ("kube-system", release.namespace):
+        await cluster.create(pod(namespace, "needed"))
+        await eventually(partial(is_running, cluster, namespace, "needed"), "it runs")
+        await cluster.delete("pods", "needed", namespace, grace_seconds=0)
+    await cluster.create(daemon_set("kube-system", "network"))
+
+    async def network_runs() -> bool:
+        pods = await cluster.list_all("pods", "kube-system", labelSelector="app=network")
+        return bool(pods) and all(one["status"]["phase"] == "Running" for one in pods)
+
+    await eventually(network_runs, "the pods of the DaemonSet run")
+    await cluster.delete("daemonsets", "network", "kube-system")
+
+    for kind in CONFIGURATIONS:
+        await cluster.delete(kind, release.name)
+
+    async def is_free() -> Json:
+        return await cluster.create(pod("default", "free"), dry_run=True)
+
+    await eventually(is_free, "pods are created again")
+
+
+async def test_elastic_quota_is_defined_where_it_is_not_and_stays(
+    cluster: Cluster, release: Release
+) -> None:
+    definitions, name = "customresourcedefinitions", "elasticquotas.scheduling.x-k8s.io"
+    wanted = {"elasticQuota": {"install": "IfAbsent"}}
+    try:
+        await release.change(crds=wanted)
+        await release.change(crds=wanted)  # ours: it is kept up to date
+        assert name in await _names(cluster, definitions)
+        await release.change()
+        await release.uninstall("--no-hooks")
+        assert name in await _names(cluster, definitions)
+    finally:
+        await cluster.delete(definitions, name)
+
+
+@pytest.mark.usefixtures("crds")
+async def test_a_definition_of_somebody_else_is_left_alone(
+    cluster: Cluster, release: Release
+) -> None:
+    definitions, name = "customresourcedefinitions", "elasticquotas.scheduling.x-k8s.io"
+    before = (await cluster.get(definitions, name))["metadata"]["generation"]
+    await release.change(crds={"elasticQuota": {"install": "IfAbsent"}})
+    metadata = (await cluster.get(definitions, name))["metadata"]
+    assert metadata["generation"] == before
+    assert "meta.helm.sh/release-name" not in metadata.get("annotations", {})
+
+
+async def test_uninstalling_removes_the_webhooks_first_and_leaves_nothing_that_is_asked(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, release: Release, tmp_path: Path
+) -> None:
+    await nodes.add("node-a")
+    uninstalling = asyncio.create_task(release.uninstall())
+    hook = f"{release.name}-uninstall"
+
+    async def started() -> str:
+        pods = await cluster.list_all("pods", release.namespace, labelSelector=f"job-name={hook}")
+        running = [one for one in pods if one["status"]["phase"] == "Running"]
+        return running[0]["metadata"]["name"] if running else ""
+
+    name = await eventually(started, "the hook runs")
+    # Helm waits for the hook: all else is still there.
+    assert release.name in await _names(cluster, "deployments", release.namespace)
+    script = (await cluster.get("pods", name, release.namespace))["spec"]["containers"][0]
+    code, said = await _run_in_pod(cluster, control_plane, release, hook, script, tmp_path)
+    assert code == 0, said
+    for kind in CONFIGURATIONS:
+        assert release.name not in await _names(cluster, kind)
+    code, said = await _run_in_pod(cluster, control_plane, release, hook, script, tmp_path)
+    assert code == 0, said  # done already is done
+    assert release.name in await _names(cluster, "deployments", release.namespace)
+
+    await finish(cluster, release.namespace, name)
+    await uninstalling
+    for kind in (*CONFIGURATIONS, "clusterroles", "clusterrolebindings"):
+        assert not {one for one in await _names(cluster, kind) if one.startswith(release.name)}
+    for kind in ("deployments", "services", "serviceaccounts", "roles", "configmaps"):
+        left = await _names(cluster, kind, release.namespace)
+        assert not {one for one in left if one.startswith(release.name)}
+
+
+@pytest.mark.parametrize("advises", [True, False])
+async def test_the_test_of_an_installation_passes_with_advice_alone(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    release: Release,
+    tmp_path: Path,
+    *,
+    advises: bool,
+) -> None:
+    webhook = _Webhook(advises=advises)
+    app = web.Application()
+    app.router.add_post("/{path:.*}", webhook.answer)
+    bundle = base64.b64encode(control_plane.authority.pem).decode()
+    name = f"{release.name}-test"
+    manifests = rendered(namespace=release.namespace, release=release.name)
+    hooks = {one["kind"]: one for one in manifests if one["metadata"]["name"] == name}
+    async with serving(app, control_plane.authority) as port:
+        await release.change(
+            certificates={"mode": "ExistingSecret", "secretName": "none"},
+            webhook={"url": f"https://{LOCAL}:{port}", "caBundle": bundle},
+        )
+
+        async def asked() -> bool:
+            await cluster.create(pod("default", "probe"), dry_run=True)
+            return webhook.is_asked
+
+        await eventually(asked, "the API server asks")
+        for kind in ("ServiceAccount", "Role", "RoleBinding"):
+            await cluster.create(hooks[kind])
+        script = hooks["Pod"]["spec"]["containers"][0]
+        code, said = await _run_in_pod(cluster, control_plane, release, name, script, tmp_path)
+        for kind in ("rolebindings", "roles"):
+            await cluster.delete(kind, name, "default")
+        for kind in CONFIGURATIONS:
+            await cluster.delete(kind, release.name)
+    assert (code, "comes back without advice" in said) == (0 if advises else 1, not advises), said
+
+
+@dataclass(slots=True)
+class _Webhook:
+    """Allows everything, with or without advice."""
+
+    advises: bool
+    is_asked: bool = False
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.is_asked = True
+        response = {"uid": (await request.json())["request"]["uid"], "allowed": True}
+        if self.advises and request.path == "/mutate":
+            advice = {"stowplan.dev/reason": "2 of 4 nodes fit"}
+            patch = [{"op": "add", "path": "/metadata/annotations", "value": advice}]
+            encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+            response |= {"patchType": "JSONPatch", "patch": encoded}
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        return web.json_response({**review, "response": response})
+
+
+async def _run_in_pod(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    release: Release,
+    account: str,
+    container: Json,
+    folder: Path,
+) -> tuple[int | None, str]:
+    """Do what a container does, as its account; return its exit status and what it says."""
+    path = f"/api/v1/namespaces/{release.namespace}/serviceaccounts/{account}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = (await cluster.call("POST", path, request))["status"]["token"]
+    (folder / "token").write_text(token, encoding="utf-8")
+    (folder / "ca.crt").write_bytes(control_plane.authority.pem)
+    given = {one["name"]: one["value"] for one in container["env"]}
+    assert container["command"] == ["python", "-c"]
+    (script,) = container["args"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script),
+        env={**os.environ, **given, "ACCOUNT": str(folder), "SERVER": control_plane.url},
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode()

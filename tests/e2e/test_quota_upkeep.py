@@ -1,0 +1,63 @@
+"""What the webhook writes besides answers: statuses of quotas and Events on them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.model import api
+from engine.model.elastic_quota import quota_of
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.quota import QuotaVerdict
+from engine.view import ClusterState
+from tests.e2e.cluster import Cluster
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.workloads import pod
+from webhook.cluster.connection import connected
+from webhook.quota.controller import ControllerRules, QuotaController
+from webhook.quota.refusals import Refusals
+
+_QUOTAS = "elasticquotas.scheduling.x-k8s.io"
+
+
+async def _nothing() -> None:
+    pass
+
+
+@pytest.mark.usefixtures("crds")
+async def test_the_status_is_kept_and_refusals_are_told(
+    cluster: Cluster, control_plane: ControlPlane, namespace: str
+) -> None:
+    state = ClusterState()
+    stored = await cluster.create(
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "ElasticQuota",
+            "metadata": {"name": "team", "namespace": namespace},
+            "spec": {"max": {"cpu": "4"}},
+        }
+    )
+    state.set_quota(quota_of(msgspec.convert(stored, api.ElasticQuota)))
+    running = pod(namespace, "a") | {"status": {"phase": "Running"}}
+    running["spec"]["nodeName"] = "node-a"
+    seen = pod_of(msgspec.convert(running, api.Pod))
+    state.set_pod(seen, seen_at=Micros(0))
+    async with connected(control_plane.kubeconfig(), None) as connection:
+        controller = QuotaController(
+            connection, view=state.view, tidy=_nothing, rules=ControllerRules(settle_seconds=0)
+        )
+        await controller.round()
+        used = (await cluster.get(_QUOTAS, "team", namespace))["status"]["used"]
+        assert used.keys() == seen.shape.requests.keys() | {"cpu"}
+
+        refusals = Refusals(connection, view=state.view, identity="replica-1")
+        refusals.note(namespace, QuotaVerdict(("team",), "exceeded quota: team"))
+        await refusals.tell()
+    (event,) = [
+        one
+        for one in await cluster.list_all("events", namespace)
+        if one["involvedObject"]["kind"] == "ElasticQuota"
+    ]
+    assert event["message"].endswith("the last one: exceeded quota: team")
+    assert event["involvedObject"]["uid"] == stored["metadata"]["uid"]

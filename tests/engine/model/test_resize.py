@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engine.model import api
+from engine.model.pod import PodShape, shape_of
+
+
+def shape(
+    asks: str,
+    has: str | None = None,
+    allocated: str | None = None,
+    *,
+    sidecar: bool = False,
+    reason: str = "",
+) -> PodShape:
+    """Return the shape of a pod with one container, or one sidecar, of so much cpu."""
+    container: dict[str, Any] = {"name": "app", "resources": {"requests": {"cpu": asks}}}
+    status: dict[str, Any] = {"name": "app"}
+    if has is not None:
+        status["resources"] = {"requests": {"cpu": has}}
+    if allocated is not None:
+        status["allocatedResources"] = {"cpu": allocated}
+    pod: dict[str, Any] = {
+        "spec": {"containers": [container]},
+        "status": {"containerStatuses": [status]},
+    }
+    if sidecar:
+        pod = {
+            "spec": {"initContainers": [{**container, "restartPolicy": "Always"}]},
+            "status": {"initContainerStatuses": [status]},
+        }
+    if reason:
+        pod["status"]["conditions"] = [{"type": "PodResizePending", "reason": reason}]
+    return shape_of(msgspec.convert(pod, api.Pod))
+
+
+def test_a_pod_that_has_what_it_asks_for_has_the_shape_of_its_template() -> None:
+    assert shape("2", "2", "2") is shape("2", "2") is shape("2")
+
+
+def test_while_it_is_resized_a_pod_counts_for_what_is_greater() -> None:
+    assert shape("4", "2", "2").requests == {"cpu": 4000}  # asked for, not given yet
+    assert shape("2", "4", "4").requests == {"cpu": 4000}  # not given back yet
+    assert shape("2", "2", "3").requests == {"cpu": 3000}  # allocated, not in force yet
+    assert shape("1", "4", sidecar=True).requests == {"cpu": 4000}
+    assert shape("50m", "80m").non_zero_requests == {"cpu": 80, "memory": 200 * 2**20}
+
+
+def test_a_resize_that_is_infeasible_counts_as_asked() -> None:
+    assert shape("8", "2", "2", reason="Infeasible").requests == {"cpu": 8000}

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.model.elastic_quota import ElasticQuota
+from engine.quota import Asked, Patience, QuotaBook, QuotaVerdict, Reservation, judge_batch
+from engine.quota.reservations import MOST_BYTES
+
+NOW = 100.0
+FITS = QuotaVerdict()
+
+
+def quota(group: str = "a", **maximum: int) -> ElasticQuota:
+    return ElasticQuota(
+        namespace="shop",
+        name=f"team-{group}",
+        group=group,
+        min=None,
+        max=maximum,
+        used={},
+        uid="q",
+        version=1,
+    )
+
+
+def book(group: str = "a", **maximum: int) -> QuotaBook:
+    return QuotaBook(quota(group, **maximum), NOW, Patience())
+
+
+def asked(uid: str, *, dry_run: bool = False, **amounts: int) -> Asked:
+    return Asked(Reservation(uid, f"name-{uid}", amounts), dry_run)
+
+
+def allowed(verdicts: tuple[QuotaVerdict | None, ...]) -> list[bool]:
+    return [verdict is not None and verdict.allowed for verdict in verdicts]
+
+
+def test_each_request_finds_those_before_it_counted() -> None:
+    batch = [asked("a", cpu=600), asked("b", cpu=500), asked("c", cpu=400)]
+    # 0 + 600 fits 1000; 600 + 500 does not, and takes nothing; 600 + 400 does.
+    judgement = judge_batch(batch, {}, [book(cpu=1000)], NOW)
+    assert allowed(judgement.verdicts) == [True, False, True]
+    ((_, reservations),) = judgement.writes
+    assert reservations.by_key.keys() == {"a", "c"}
+
+
+def test_a_question_takes_nothing() -> None:
+    batch = [asked("a", dry_run=True, cpu=600), asked("b", cpu=600)]
+    assert allowed(judge_batch(batch, {}, [book(cpu=1000)], NOW).verdicts) == [True, True]
+
+
+def test_where_nobody_is_admitted_nothing_is_written() -> None:
+    assert judge_batch([asked("a", cpu=2)], {"cpu": 1}, [book(cpu=2)], NOW).writes == ()
+
+
+def test_a_denial_names_every_quota_it_does_not_fit() -> None:
+    books = [book(cpu=1), book("b", pods=0)]
+    (verdict,) = judge_batch([asked("a", cpu=2, pods=1)], {}, books, NOW).verdicts
+    assert verdict is not None
+    assert verdict.exceeded == ("team-a", "team-b")
+    assert verdict.message == (
+        "exceeded quota: team-a, requested: cpu=2m, used: cpu=0, limited: cpu=1m; "
+        "exceeded quota: team-b, requested: pods=1, used: pods=0, limited: pods=0"
+    )
+
+
+def test_only_quotas_that_limit_the_pod_are_written() -> None:
+    books = [book(cpu=1), book("b", memory=1)]
+    judgement = judge_batch([asked("a", cpu=1)], {}, books, NOW)
+    assert [one for one, _ in judgement.writes] == books[:1]
+
+
+def test_what_max_does_not_limit_today_is_remembered_for_it_may_tomorrow() -> None:
+    batch = [asked("a", cpu=1, memory=5, x=0)]
+    ((_, reservations),) = judge_batch(batch, {}, [book(cpu=1)], NOW).writes
+    assert reservations.by_key["a"].amounts == {"cpu": 1, "memory": 5}
+
+
+def test_a_pod_that_names_very_many_resources_takes_little_room() -> None:
+    many = {f"example.com/{i}": 1 for i in range(1000)}
+    one = Asked(Reservation("a", "a", {"cpu": 1, **many}))
+    ((_, reservations),) = judge_batch([one], {}, [book(cpu=1)], NOW).writes
+    assert reservations.by_key["a"].amounts == {"cpu": 1}
+
+
+def test_beyond_its_size_nobody_can_say() -> None:
+    full = book(pods=10**6)
+    batch = [asked(f"uid-{i}", pods=1) for i in range(5_000)]
+    judgement = judge_batch(batch, {}, [full], NOW)
+    ((_, reservations),) = judgement.writes
+    size = len(full.annotation(reservations))
+    assert MOST_BYTES - 100 < size <= MOST_BYTES
+    assert judgement.verdicts.count(FITS) == len(reservations.by_key)
+    assert judgement.verdicts[-1] is None
+
+
+def test_where_room_is_scarce_pods_that_were_seen_make_room_at_once() -> None:
+    batch = [asked(f"uid-{i}", pods=1) for i in range(2_000)]
+    full = book(pods=10**6)
+    ((_, reservations),) = judge_batch(batch, {}, [full], NOW).writes
+    full.take(replace(full.quota, version=2, reservations=full.annotation(reservations)), NOW)
+    assert len(full.annotation(full.pruned(NOW))) > MOST_BYTES // 2
+    full.settle(lambda _: 5, 5, NOW)
+    assert not full.pruned(NOW).by_key
+    assert full.pruned(NOW).seen_up_to == 5

@@ -1,0 +1,87 @@
+"""Objects that only some rules read: how they come into views, and which rows they change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.model.disk_io import Disk, NodeDisks
+from engine.model.network import AppGroup
+from engine.view import ClusterState, ClusterView, Domain
+from tests.engine.topology_cluster import node
+
+
+def _disks(name: str, left: int) -> NodeDisks:
+    return NodeDisks(name, (Disk(left, left, left),))
+
+
+def _state() -> ClusterState:
+    state = ClusterState()
+    for name in "abcdefgh":
+        state.set_node(node(name))
+    return state
+
+
+def _column(view: ClusterView, asked: list[str]) -> list[int]:
+    """Return what is left on each node, and note which ones were looked at."""
+
+    def compute(part: ClusterView) -> np.ndarray:
+        asked.extend(part.names)
+        found = [part.lookup(NodeDisks, name) for name in part.names]
+        return np.array([one.disks[0].total if one else -1 for one in found], np.int64)
+
+    return list(map(int, view.node_column("left", (Domain.TOPOLOGY,), compute)))
+
+
+def test_an_object_is_found_by_its_type_and_key() -> None:
+    state = _state()
+    group = AppGroup("default/a", {})
+    state.set_extra(_disks("a", 5))
+    state.set_extra(group)
+    view = state.view()
+    assert view.lookup(NodeDisks, "a") == _disks("a", 5)
+    assert view.lookup(AppGroup, "default/a") is group
+    assert view.lookup(AppGroup, "a") is None
+
+
+def test_a_view_keeps_what_it_was_given() -> None:
+    state = _state()
+    state.set_extra(_disks("a", 5))
+    before = state.view()
+    state.set_extra(_disks("a", 7))
+    after = state.view()
+    state.delete_extra(NodeDisks, "a")
+    state.delete_extra(NodeDisks, "a")
+    seen = [view.lookup(NodeDisks, "a") for view in (before, after, state.view())]
+    assert seen == [_disks("a", 5), _disks("a", 7), None]
+
+
+def test_only_the_row_of_its_node_is_looked_at_again() -> None:
+    state, asked = _state(), list[str]()
+    _column(state.view(), asked)
+    asked.clear()
+    state.set_extra(_disks("c", 5))
+    state.set_extra(AppGroup("default/c", {}))
+    assert _column(state.view(), asked)[2] == 5
+    assert asked == ["c"]
+    asked.clear()
+    state.delete_extra(NodeDisks, "c")
+    assert _column(state.view(), asked)[2] == -1
+    assert asked == ["c"]
+
+
+def test_what_is_told_of_a_node_before_it_comes_is_known_when_it_does() -> None:
+    state, asked = _state(), list[str]()
+    _column(state.view(), asked)
+    state.set_extra(_disks("new", 5))
+    assert "new" not in state.view().names
+    state.set_node(node("new"))
+    view = state.view()
+    assert _column(view, asked)[view.rows["new"]] == 5
+
+
+def test_a_view_of_some_rows_knows_the_whole() -> None:
+    view = _state().view()
+    some = view.take(np.array([2, 0]))
+    assert some.whole is view
+    assert some.take(np.array([1])).whole is view
+    assert view.whole is view

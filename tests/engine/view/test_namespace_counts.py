@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.model import api
+from engine.model.pod import Pod, pod_of
+from engine.model.time import Micros
+from engine.view import ClusterState, ClusterView
+
+PHASES = st.sampled_from(["", "Pending", "Running", "Unknown", "Succeeded"])
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.sampled_from("ab"),
+            st.sampled_from("pqr"),
+            st.sampled_from(["1", "250m"]),
+            st.sampled_from(["", "node-a", "node-b"]),
+            PHASES,
+        ),
+        st.tuples(st.sampled_from("ab"), st.sampled_from("pqr")),
+    ),
+    max_size=30,
+)
+
+
+def pod(namespace: str, name: str, cpu: str, node: str, phase: str) -> Pod:
+    wire: dict[str, Any] = {
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {
+            "nodeName": node,
+            "overhead": {"cpu": "10m"},
+            "containers": [{"name": "app", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": phase},
+    }
+    return pod_of(msgspec.convert(wire, api.Pod))
+
+
+def counts(view: ClusterView) -> tuple[dict[str, dict[str, int]], ...]:
+    each = (view.namespace_requests, view.namespace_scheduled, view.namespace_running)
+    return tuple(
+        {namespace: {name: n for name, n in some.items() if n} for namespace, some in one.items()}
+        for one in each
+    )
+
+
+def recounted(pods: list[Pod]) -> tuple[dict[str, dict[str, int]], ...]:
+    requested: dict[str, Counter[str]] = {}
+    scheduled: dict[str, Counter[str]] = {}
+    running: dict[str, Counter[str]] = {}
+    for one in pods:
+        own, bare = Counter(one.shape.requests), Counter(one.shape.bare_requests)
+        own["pods"] = bare["pods"] = 1
+        requested.setdefault(one.namespace, Counter()).update(own)
+        if one.node_name and one.phase in {"", "Pending", "Running"}:
+            scheduled.setdefault(one.namespace, Counter()).update(own)
+        if one.node_name and one.phase == "Running":
+            running.setdefault(one.namespace, Counter()).update(bare)
+    return tuple(
+        {namespace: dict(counted) for namespace, counted in one.items()}
+        for one in (requested, scheduled, running)
+    )
+
+
+@given(events=EVENTS, hold=st.booleans())
+@settings(max_examples=100)
+def test_what_namespaces_hold_is_always_what_a_recount_gives(
+    *, events: list[tuple[str, ...]], hold: bool
+) -> None:
+    state = ClusterState()
+    pods: dict[str, Pod] = {}
+    held: list[tuple[ClusterView, object]] = []
+    for event in events:
+        key = f"{event[0]}/{event[1]}"
+        pods.pop(key, None)
+        if len(event) == 2:
+            state.delete_pod(key)
+        else:
+            new = pod(*event)
+            state.set_pod(new, seen_at=Micros(0))
+            if not new.is_terminal:
+                pods[key] = new
+        view = state.view()
+        assert counts(view) == recounted(list(pods.values()))
+        if hold:
+            held.append((view, counts(view)))
+    for view, then in held:
+        assert counts(view) == then
