@@ -1,4 +1,4 @@
-"""A live cluster, joined: connection, sources, certificate, and what one replica does for all."""
+"""A live cluster, joined: connection, sources, certificate, quotas, and what one does for all."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from engine.model.time import SECOND, Micros
 from engine.quota import Patience
-from engine.view import ClusterState, Domain, Freshness, UsageHistory
+from engine.view import ClusterState, Domain, UsageHistory
 from webhook.certificates.bundles import Bundles
 from webhook.certificates.rotation import Rotation
 from webhook.certificates.secret_source import SecretSource
@@ -20,7 +19,7 @@ from webhook.certificates.secret_store import SecretStore
 from webhook.cluster.connection import Connection, connected
 from webhook.cluster.intake import Intake
 from webhook.cluster.known import KnownCluster
-from webhook.cluster.live import live_cluster
+from webhook.cluster.live import LiveCluster, live_cluster
 from webhook.cluster.metrics_api import MetricsApi
 from webhook.cluster.pace import Clock
 from webhook.cluster.prometheus import PrometheusSettings, prometheus
@@ -29,11 +28,16 @@ from webhook.cluster.usage_feed import UsageFeed
 from webhook.cluster.usage_poller import UsagePoller, UsageSource
 from webhook.freshness import StaleAfter
 from webhook.lease import Duty, LeaseElector, new_identity
+from webhook.metrics import Metrics
 from webhook.quota import SeenPods, Timing
+from webhook.quota.controller import ControllerRules, QuotaController
 from webhook.quota.live import live_ledger
-from webhook.server import MakeLedger
+from webhook.quota.refusals import Refusals
+from webhook.server import Parts, certificate_source
 from webhook.settings import Settings
 from webhook.tls import CertificateSource
+
+Now = Callable[[], Micros]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +46,17 @@ class Live:
 
     Attributes:
         cluster: what is known, more by the second.
-        certificate: a source of our own in a Secret; None if the settings name no Secret.
-        ledger: makes the ledger of its quotas.
+        parts: what else it needs.
         synced: waits until as much is known as there is to know.
     """
 
     cluster: KnownCluster
-    certificate: CertificateSource | None
-    ledger: MakeLedger
+    parts: Parts
     synced: Callable[[], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def live(settings: Settings, now: Callable[[], Micros]) -> AsyncIterator[Live]:
+async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
     """Listen to the cluster that the settings lead to until the block is left.
 
     Waits for the certificate, which another replica may have to make first, but not for the rest.
@@ -62,45 +64,85 @@ async def live(settings: Settings, now: Callable[[], Micros]) -> AsyncIterator[L
     Raises:
         InvalidFileError: the kubeconfig cannot be used.
     """
+    metrics, identity = Metrics(), new_identity()
     async with AsyncExitStack() as stack:
+        # 1. What is known of the cluster.
         connection = await stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        state = ClusterState(assumed_seconds=settings.assumed_seconds)
-        seen = SeenPods()
+        state, seen = ClusterState(assumed_seconds=settings.assumed_seconds), SeenPods()
         intake = Intake(state, now=now, pod_seen=seen.note)
         usage = await _usage(stack, settings, connection, intake, now)
-        cluster = await stack.enter_async_context(
+        heard = await stack.enter_async_context(
             live_cluster(connection, intake, Clock(now=now), also=[usage])
         )
-        limits = StaleAfter(
-            nodes=settings.stale_nodes_seconds,
-            pods=settings.stale_pods_seconds,
-            usage=settings.stale_usage_seconds,
+        cluster = _known(settings, heard, now)
+
+        # 2. Who has been promised quota, and who was refused.
+        timing = Timing(patience=Patience(unseen_seconds=settings.quota_reservation_seconds))
+        ledger = live_ledger(
+            connection,
+            state,
+            heard.sources,
+            seen,
+            timing,
+            rules=settings.quota_rules(),
+            count_write=metrics.quota_written,
         )
+        refusals = Refusals(connection, view=state.view, identity=identity)
+        _keep(stack, refusals.run())
 
-        patience = Patience(unseen_seconds=settings.quota_reservation_seconds)
-        timing = Timing(patience=patience)
+        # 3. What one replica does for all.
+        elector = LeaseElector(
+            connection, namespace=settings.namespace, name=settings.lease, identity=identity
+        )
+        controller = QuotaController(
+            connection,
+            view=state.view,
+            tidy=ledger.tidy,
+            timing=timing,
+            may_write=lambda: elector.is_leader,
+            show_drift=metrics.quotas_drifted,
+            rules=ControllerRules(counts=settings.quota_status_counts),
+        )
+        duties: list[Duty] = [] if settings.quota_mode == "Off" else [controller.run]
+        secret = _secret(settings, connection, elector, now)
+        if secret is not None:
+            duties.append(secret.rotation.run)
+        if duties:
+            _keep(stack, elector.run(*duties))
 
-        def freshness() -> Freshness:
-            return limits.freshness(cluster.sources.values(), now())
-
+        # 4. What is served, as soon as there is something to serve.
+        certificate: CertificateSource = certificate_source(settings, now=_date(now))
+        if secret is not None:
+            await secret.source.first()
+            certificate = secret.source
         yield Live(
-            cluster=KnownCluster(
-                state=state, now=now, is_live=True, sources=cluster.sources, freshness=freshness
+            cluster=cluster,
+            parts=Parts(
+                metrics=metrics, certificate=certificate, ledger=ledger, refused=refusals.note
             ),
-            certificate=await _certificate(stack, settings, connection, now),
-            ledger=partial(live_ledger, connection, state, cluster.sources, seen, timing),
-            synced=cluster.synced,
+            synced=heard.synced,
         )
+
+
+def _known(settings: Settings, heard: LiveCluster, now: Now) -> KnownCluster:
+    limits = StaleAfter(
+        nodes=settings.stale_nodes_seconds,
+        pods=settings.stale_pods_seconds,
+        usage=settings.stale_usage_seconds,
+    )
+    return KnownCluster(
+        state=heard.state,
+        now=now,
+        is_live=True,
+        sources=heard.sources,
+        freshness=lambda: limits.freshness(heard.sources.values(), now()),
+    )
 
 
 async def _usage(
-    stack: AsyncExitStack,
-    settings: Settings,
-    connection: Connection,
-    intake: Intake,
-    now: Callable[[], Micros],
+    stack: AsyncExitStack, settings: Settings, connection: Connection, intake: Intake, now: Now
 ) -> UsagePoller:
     """Return who tells the usage of nodes that Koordinator does not measure."""
     if settings.prometheus_url is not None:
@@ -128,44 +170,40 @@ async def _usage(
     return UsagePoller(source, feed, status, every_seconds=every_seconds, now=now)
 
 
-async def _certificate(
-    stack: AsyncExitStack,
-    settings: Settings,
-    connection: Connection,
-    now: Callable[[], Micros],
-) -> CertificateSource | None:
-    """Return our certificate in a Secret, looked after; None if the settings name no Secret."""
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    """The Secret with our certificate: who reads it, and who looks after it."""
+
+    source: SecretSource
+    rotation: Rotation
+
+
+def _secret(
+    settings: Settings, connection: Connection, elector: LeaseElector, now: Now
+) -> _Secret | None:
+    """Return how we deal with the Secret, None if the settings name none."""
     if settings.certificate_secret is None:
         return None
-
-    def today() -> datetime:
-        return datetime.fromtimestamp(now() / SECOND, UTC)
-
     store = SecretStore(connection, namespace=settings.namespace, name=settings.certificate_secret)
     configurations = settings.webhook_configurations
     bundles = Bundles(connection, mutating=configurations, validating=configurations)
-    elector = LeaseElector(
-        connection,
-        namespace=settings.namespace,
-        name=settings.lease,
-        identity=new_identity(),
-    )
     rotation = Rotation(
         store,
         bundles,
         names=settings.certificate_names,
         is_leader=lambda: elector.is_leader,
-        now=today,
+        now=lambda: _date(now),
     )
-    _keep(stack, elector, rotation.run)
-    source = SecretSource(store, bundles, now=today)
-    await source.first()
-    return source
+    return _Secret(SecretSource(store, bundles, now=lambda: _date(now)), rotation)
 
 
-def _keep(stack: AsyncExitStack, elector: LeaseElector, *duties: Duty) -> None:
-    """Take part in choosing who leads until the block is left, then let go of the Lease."""
-    task = asyncio.create_task(elector.run(*duties), name="lease")
+def _date(now: Now) -> datetime:
+    return datetime.fromtimestamp(now() / SECOND, UTC)
+
+
+def _keep(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> None:
+    """Run something until the block is left, and let it end in order: a Lease is let go of."""
+    task = asyncio.create_task(work)
 
     async def end() -> None:
         task.cancel()

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from ssl import SSLContext
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
 from engine.errors import Problem
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
-from engine.quota import Patience
+from engine.quota import Patience, QuotaVerdict
 from webhook.app import build_app, build_monitoring_app
 from webhook.cluster.known import KnownCluster
 from webhook.explanations import Explanations
@@ -30,6 +30,7 @@ from webhook.live_policies import LivePolicies
 from webhook.metrics import Metrics
 from webhook.placement_reviews import PlacementReviews
 from webhook.quota import MemoryStore, QuotaLedger, QuotaReviews, Sight, Timing
+from webhook.quota.quota_objects import QuotaObjectReviews, by_resource
 from webhook.settings import Settings
 from webhook.settings_sources import SettingsError
 from webhook.tls import CertificateFiles, CertificateSource, LiveCertificate, SelfSigned
@@ -42,11 +43,21 @@ _LOG_FRESHNESS_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class MakeLedger(Protocol):
-    """Makes the ledger of quotas."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What differs between a webhook on a recording and one on a live cluster.
 
-    def __call__(self, *, count_write: Callable[[str], None]) -> QuotaLedger:
-        """Return it; it tells what comes of each of its writes."""
+    Attributes:
+        metrics: where everything is counted.
+        certificate: where it comes from.
+        ledger: who has been promised quota.
+        refused: told of each request that a quota refuses.
+    """
+
+    metrics: Metrics
+    certificate: CertificateSource
+    ledger: QuotaLedger
+    refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +125,7 @@ async def listening(
     settings: Settings,
     cluster: KnownCluster,
     *,
-    source: CertificateSource | None = None,
-    ledger: MakeLedger | None = None,
+    parts: Parts | None = None,
     now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[Listening]:
     """Join the parts of a webhook and listen until the block is left.
@@ -123,8 +133,7 @@ async def listening(
     Args:
         settings: where to listen and what to do.
         cluster: what is known.
-        source: of the certificate; None for what the settings say.
-        ledger: makes that of a live cluster; None for one in memory.
+        parts: of a live cluster; None for those of a recording.
         now: the time of day.
 
     Raises:
@@ -136,13 +145,11 @@ async def listening(
     def today() -> datetime:
         return datetime.fromtimestamp(now() / SECOND, UTC)
 
+    parts = parts or _parts_of_recording(settings, cluster, today())
+
     # 1. What may change while we run.
     policies = LivePolicies(settings.policies, track=cluster.state.track, now=today)
-    certificate = LiveCertificate(
-        source or certificate_source(settings, now=today()),
-        client_ca=settings.client_ca,
-        now=today,
-    )
+    certificate = LiveCertificate(parts.certificate, client_ca=settings.client_ca, now=today)
 
     # 2. What watches over it.
     health = Health(
@@ -154,7 +161,8 @@ async def listening(
         sources=cluster.sources,
         freshness=cluster.freshness,
     )
-    metrics = _metrics(cluster, policies, certificate, health, now)
+    metrics = parts.metrics
+    _show(metrics, cluster, policies, certificate, health, now)
     explanations = Explanations(settings.explanations_kept)
 
     # 3. What answers: advice fails open, quota leaves it to the API server.
@@ -171,12 +179,15 @@ async def listening(
         freshness=cluster.freshness,
         assume=cluster.assume if cluster.is_live else None,
     )
-    books = (ledger or _ledger_in_memory(settings, cluster))(count_write=metrics.quota_written)
     quota = QuotaReviews(
-        ledger=books,
+        ledger=parts.ledger,
+        view=cluster.state.view,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
+        refused=parts.refused,
     )
+    quota_objects = QuotaObjectReviews(view=cluster.state.view, rules=settings.quota_rules())
+    final = by_resource(pods=quota.answer, quotas=quota_objects.answer)
     limits = Limits(
         max_in_flight=settings.max_in_flight,
         default_timeout_seconds=settings.default_timeout_seconds,
@@ -186,7 +197,7 @@ async def listening(
     reviews = build_app(
         handlers=(
             handler("mutate", placement.answer, fails_open=True),
-            handler("validate", quota.answer, fails_open=False),
+            handler("validate", final, fails_open=False),
         ),
         health=health,
         max_body_bytes=settings.max_body_bytes,
@@ -198,7 +209,7 @@ async def listening(
         metrics.policies_reloaded(succeeded=await policies.reload())
 
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(books.close)
+        stack.push_async_callback(parts.ledger.close)
         if settings.reload_seconds:
             _keep(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
         _keep(stack, certificate.watch())
@@ -219,19 +230,27 @@ async def listening(
         )
 
 
-def _ledger_in_memory(settings: Settings, cluster: KnownCluster) -> MakeLedger:
-    patience = Patience(unseen_seconds=settings.quota_reservation_seconds)
-    return partial(QuotaLedger, Sight(view=cluster.view), MemoryStore(), Timing(patience=patience))
+def _parts_of_recording(settings: Settings, cluster: KnownCluster, now: datetime) -> Parts:
+    metrics = Metrics()
+    ledger = QuotaLedger(
+        Sight(view=cluster.view),
+        MemoryStore(),
+        Timing(patience=Patience(unseen_seconds=settings.quota_reservation_seconds)),
+        rules=settings.quota_rules(),
+        count_write=metrics.quota_written,
+    )
+    certificate = certificate_source(settings, now=now)
+    return Parts(metrics=metrics, certificate=certificate, ledger=ledger)
 
 
-def _metrics(
+def _show(
+    metrics: Metrics,
     cluster: KnownCluster,
     policies: LivePolicies,
     certificate: LiveCertificate,
     health: Health,
     now: Callable[[], Micros],
-) -> Metrics:
-    metrics = Metrics()
+) -> None:
     if cluster.is_live:
         metrics.show_view(cluster.state.view)
         metrics.show_sources(cluster.sources, now)
@@ -240,7 +259,6 @@ def _metrics(
     metrics.show_policies(lambda: len(policies.current.policies))
     metrics.show_policies_loaded(lambda: policies.loaded_at)
     metrics.show_certificate(lambda: certificate.current.expires_at)
-    return metrics
 
 
 def _keep(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> None:

@@ -50,9 +50,7 @@ async def _serve(settings: Settings, recording: Recording | None) -> None:
     async with AsyncExitStack() as stack:
         if recording is None:
             known = await stack.enter_async_context(live(settings, wall_clock))
-            started = listening(
-                settings, known.cluster, source=known.certificate, ledger=known.ledger
-            )
+            started = listening(settings, known.cluster, parts=known.parts)
             synced = known.synced
         else:
             started = listening(settings, recorded_cluster(recording, wall_clock))

@@ -20,7 +20,15 @@ from pydantic_settings import (
 )
 
 from engine.pipeline import SYSTEM_NAMESPACES
-from engine.quota import DEFAULT_RESERVATION_SECONDS
+from engine.quota import (
+    DEFAULT_RESERVATION_SECONDS,
+    Borrowing,
+    CountedPods,
+    QuotaMode,
+    QuotaRules,
+    StatusCounts,
+    UnlistedResources,
+)
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.freshness import DEFAULT_STALE_SECONDS
@@ -36,7 +44,6 @@ from webhook.settings_sources import (
 _MEBIBYTE = 1024 * 1024
 _SHORTEST_SILENCE_SECONDS = 120  # a quiet watch says something about once a minute
 
-QuotaMode = Literal["Enforce", "Audit", "Off"]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(split_at(os.pathsep))]
 Names = Annotated[tuple[str, ...], BeforeValidator(split_at(","))]
 Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -203,6 +210,24 @@ class Settings(BaseSettings):
         default="Enforce",
         description="Whether ElasticQuota denies pods, only warns (Audit), or is not looked at.",
     )
+    quota_unlisted_resources: UnlistedResources = Field(
+        default="Unlimited",
+        description="What a resource means that a quota's max does not name; Zero is the rule of"
+        " scheduler-plugins.",
+    )
+    quota_count_pods: CountedPods = Field(
+        default="NonTerminal",
+        description="Pods that hold quota: all that have not finished, or, as with"
+        " scheduler-plugins, only those that have a node: then a burst may pass max.",
+    )
+    quota_borrowing: Borrowing = Field(
+        default="Off",
+        description="AggregateMin, a rule of scheduler-plugins: also hold all namespaces with"
+        " quotas together to the sum of their min.",
+    )
+    quota_status_counts: StatusCounts = Field(
+        default="Running", description="Pods that `status.used` of a quota adds up."
+    )
     quota_reservation_seconds: int = Field(
         default=DEFAULT_RESERVATION_SECONDS,
         gt=60,
@@ -236,6 +261,14 @@ class Settings(BaseSettings):
         ge=0,
         description="Longest time to go on answering after being told to end.",
     )
+
+    def quota_rules(self) -> QuotaRules:
+        """Return the rules that quotas are enforced by."""
+        return QuotaRules(
+            unlisted_resources=self.quota_unlisted_resources,
+            count_pods=self.quota_count_pods,
+            borrowing=self.quota_borrowing,
+        )
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - each field has its own type
         try:

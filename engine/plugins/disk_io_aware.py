@@ -15,6 +15,7 @@ each of its disks, for nobody knows which one they will use.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -23,10 +24,12 @@ from pydantic import Field
 
 from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod, PodShape
+from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import trunc_div
 from engine.plugins.base import MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.plugins.words import amount_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
@@ -106,6 +109,10 @@ class DiskIOAwareFilter:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the pod asks for and what each disk has left."""
+        return _inputs(pod, view, row, self._needs)
+
 
 class DiskIOAwareScore:
     """Ranks nodes by how much of their disk the pod would take."""
@@ -132,6 +139,10 @@ class DiskIOAwareScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the pod asks for and what each disk has left."""
+        return _inputs(pod, view, row, self._needs)
 
 
 def holds(available: IntColumn, required: int) -> BoolColumn:
@@ -167,6 +178,22 @@ def _left(view: ClusterView, needs: DiskNeeds) -> tuple[IntColumn, BoolColumn]:
     read, write = view.pod_sums[needs]
     expected = np.stack([read + write, read, write])[:, np.newaxis]
     return table - expected, counts.present
+
+
+def _inputs(pod: Pod, view: ClusterView, row: int, needs: DiskNeeds) -> dict[str, str]:
+    need = needs.of(pod.shape)
+    if need is None:
+        return {}
+    table, is_known = _left(view, needs)
+    asked = _bandwidths(need.read + need.write, need.read, need.write)
+    disks = table[:, :, row].T.tolist() if is_known[row] else []
+    left = {f"disk {i}": _bandwidths(*one) for i, one in enumerate(disks) if one[0] >= 0}
+    return {"asked for": asked, **(left or {"disks": "not known"})}
+
+
+def _bandwidths(total: int, read: int, write: int) -> str:
+    named = (("total", total), ("read", read), ("write", write))
+    return ", ".join(f"{name} {amount_words(MEMORY, amount)}/s" for name, amount in named)
 
 
 def _counts(view: ClusterView) -> list[int | None]:

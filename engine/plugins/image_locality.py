@@ -17,9 +17,11 @@ from collections import Counter
 import numpy as np
 
 from engine.model.pod import Pod
+from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
 from engine.plugins.arithmetic import trunc_div
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.words import amount_words
 from engine.view import ClusterView, Domain, IntColumn, image_column
 
 _MIB = 2**20
@@ -57,6 +59,16 @@ class ImageLocalityScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return the size of each image on the node, and on what share of all nodes it is."""
+        words = {}
+        for name in dict.fromkeys(map(normalized_image_name, pod.images)):
+            sizes, share = image_column(view, name)
+            size = int(sizes[row])
+            held = f"{amount_words(MEMORY, size)}, on {share:.0%} of nodes" if size else "absent"
+            words[name] = held
+        return words
 
 
 def normalized_image_name(name: str) -> str:

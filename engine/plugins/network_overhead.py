@@ -138,6 +138,14 @@ class NetworkOverheadFilter:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+        """Return where the node is, and from how many of the others that is too far away."""
+        table = self._overheads.of(pod, view)
+        if table is None:
+            return {}
+        satisfied, violated, _ = table[:, row].tolist()
+        return _place_words(view, row) | {"satisfied": f"{satisfied}", "violated": f"{violated}"}
+
 
 class NetworkOverheadScore:
     """Prefers nodes from which all that the pod talks to costs the least in sum."""
@@ -157,6 +165,11 @@ class NetworkOverheadScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+        """Return where the node is, and what the traffic of the pod would cost from there."""
+        table = self._overheads.of(pod, view)
+        return {} if table is None else _place_words(view, row) | {"cost": f"{table[2, row]}"}
 
 
 class _Peers:
@@ -235,6 +248,12 @@ def _places(view: ClusterView) -> DictionaryColumn[Place]:
         (Domain.NODES,),
         lambda part: [None if node is None else place_of(node.labels) for node in part.nodes],
     )
+
+
+def _place_words(view: ClusterView, row: int) -> dict[str, str]:
+    node = view.nodes[row]
+    place = place_of(node.labels) if node else _NOWHERE
+    return {"region": place.region or "none", "zone": place.zone or "none"}
 
 
 def _column(relation: _Relation) -> IntColumn:

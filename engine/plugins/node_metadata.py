@@ -105,6 +105,12 @@ class NodeMetadataScore:
         """Return nothing: a node that says nothing readable comes last, and that is all."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the node says."""
+        node, source = view.nodes[row], "label" if self._in_labels else "annotation"
+        said = (node.labels if self._in_labels else node.annotations) if node else {}
+        return {f"{source} {self._key}": said.get(self._key, "absent")}
+
     def _said(self, node: Node | None) -> int:
         """Return a node's number, or its time in microseconds since the epoch."""
         said = (node.labels if self._in_labels else node.annotations) if node else {}

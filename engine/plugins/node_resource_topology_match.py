@@ -10,12 +10,13 @@ seconds at best, so all of this is a guess: only the kubelet decides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE
+from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE, NodeZones
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -32,6 +33,7 @@ from engine.plugins.numa_zones import (
     is_native,
     is_shared,
 )
+from engine.plugins.words import amount_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn
 from engine.view.axis import capped
 
@@ -58,9 +60,7 @@ class NodeResourceTopologyMatchFilter:
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
         """Return PASS, or what cannot be aligned."""
         codes = np.full(len(view), PASS, np.int64)
-        init, app = container_requests(pod)
-        asks_for_devices = any(not is_native(name) for one in (*init, *app) for name in one)
-        if pod.shape.qos_class == _BEST_EFFORT and not asks_for_devices:
+        if not _is_concerned(pod):
             return codes
         zones = ZoneTables.of(view)
         rows = zones.nodes_with(SINGLE_ZONE, POD_SCOPE)
@@ -69,7 +69,7 @@ class NodeResourceTopologyMatchFilter:
             codes[rows] = np.where(fit.suitable(_pod_request(pod)).any(axis=0), PASS, _POD)
         rows = zones.nodes_with(SINGLE_ZONE, CONTAINER_SCOPE)
         if rows.size:
-            codes[rows] = _container_codes(zones, rows, pod, init, app)
+            codes[rows] = _container_codes(zones, rows, pod)
         if self._discards_reserved:
             codes[_is_reserved(zones)] = _INVALID
         return codes
@@ -81,6 +81,10 @@ class NodeResourceTopologyMatchFilter:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this filter can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the pod asks for and what each zone has left of it."""
+        return _inputs(pod, view, row) if _is_concerned(pod) else {}
 
 
 class NodeResourceTopologyMatchScore:
@@ -102,7 +106,10 @@ class NodeResourceTopologyMatchScore:
         if self._zone_score is None:
             for layout, rows in zones.rows_by_layout():
                 requests = asked[layout.scope]
-                tables = _tables(zones, rows, requests)
+                tables = {
+                    name: table[: len(layout)].astype(np.float64)
+                    for name, table in _tables(zones, rows, requests).items()
+                }
                 scores[rows] = least_numa_nodes(layout, rows.size, requests, tables)
         else:
             for scope, requests in asked.items():
@@ -121,6 +128,10 @@ class NodeResourceTopologyMatchScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the pod asks for and what each zone has left of it."""
+        return _inputs(pod, view, row) if pod.shape.qos_class == _GUARANTEED else {}
 
 
 class _Fit:
@@ -164,18 +175,20 @@ class _Fit:
         return holds & self._offered[name]
 
 
-def _container_codes(
-    zones: ZoneTables,
-    rows: NDArray[np.intp],
-    pod: Pod,
-    init: Sequence[Amounts],
-    app: Sequence[Amounts],
-) -> IntColumn:
+def _is_concerned(pod: Pod) -> bool:
+    """Return whether a pod asks for anything that may belong to a zone."""
+    requests = chain(*container_requests(pod))
+    asks_for_devices = any(not is_native(name) for request in requests for name in request)
+    return pod.shape.qos_class != _BEST_EFFORT or asks_for_devices
+
+
+def _container_codes(zones: ZoneTables, rows: NDArray[np.intp], pod: Pod) -> IntColumn:
     """Return the code of each node that looks at containers one by one.
 
     Init containers run one after the other and so leave their zone as it was. Each container takes
     the zone with the lowest id that holds it.
     """
+    init, app = container_requests(pod)
     fit = _Fit(zones, rows, pod.shape.qos_class, [*init, *app])
     codes = np.full(rows.size, PASS, np.int64)
     for request, container in zip(init, pod.init_containers, strict=True):
@@ -216,6 +229,27 @@ def _tables(
     """Return what is free of all that is requested in the zones of some nodes, to be written."""
     names = dict.fromkeys(name for request in requests for name in request)
     return {name: zones.available(name)[:, rows] for name in names}
+
+
+def _inputs(pod: Pod, view: ClusterView, row: int) -> dict[str, str]:
+    known = view.lookup(NodeZones, view.names[row])
+    if known is None:
+        return {"zones": "not known"}
+    layout = known.layout
+    requests = (
+        [_pod_request(pod)] if layout.scope == POD_SCOPE else [*chain(*container_requests(pod))]
+    )
+    names = dict.fromkeys(name for request in requests for name in request)
+    left = [{name: free[name] for name in names if name in free} for free in known.available]
+    return {
+        "topology manager": f"{layout.policy}, scope {layout.scope}",
+        "asked for": "; ".join(map(_words, requests)),
+        **{f"zone {i} has left": _words(amounts) for i, amounts in enumerate(left)},
+    }
+
+
+def _words(amounts: Amounts) -> str:
+    return ", ".join(f"{name} {amount_words(name, one)}" for name, one in amounts.items()) or "none"
 
 
 def _is_reserved(zones: ZoneTables) -> BoolColumn:

@@ -18,6 +18,7 @@ from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scala
 from engine.model.time import Micros
 from engine.plugins.arithmetic import stretched
 from engine.plugins.base import Args, Plugin, Scores
+from engine.plugins.words import amount_words
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODES = (Domain.NODES,)
@@ -78,6 +79,11 @@ class NodeResourcesAllocatableScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return nothing: this scorer can always be evaluated."""
         return ""
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what the node offers of each resource."""
+        offered = {name: int(view.amount(view.allocatable, name)[row]) for name in self._weights}
+        return {name: amount_words(name, amount) for name, amount in offered.items()}
 
     def _means(self, rows: ClusterView) -> IntColumn:
         """Return the mean of each row, in Python's integers: weights may be of any size."""

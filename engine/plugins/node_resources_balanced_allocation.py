@@ -24,6 +24,7 @@ from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scala
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.words import requests_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT
 
@@ -128,6 +129,11 @@ class NodeResourcesBalancedAllocationScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why there is no score."""
         return "resources not found"
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what would be requested with the pod, of what the node offers."""
+        own = {} if self.skips(pod) else dict(self._counted(pod))
+        return requests_words(view, Sum.REQUESTS, row, own)
 
     def skips(self, pod: Pod) -> bool:
         """Return whether a pod requests none of the resources, and so gets no points anywhere.

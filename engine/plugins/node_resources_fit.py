@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from engine.model import resource_names
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
 from engine.model.selectors import is_label_key
@@ -23,6 +24,7 @@ from engine.model.time import Micros
 from engine.plugins.arithmetic import trunc_div
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
+from engine.plugins.words import requests_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
@@ -151,6 +153,11 @@ class NodeResourcesFitFilter:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what would be requested with the pod, of what the node offers."""
+        own = {resource_names.PODS: 1, **dict(self._wanted(pod))}
+        return requests_words(view, Sum.REQUESTS, row, own)
+
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
 
@@ -200,9 +207,8 @@ class NodeResourcesFitScore:
             total = np.zeros(len(rows), np.int64)
             weights = np.zeros(len(rows), np.int64)
             for name, weight, amount in counted:
-                sums = Sum.NON_ZERO_REQUESTS if name in (CPU, MEMORY) else Sum.REQUESTS
                 # A pod that is still to be validated may request less than nothing.
-                requested = np.maximum(rows.amount(rows.sums[sums], name) + amount, 0)
+                requested = np.maximum(rows.amount(rows.sums[_sums_of(name)], name) + amount, 0)
                 allocatable = rows.amount(rows.allocatable, name)
                 score = self._score_of(requested, np.maximum(allocatable, 1))
                 share = weight * self._counts(allocatable, score)
@@ -219,6 +225,13 @@ class NodeResourcesFitScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why there is no score."""
         return "resources not found"
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what would be requested, of what there is; where nothing is, some is assumed."""
+        words: dict[str, str] = {}
+        for name, _, amount in self._counted(pod):
+            words |= requests_words(view, _sums_of(name), row, {name: amount})
+        return words
 
     def _counted(self, pod: Pod) -> tuple[tuple[str, int, int], ...]:
         """Return name, weight and the pod's own amount of the resources that count for a pod.
@@ -243,6 +256,11 @@ class NodeResourcesFitScore:
         if self._ratio is None:
             return trunc_div(total, weights)
         return trunc_div(2 * total + weights, 2 * weights)
+
+
+def _sums_of(name: str) -> Sum:
+    """Return which sum over pods counts for a resource."""
+    return Sum.NON_ZERO_REQUESTS if name in (CPU, MEMORY) else Sum.REQUESTS
 
 
 def _least_allocated(requested: IntColumn, allocatable: IntColumn) -> IntColumn:

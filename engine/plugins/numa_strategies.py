@@ -42,12 +42,10 @@ def balanced_allocation(
     weights: Mapping[str, int],  # noqa: ARG001 (protocol)
 ) -> IntColumn:
     """Return how equal the shares are that are taken of resources; weights count nothing."""
-    shape = (max(len(request), 1), zones.most, len(zones.view))
-    shares = np.zeros(shape)
+    shares = np.ones((max(len(request), 1), zones.most, len(zones.view)))
     for share, (name, amount) in zip(shares, request.items(), strict=False):
-        left, asked = zones.whole_units(name), whole_units(name, amount)
-        np.divide(asked, left, out=share, where=left != 0)
-        share[left == 0] = 1
+        np.divide(whole_units(name, amount), zones.whole_units(name), out=share)
+        share[zones.available(name) <= 0] = 1
     spread = shares - shares.mean(axis=0)
     squares = (spread**2).sum(axis=0) - spread.sum(axis=0) ** 2 / len(shares)
     variance = squares / max(len(shares) - 1, 1)
@@ -72,9 +70,12 @@ def _weighted(
     """Return the weighted mean of `part` of each resource in percent, truncated twice."""
     total = np.zeros((zones.most, len(zones.view)))
     for name, amount in request.items():
-        left, asked = zones.whole_units(name), whole_units(name, amount)
-        fits = (left != 0) & (amount <= zones.available(name))
-        # Exact, for the reason given in `trunc_div`.
-        percent = np.divide(part(left, asked) * 100, left, out=np.zeros_like(left), where=fits)
-        total += np.trunc(percent, out=percent) * weights.get(name, 1)
+        left = zones.whole_units(name)
+        percent = part(left, whole_units(name, amount))
+        percent *= MAX_SCORE
+        percent /= left
+        np.trunc(percent, out=percent)  # exact, for the reason given in `trunc_div`
+        fits = zones.available(name) >= max(amount, 1)
+        percent *= fits * weights.get(name, 1)
+        total += percent
     return trunc_div(total.astype(np.int64), sum(weights.get(name, 1) for name in request) or 1)

@@ -87,12 +87,14 @@ class ZoneTables:
         return _available(self.view, resource, self.most)
 
     def whole_units(self, resource: str) -> FloatColumn:
-        """Return the same in whole units, rounded up, 0 for an absent one; cpu in cores."""
+        """Return the same in whole units, rounded up, cpu in cores; 1 where nothing is left.
+
+        So it can always be divided by.
+        """
 
         def compute(part: ClusterView) -> FloatColumn:
             available = _available(part, resource, self.most)
-            present = np.where(available == ABSENT, 0, available)
-            return whole_units(resource, present).astype(np.float64)
+            return whole_units(resource, np.maximum(available, 1)).astype(np.float64)
 
         return self.view.node_column(("NUMA units", resource, self.most), _ZONES, compute)
 

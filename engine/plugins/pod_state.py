@@ -44,6 +44,12 @@ class PodStateScore:
         """Return nothing: this scorer can always be evaluated."""
         return ""
 
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return how many pods leave the node, and how many are to come."""
+        turnover = view.turnover.get(view.names[row], NO_TURNOVER)
+        coming = turnover.nominated + (pod.nominated_node_name == view.names[row])
+        return {"pods that leave": f"{turnover.terminating}", "pods to come": f"{coming}"}
+
 
 def _differences(rows: ClusterView) -> IntColumn:
     each = [rows.turnover.get(name, NO_TURNOVER) for name in rows.names]

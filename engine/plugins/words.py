@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from engine.model.resource_names import CPU, counts_bytes
 from engine.model.time import SECOND, Micros
-from engine.view import ClusterView
+from engine.view import ClusterView, Sum
 
 _MILLI: Final = 1000
 _KIBI: Final = 1024
@@ -25,6 +26,27 @@ def part_words(resource: str, part: float, whole: float) -> str:
     divisor, unit = _scale(resource, max(abs(part), abs(whole)))
     taken, all_ = number_words(part / divisor), number_words(whole / divisor)
     return f"{taken} of {all_} {unit}".rstrip()
+
+
+def requests_words(
+    view: ClusterView, sums: Sum, row: int, own: Mapping[str, int]
+) -> dict[str, str]:
+    """Return what the pods of a node request with one more, of what it offers: `cpu requests`.
+
+    Args:
+        view: the cluster.
+        sums: those of requests that count.
+        row: the node.
+        own: what the one more requests, by the resources to tell of.
+    """
+    return {
+        f"{name} requests": part_words(
+            name,
+            int(view.amount(view.sums[sums], name)[row]) + amount,
+            int(view.amount(view.allocatable, name)[row]),
+        )
+        for name, amount in own.items()
+    }
 
 
 def number_words(number: float) -> str:

@@ -70,10 +70,13 @@ class NodeExpression:
 
     def inputs(self, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the values of the node's fields that are read, in words, the first few."""
-        read = sorted(path for path in self.program.references if path[0] == "node")
+        paths = [path for path in self.program.references if path[0] == "node"]
+        # Where both `node.usage` and `node.usage.cpu` are read the latter says it all.
+        outer = {path[:end] for path in paths for end in range(1, len(path))}
+        read = sorted(path for path in paths if path not in outer)
         told = read[:_MOST_FIELDS_TOLD]
-        node = NodeTable(view, now).row(row, told)
-        inputs = {".".join(path): field_words(path, node) for path in told}
+        node, source = NodeTable(view, now).row(row, told), self.program.source
+        inputs = {".".join(path): field_words(path, node, source) for path in told}
         if len(read) > len(told):
             inputs["..."] = f"{len(read) - len(told)} more"
         return inputs

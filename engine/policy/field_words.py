@@ -15,12 +15,15 @@ _AMOUNTS: Final = frozenset({"allocatable", "limits", "requested", "usage"})
 _DEPTH_OF_AMOUNT: Final = 3  # `node.usage.cpu`
 
 
-def field_words(path: tuple[str, ...], values: Mapping[str, object]) -> str:
+def field_words(path: tuple[str, ...], values: Mapping[str, object], source: str) -> str:
     """Return what stands at a path, short: `5.2 cores`, `8 GiB`, `"a"`; `absent` if nothing does.
+
+    Of a map, as all labels of a node, it is what the expression names.
 
     Args:
         path: names from the outermost to the innermost.
         values: maps in maps, as expressions see them.
+        source: the expression.
     """
     value: object = values
     for name in path:
@@ -29,6 +32,11 @@ def field_words(path: tuple[str, ...], values: Mapping[str, object]) -> str:
         value = value[name]
     if len(path) == _DEPTH_OF_AMOUNT and path[1] in _AMOUNTS and isinstance(value, float):
         return _amount(path[-1], value)
+    if isinstance(value, Mapping):
+        named = {key: one for key, one in value.items() if key in source}
+        if value and not named:
+            return f"none of its {len(value)} keys is named"
+        value = named
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

@@ -4,7 +4,7 @@ What belongs here: the arithmetic of a quota, the wording of its denial, what re
 when they are over. What never does: where they are stored, and how an answer travels.
 """
 
-from engine.quota.batch import Asked, Judgement, judge_batch, needs
+from engine.quota.batch import Asked, Judgement, judge_batch
 from engine.quota.book import DEFAULT_RESERVATION_SECONDS, Patience, QuotaBook
 from engine.quota.bounds import (
     Pool,
@@ -21,10 +21,13 @@ from engine.quota.reservations import decode as decode_reservations
 from engine.quota.rules import (
     CAPACITY_SCHEDULING_RULES,
     RESOURCE_QUOTA_RULES,
+    Borrowing,
     CountedPods,
     QuotaMode,
     QuotaRules,
+    UnlistedResources,
     mode_of,
+    quotas_of,
     used_by_namespace,
 )
 from engine.quota.status import StatusCounts, status_used
@@ -35,6 +38,7 @@ __all__ = [
     "DEFAULT_RESERVATION_SECONDS",
     "RESOURCE_QUOTA_RULES",
     "Asked",
+    "Borrowing",
     "CountedPods",
     "Judgement",
     "Patience",
@@ -46,6 +50,7 @@ __all__ = [
     "Reservation",
     "Reservations",
     "StatusCounts",
+    "UnlistedResources",
     "decode_reservations",
     "effective_max",
     "effective_min",
@@ -54,10 +59,10 @@ __all__ = [
     "judge_borrowing",
     "limited",
     "mode_of",
-    "needs",
     "over_max",
     "over_min",
     "pool_of",
+    "quotas_of",
     "status_used",
     "sum_of",
     "used_by_namespace",

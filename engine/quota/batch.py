@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
 from engine.quota.book import QuotaBook
+from engine.quota.bounds import Pool, limited
 from engine.quota.reservations import MOST_BYTES, Reservation, Reservations
-from engine.quota.verdict import QuotaVerdict, judge
+from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
+from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
 _MOST_NAMES = 8  # a pod can name thousands of resources
 
@@ -52,14 +53,13 @@ class _Page:
     added: list[Reservation] = field(default_factory=list)
 
 
-def needs(amounts: Amounts, quota: ElasticQuota) -> dict[str, int]:
-    """Return what of some amounts a quota limits."""
-    limits = quota.max or {}
-    return {name: amount for name, amount in amounts.items() if amount > 0 and name in limits}
-
-
 def judge_batch(
-    batch: Iterable[Asked], used: Amounts, books: Sequence[QuotaBook], now: float
+    batch: Iterable[Asked],
+    used: Amounts,
+    books: Sequence[QuotaBook],
+    now: float,
+    rules: QuotaRules = RESOURCE_QUOTA_RULES,
+    pool: Pool | None = None,
 ) -> Judgement:
     """Judge requests; each must fit every quota of the namespace.
 
@@ -68,11 +68,20 @@ def judge_batch(
         used: what the pods hold that are seen.
         books: the namespace's quotas.
         now: by the clock of the books.
+        rules: what is compared.
+        pool: what all namespaces share, of the pods that are seen; None where nobody borrows.
     """
     pages = [_page(book, used, now) for book in books]
-    verdicts = tuple(_judged(asked, pages) for asked in batch)
+    if pool is not None and books:
+        pool = pool.with_more(books[0].counted())
+    verdicts = []
+    for asked in batch:
+        verdict = _judged(asked, pages, rules, pool)
+        verdicts.append(verdict)
+        if pool is not None and verdict is not None and verdict.allowed and not asked.dry_run:
+            pool = pool.with_more(asked.reservation.amounts)
     writes = tuple((page.book, page.kept.adding(page.added)) for page in pages if page.added)
-    return Judgement(verdicts, writes)
+    return Judgement(tuple(verdicts), writes)
 
 
 def _page(book: QuotaBook, used: Amounts, now: float) -> _Page:
@@ -82,17 +91,24 @@ def _page(book: QuotaBook, used: Amounts, now: float) -> _Page:
     return _Page(book, kept, total, len(book.annotation(kept)))
 
 
-def _judged(asked: Asked, pages: Sequence[_Page]) -> QuotaVerdict | None:
+def _judged(
+    asked: Asked, pages: Sequence[_Page], rules: QuotaRules, pool: Pool | None
+) -> QuotaVerdict | None:
     """Return the verdict on one request; if it is admitted, the next one finds it counted."""
     wanted = asked.reservation
     if any(page.book.gave_up(wanted.key) for page in pages):
         return None
     open_pages = [
-        (page, limited)
+        (page, held)
         for page in pages
-        if not page.book.covers(wanted.key) and (limited := needs(wanted.amounts, page.book.quota))
+        if not page.book.covers(wanted.key)
+        and ((held := limited(wanted.amounts, page.book.quota, rules)) or rules.spares_nobody)
     ]
-    verdicts = [judge(limited, page.used, [page.book.quota]) for page, limited in open_pages]
+    verdicts = [
+        judge(wanted.amounts, page.used, [page.book.quota], rules) for page, _ in open_pages
+    ]
+    if pool is not None and open_pages:
+        verdicts.append(judge_borrowing(wanted.amounts, pool))
     if not all(verdict.allowed for verdict in verdicts):
         misfits = [verdict for verdict in verdicts if not verdict.allowed]
         return QuotaVerdict(
@@ -101,7 +117,7 @@ def _judged(asked: Asked, pages: Sequence[_Page]) -> QuotaVerdict | None:
         )
     if asked.dry_run:
         return QuotaVerdict()
-    entries = [(page, _entry(wanted, limited)) for page, limited in open_pages]
+    entries = [(page, _entry(wanted, held)) for page, held in open_pages]
     if any(page.size + entry.size > MOST_BYTES for page, entry in entries):
         return None
     for page, entry in entries:
@@ -112,8 +128,8 @@ def _judged(asked: Asked, pages: Sequence[_Page]) -> QuotaVerdict | None:
     return QuotaVerdict()
 
 
-def _entry(wanted: Reservation, limited: dict[str, int]) -> Reservation:
+def _entry(wanted: Reservation, held: dict[str, int]) -> Reservation:
     """Return what a quota must remember: also what it does not limit, for its max may change."""
     positive = {name: amount for name, amount in wanted.amounts.items() if amount > 0}
-    amounts = positive if len(positive) <= _MOST_NAMES else limited
+    amounts = positive if len(positive) <= _MOST_NAMES else held
     return Reservation(wanted.uid, wanted.name, amounts, wanted.after, wanted.request)

@@ -102,9 +102,17 @@ class QuotaBook:
             if since <= late and not self._is_over(key)
         ]
 
-    def exists(self, key: str, now: float) -> None:
-        """Take note that the pod of an overdue one exists: it will be seen."""
-        self._known_since[key] = now
+    def exists(self, key: str, version: int, now: float) -> None:
+        """Take note that the pod of an overdue one exists, at a resourceVersion.
+
+        It will be seen; unless it is still what the request would have changed: then that has ended
+        without having done so.
+        """
+        one = self.reservations.by_key.get(key)
+        if one is not None and version <= one.after:
+            self._missing.add(key)
+        else:
+            self._known_since[key] = now
 
     def is_missing(self, key: str) -> None:
         """Take note that the pod of an overdue one does not exist, or holds nothing any more."""

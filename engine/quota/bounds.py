@@ -72,6 +72,11 @@ class Pool:
     used: Amounts
     guaranteed: Amounts
 
+    def with_more(self, amounts: Amounts) -> Pool:
+        """Return the pool once somebody holds more; the number of pods is no part of it."""
+        more = {name: amount for name, amount in amounts.items() if name != PODS}
+        return Pool(sum_of((self.used, more)), self.guaranteed)
+
 
 def pool_of(quotas: Mapping[str, Sequence[ElasticQuota]], used: Mapping[str, Amounts]) -> Pool:
     """Return the pool of the namespaces that have a quota of scheduler-plugins.

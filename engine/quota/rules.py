@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
 from engine.model.resources import Amounts
 from engine.view import ClusterView
 
@@ -34,13 +35,20 @@ class QuotaRules:
             node, so that many that are created at once may all pass, as upstream they would; there
             the rest waits in the scheduler's queue.
         borrowing: `AggregateMin` also holds all namespaces with quotas together to the sum of
-            their `min`. What another replica is admitting at the same moment is not seen, so that
-            the sum can be passed by a little; `max` never can.
+            their `min`. It is off because that sum is all they can use then, however much room the
+            cluster has, and none of a resource that no `min` names. What another replica is
+            admitting at the same moment is not seen, so that the sum can be passed by a little;
+            `max` never can.
     """
 
     unlisted_resources: UnlistedResources = "Unlimited"
     count_pods: CountedPods = "NonTerminal"
     borrowing: Borrowing = "Off"
+
+    @property
+    def spares_nobody(self) -> bool:
+        """Whether even a pod that needs nothing of what `max` names may be refused."""
+        return self.unlisted_resources == "Zero" or self.borrowing != "Off"
 
 
 RESOURCE_QUOTA_RULES = QuotaRules()
@@ -54,6 +62,20 @@ def used_by_namespace(view: ClusterView, count_pods: CountedPods) -> Mapping[str
     if count_pods == "Scheduled":
         return view.namespace_scheduled
     return view.namespace_requests
+
+
+def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
+    """Return the quotas that limit the pods of a namespace.
+
+    Those of scheduler-plugins limit the namespace they are in. Koordinator keeps many in one
+    namespace and ties pods to them by labels and a tree; of these, only one that is named after its
+    namespace limits it (Koordinator, pkg/webhook/elasticquota/pod_check.go).
+    """
+    return tuple(
+        quota
+        for quota in view.quotas.get(namespace, ())
+        if quota.group != KOORDINATOR_GROUP or quota.name == namespace
+    )
 
 
 def mode_of(view: ClusterView, namespace: str, default: QuotaMode) -> QuotaMode:

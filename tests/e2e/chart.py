@@ -13,13 +13,14 @@ from pathlib import Path
 import yaml
 
 from tests.e2e.build import executables
-from tests.e2e.cluster import Cluster, Json
+from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 
 CHART = Path(__file__).parents[2] / "charts" / "stowplan"
 VALUE_SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 """Files of values that the chart is tried with."""
 
+ELASTIC_QUOTAS = "elasticquotas.scheduling.x-k8s.io"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 _PATIENCE_SECONDS = 120
@@ -137,6 +138,16 @@ async def released(
                 await cluster.delete(kind, release.name)
         with suppress(HelmError):  # the test may have removed it
             await release.uninstall("--no-hooks")
+
+
+async def undefined(cluster: Cluster, name: str) -> None:
+    """Wait until a definition of a kind is gone: it goes after the last of its objects."""
+
+    async def gone() -> bool:
+        definitions = await cluster.list_all("customresourcedefinitions")
+        return name not in {one["metadata"]["name"] for one in definitions}
+
+    await eventually(gone, f"{name} is gone")
 
 
 def _flags(files: tuple[Path, ...], values: Mapping[str, object] | None) -> Iterator[str]:

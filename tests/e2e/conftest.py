@@ -99,8 +99,15 @@ async def crds(cluster: Cluster) -> AsyncIterator[None]:
     for definition in definitions:
         await install(cluster, definition)
     yield
-    for definition in definitions:
-        await cluster.delete("customresourcedefinitions", definition["metadata"]["name"])
+    names = {definition["metadata"]["name"] for definition in definitions}
+    for name in names:
+        await cluster.delete("customresourcedefinitions", name)
+
+    async def gone() -> bool:
+        left = await cluster.list_all("customresourcedefinitions")
+        return names.isdisjoint(one["metadata"]["name"] for one in left)
+
+    await eventually(gone, "the definitions are gone")  # their objects go first
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ SECRET = "stowplan-certificate"  # noqa: S105 (its name)
 FailurePolicy = Literal["Ignore", "Fail"]
 
 _SYNC_SECONDS = 60
+_TIMEOUTS: dict[Phase, int] = {"Mutating": 1, "Validating": 5}
 _MANIFEST = Path(__file__).with_name("install.yaml")
 _ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 _GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
@@ -131,6 +132,8 @@ async def installed(
     await _apply(cluster)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_gone, cluster, "secrets", SECRET, NAMESPACE)
+        # A holder that was killed did not let go of it, and the next one would wait.
+        stack.push_async_callback(_gone, cluster, "leases", NAME, NAMESPACE)
         front = await stack.enter_async_context(fronting([replica.port for replica in running]))
         stowplan = Installed(running, front, every, folder)
         stack.push_async_callback(_stop, running)
@@ -208,7 +211,7 @@ def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[st
             "sideEffects": "NoneOnDryRun",
             "admissionReviewVersions": ["v1"],
             "failurePolicy": failure_policy,
-            "timeoutSeconds": 1,
+            "timeoutSeconds": _TIMEOUTS[phase],
         }
         kind = f"{phase}WebhookConfiguration"
         yield (

@@ -45,6 +45,11 @@ class Part:
         """Whether there is a process."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, None where there is none."""
+        return None if self._process is None else self._process.pid
+
     def launch(self) -> None:
         """Start the process, and do not wait."""
         self.kill()  # what is left of one that ended by itself

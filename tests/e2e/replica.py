@@ -67,20 +67,28 @@ class Replica(Part):
 
     async def reviews(self, path: str = "mutate") -> dict[str, int]:
         """Return how many reviews came to what outcome, since it started."""
-        url = f"http://{LOCAL}:{self._metrics_port}/metrics"
-        text = (await asyncio.to_thread(_ask, url)).decode()
-        return {
-            sample.labels["outcome"]: int(sample.value)
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == "stowplan_reviews_total" and sample.labels["path"] == path
-        }
+        return await self._outcomes("stowplan_reviews_total", path=path)
+
+    async def quota_writes(self) -> dict[str, int]:
+        """Return how many writes of reservations came to what outcome, since it started."""
+        return await self._outcomes("stowplan_quota_writes_total")
 
     async def certificate(self) -> str:
         """Return the certificate that it serves, as PEM."""
         return await asyncio.to_thread(
             ssl.get_server_certificate, (LOCAL, self.port), timeout=_PATIENCE_SECONDS
         )
+
+    async def _outcomes(self, metric: str, **labels: str) -> dict[str, int]:
+        """Return a counter by its label `outcome`, where other labels have these values."""
+        url = f"http://{LOCAL}:{self._metrics_port}/metrics"
+        text = (await asyncio.to_thread(_ask, url)).decode()
+        return {
+            sample.labels["outcome"]: int(sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == metric and labels.items() <= sample.labels.items()
+        }
 
     @property
     def _url(self) -> str:

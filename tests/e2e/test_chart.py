@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chart import CHART, VALUE_SETS, HelmError, helm, of_kind, rendered
+from tests.e2e.chart import (
+    CHART,
+    ELASTIC_QUOTAS,
+    VALUE_SETS,
+    HelmError,
+    helm,
+    of_kind,
+    rendered,
+    undefined,
+)
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.nodes import Nodes
 from tests.e2e.reviewer import Reviewer
@@ -79,6 +88,7 @@ def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
 
 @pytest.mark.usefixtures("operators")
 async def test_every_manifest_is_accepted(cluster: Cluster, namespace: str) -> None:
+    await undefined(cluster, ELASTIC_QUOTAS)
     for values in VALUE_SETS:
         manifests = rendered(values, namespace=namespace)
         await _create_accounts(cluster, manifests)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.e2e.chart import CONFIGURATIONS, Release, released, rendered
+from tests.e2e.chart import CONFIGURATIONS, ELASTIC_QUOTAS, Release, released, rendered, undefined
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes, finish
@@ -117,8 +117,9 @@ async def test_a_cold_start_waits_for_nobody_and_the_off_switch_frees_the_rest(
 async def test_elastic_quota_is_defined_where_it_is_not_and_stays(
     cluster: Cluster, release: Release
 ) -> None:
-    definitions, name = "customresourcedefinitions", "elasticquotas.scheduling.x-k8s.io"
+    definitions, name = "customresourcedefinitions", ELASTIC_QUOTAS
     wanted = {"elasticQuota": {"install": "IfAbsent"}}
+    await undefined(cluster, name)
     try:
         await release.change(crds=wanted)
         await release.change(crds=wanted)  # ours: it is kept up to date
@@ -128,13 +129,14 @@ async def test_elastic_quota_is_defined_where_it_is_not_and_stays(
         assert name in await _names(cluster, definitions)
     finally:
         await cluster.delete(definitions, name)
+        await undefined(cluster, name)
 
 
 @pytest.mark.usefixtures("crds")
 async def test_a_definition_of_somebody_else_is_left_alone(
     cluster: Cluster, release: Release
 ) -> None:
-    definitions, name = "customresourcedefinitions", "elasticquotas.scheduling.x-k8s.io"
+    definitions, name = "customresourcedefinitions", ELASTIC_QUOTAS
     before = (await cluster.get(definitions, name))["metadata"]["generation"]
     await release.change(crds={"elasticQuota": {"install": "IfAbsent"}})
     metadata = (await cluster.get(definitions, name))["metadata"]

@@ -12,7 +12,7 @@ from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.conftest import install
 
 _KIND = "customresourcedefinitions"
-_CRDS = Path(__file__).parents[2] / "charts" / "stowplan" / "crds"
+_CRDS = Path(__file__).parents[2] / "charts" / "stowplan" / "files" / "crds"
 
 
 @pytest.fixture

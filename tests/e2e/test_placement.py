@@ -17,7 +17,7 @@ from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from engine.policy import load_policies
-from tests.e2e.advice import advice_of, first_choice
+from tests.e2e.advice import first_choice
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, account, installed
@@ -82,9 +82,10 @@ async def test_a_deployment_goes_where_the_policy_ranks_and_evens_limits_out(
 
     without, with_advice, binding = spreads.values()
     assert _deviation(with_advice) < _deviation(without)
-    assert _most(with_advice) < _most(without)
+    assert _most(with_advice) <= _most(without)
     assert _agreement(ranking, with_advice) > 0.5 > _agreement(ranking, without)
     assert _deviation(binding) < _deviation(without)
+    assert _most(binding) < _most(without)
     assert _agreement(ranking, binding) > 0.5
     assert not any(binding[name] for name in HOT)
     assert _hot(with_advice) < _hot(without)
@@ -169,9 +170,7 @@ async def _round(cluster: Cluster, namespace: str) -> Counter[str]:
     web["spec"]["template"]["spec"]["containers"][0]["resources"] = _resources(f"{CORES_PER_POD:g}")
     await cluster.create(web)
     await cluster.patch("deployments", "web", {"spec": {"replicas": PODS}}, namespace)
-    pods = await _running(cluster, namespace, PODS, labelSelector="app=web")
-    counts = _counts(pods)
-    print(sum(advice_of(one) is not None for one in pods), "advised")
+    counts = _counts(await _running(cluster, namespace, PODS, labelSelector="app=web"))
     await cluster.delete("deployments", "web", namespace)
 
     async def gone() -> bool:

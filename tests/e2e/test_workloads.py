@@ -58,7 +58,7 @@ async def test_every_kind_of_workload_starts(
 ) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY, encoding="utf-8")
-    async with installed(cluster, control_plane, tmp_path, [policy]) as stowplan:
+    async with installed(cluster, control_plane, tmp_path, [policy], quotas="Fail") as stowplan:
         (replica,) = stowplan.replicas
         await stowplan.knows_usage(len(LOADS))
         await _a_bare_pod(cluster, namespace)

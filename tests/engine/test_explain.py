@@ -196,3 +196,43 @@ def test_every_explanation_is_plain_json() -> None:
     for policy_set in (TWO, policies(p="", a="mode: Audit"), policies()):
         told = explanation(_decision(policy_set))
         assert json.loads(json.dumps(told)) == told
+
+
+# What the rules were given.
+
+
+def _given(policy: str, rule: str, **inputs: str) -> Json:
+    return {"policy": policy, "rule": rule, "inputs": inputs}
+
+
+def test_what_the_rules_were_given_is_told_of_as_many_nodes_as_are_asked_for() -> None:
+    assert "inputs" not in explanation(_decision())
+    told = explanation(_decision(), most_inputs=1)["inputs"]
+    # Limits may add up to 200 % of 4 cores; the filter and the score of cool were given the same.
+    assert told == {
+        "cool": [
+            _given("limits", "LimitAware", **{"cpu limits": "7 of 8 cores"}),
+            _given("words", "zoned", **{"node.labels": '{"zone": "a"}'}),
+            _given("words", "cold", **{"node.usage.cpu": "0.5 cores"}),
+        ],
+        "bare": [_given("words", "zoned", **{"node.labels": "{}"})],
+    }
+
+
+def test_of_a_node_that_was_left_out_the_rules_are_told_that_did_it() -> None:
+    told = explanation(_decision(), most_inputs=None)["inputs"]
+    assert told["full"] == [_given("limits", "LimitAware", **{"cpu limits": "8.5 of 8 cores"})]
+    assert told["cordoned"] == [_given("scheduler", "NodeUnschedulable", cordoned="yes")]
+
+
+def test_what_is_told_of_a_node_stays_within_bounds() -> None:
+    fields = " + ".join(f"double(node.labels[?'l{i:02}'].orValue('1'))" for i in range(20))
+    decision = _decision(policies(p=f'scores: [{{name: s, expression: "{fields}"}}]'))
+    (given,) = next(iter(explanation(decision, most_inputs=1)["inputs"].values()))
+    assert len(given["inputs"]) <= 9
+    assert max(len(text) for text in given["inputs"].values()) < 80
+
+
+def test_where_no_node_was_looked_at_nothing_was_given() -> None:
+    told = explanation(_decision(policies()), most_inputs=None)
+    assert told["inputs"] == {}

@@ -15,6 +15,7 @@ from engine.explain import explanation, summary
 from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.model.node import Node
+from engine.model.numa import NodeZones
 from engine.model.pod import Pod
 from engine.model.usage import NodeUsage
 from engine.pipeline import decide
@@ -24,11 +25,13 @@ from engine.policy import SCHEDULER_FILTERS, PolicySet
 from engine.view import ClusterState, ClusterView, Domain, Freshness
 from tests.engine.measured_cluster import pod
 from tests.engine.policy.worlds import GIB, NOW, Json, node, policies, request_of, usage
+from tests.engine.topology_cluster import zones
 
 TEXTS = {
     Domain.NODES: "nodes are 300 s old",
     Domain.PODS: "pods are 200 s old",
     Domain.METRICS: "usage is 95 s old",
+    Domain.TOPOLOGY: "topology is 400 s old",
 }
 RESOURCES = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
 REQUEST = request_of({"containers": [{"resources": RESOURCES}]}, uid="1")
@@ -40,7 +43,7 @@ def stale(*domains: Domain) -> Freshness:
     return Freshness(ages={"pods": 200}, stale={domain: TEXTS[domain] for domain in domains})
 
 
-def _view(policy_set: PolicySet, *objects: Node | Pod | NodeUsage) -> ClusterView:
+def _view(policy_set: PolicySet, *objects: Node | Pod | NodeUsage | NodeZones) -> ClusterView:
     state = ClusterState()
     state.track(policy_set.load_profiles)
     for one in objects:
@@ -48,8 +51,10 @@ def _view(policy_set: PolicySet, *objects: Node | Pod | NodeUsage) -> ClusterVie
             state.set_node(one)
         elif isinstance(one, Pod):
             state.set_pod(one, seen_at=NOW)
-        else:
+        elif isinstance(one, NodeUsage):
             state.set_usage(one)
+        else:
+            state.set_extra(one)
     return state.view()
 
 
@@ -221,6 +226,7 @@ class Known(NamedTuple):
     nodes: tuple[Node, ...]
     pods: list[Pod]
     reports: list[NodeUsage]
+    zones: list[NodeZones]
 
 
 def _nodes(name: str) -> st.SearchStrategy[Node]:
@@ -266,11 +272,22 @@ known = st.builds(
     st.tuples(*map(_nodes, NAMES)),
     st.lists(_pods, max_size=6),
     st.lists(_reports, max_size=6),
+    # A zone without cpu holds nothing.
+    st.lists(
+        st.builds(
+            zones,
+            st.sampled_from(NAMES),
+            st.sampled_from([{}, {"cpu": "4"}]),
+        ),
+        max_size=3,
+    ),
 )
 stale_sets = st.sets(st.sampled_from(Domain)).map(lambda domains: stale(*domains))
 
 
-def _told(objects: Iterable[Iterable[Node | Pod | NodeUsage]], freshness: Freshness) -> Json:
+def _told(
+    objects: Iterable[Iterable[Node | Pod | NodeUsage | NodeZones]], freshness: Freshness
+) -> Json:
     """Return all that a decision says, but for the version of the view."""
     view = _view(EVERYTHING, *(one for each in objects for one in each))
     told = explanation(decide(REQUEST, EVERYTHING, view, NOW, freshness=freshness))

@@ -82,9 +82,9 @@ async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> Asy
         kubeconfig=server.kubeconfig(tmp_path), policies=[policy], reload_seconds=0, **given
     )
     async with AsyncExitStack() as stack:
-        parts = await stack.enter_async_context(live(settings, wall_clock))
-        await parts.synced()
-        started = listening(settings, parts.cluster, source=parts.certificate)
+        known = await stack.enter_async_context(live(settings, wall_clock))
+        await known.synced()
+        started = listening(settings, known.cluster, parts=known.parts)
         webhook = await stack.enter_async_context(started)
         trust = ssl.create_default_context(cadata=webhook.ca_pem.decode())
         connector = aiohttp.TCPConnector(ssl=trust)
@@ -133,15 +133,15 @@ async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
     api_server.pause()
     settings = local_settings(kubeconfig=api_server.kubeconfig(tmp_path), policies=[])
     async with (
-        live(settings, wall_clock) as parts,
-        listening(settings, parts.cluster, source=parts.certificate) as webhook,
+        live(settings, wall_clock) as known,
+        listening(settings, known.cluster, parts=known.parts) as webhook,
     ):
         assert not webhook.health.ready()
-        assert not parts.cluster.view().rows
+        assert not known.cluster.view().rows
         api_server.resume()
-        await parts.synced()
+        await known.synced()
         assert webhook.health.ready()
-        assert list(parts.cluster.view().rows) == ["node-a"]
+        assert list(known.cluster.view().rows) == ["node-a"]
 
 
 async def test_replicas_serve_one_certificate_that_the_webhook_configuration_trusts(

@@ -16,7 +16,7 @@ from engine.model.decision import Decision, Verdict
 from engine.model.time import Micros, micros
 from engine.pipeline import Scope, decide
 from engine.placement import patch_for
-from engine.quota import QuotaVerdict, judge
+from engine.quota import QuotaVerdict, judge, quotas_of
 from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
@@ -26,6 +26,7 @@ from webhook.cli.render import show_patch, show_reasons, verdict_line
 from webhook.cluster import Recording
 
 _NODES = 20
+_INPUTS = 3
 _SCOPE = Scope()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,6 +40,7 @@ def explain(
     namespace: str = "default",
     now: datetime | None = None,
     nodes: NonNegativeInt = _NODES,
+    inputs: NonNegativeInt = _INPUTS,
     patch: bool = False,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
@@ -53,6 +55,8 @@ def explain(
         now: the moment to judge the age of measurements at, as `2026-03-02T10:00:00Z`; when the
             cluster was recorded, if not given.
         nodes: how many candidates, and how many of the others, to list.
+        inputs: of how many of these to show what the rules judged them by, as cpu limits of 10 of
+            8 cores.
         patch: also print the JSON patch the webhook would answer with.
         json: print everything as JSON, and nothing else.
     """
@@ -71,17 +75,18 @@ def explain(
         if home not in view.namespace_labels:
             notes.print(f"namespace `{escape(home)}` is not recorded: no label of it is known")
         used = view.namespace_requests.get(home, {})
-        quota = judge(counted_requests(request.pod.shape), used, view.quotas.get(home, ()))
+        quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, home))
     advice = patch_for(decision, request, view)
 
     output = console.output()
     if json:
-        told = explanation(decision)
+        told = explanation(decision, most_inputs=None)
         told["quota"] = {"allowed": quota.allowed, "message": quota.message}
         told["patch"], told["warnings"] = list(advice.operations), list(advice.warnings)
         output.print_json(data=told)
     else:
-        _show(output, decision, quota, f"judged at {_text(moment)}, {why}", nodes)
+        judged = f"judged at {_text(moment)}, {why}"
+        _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)
         for warning in advice.warnings:
             output.print(f"[yellow]warning:[/] {escape(warning)}")
         if patch:
@@ -104,10 +109,16 @@ def _text(moment: Micros) -> str:
 
 
 def _show(
-    output: Console, decision: Decision, quota: QuotaVerdict, judged: str, nodes: int
+    output: Console,
+    decision: Decision,
+    quota: QuotaVerdict,
+    judged: str,
+    *,
+    nodes: int,
+    inputs: int,
 ) -> None:
     """Print the verdict, then what it rests on."""
-    told = explanation(decision, most_nodes=nodes)
+    told = explanation(decision, most_nodes=nodes, most_inputs=inputs)
     verdict = verdict_line(told["verdict"], told["pod"], told["message"])
     if quota.allowed:
         output.print(verdict)

@@ -50,6 +50,9 @@ def show_reasons(console: Console, told: Mapping[str, Any]) -> None:
         total = sum(count["nodes"] for count in told["rejectedBy"])
         console.print(f"\n[bold]{total} left out[/]")
         console.print(_rejected(told, total))
+    if told.get("inputs"):
+        console.print("\n[bold]What the rules were given[/]")
+        console.print(_inputs(told))
     if "audit" in told:
         console.print("\n[bold]Not applied: what policies in Audit mode would have done[/]")
         show_decision(console, told["audit"])
@@ -98,6 +101,19 @@ def _rejected(told: Mapping[str, Any], total: int) -> Table:
                 told_before, *(escape(reason[key]) for key in ("policy", "rule", "reason"))
             )
     _note_the_rest(table, total - len(told["rejected"]))
+    return table
+
+
+def _inputs(told: Mapping[str, Any]) -> Table:
+    """Return what the first nodes were judged by, rule by rule."""
+    several = len(told["policies"]) > 1
+    table = plain_table("node", *(["policy"] if several else []), "rule", "inputs")
+    for node, rules in told["inputs"].items():
+        for i, rule in enumerate(rules):
+            inputs = "\n".join(f"{name}: {value}" for name, value in rule["inputs"].items())
+            told_before = [escape(node) if i == 0 else ""]
+            names = [rule["policy"], rule["rule"]] if several else [rule["rule"]]
+            table.add_row(*told_before, *map(escape, (*names, inputs)))
     return table
 
 

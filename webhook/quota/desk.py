@@ -15,7 +15,18 @@ from typing import TypeAlias
 
 from engine.errors import QuotaUndecidedError
 from engine.model.elastic_quota import ElasticQuota
-from engine.quota import Asked, QuotaBook, QuotaVerdict, Reservation, Reservations, judge_batch
+from engine.quota import (
+    Asked,
+    QuotaBook,
+    QuotaRules,
+    QuotaVerdict,
+    Reservation,
+    Reservations,
+    judge_batch,
+    pool_of,
+    quotas_of,
+    used_by_namespace,
+)
 from webhook.quota.sight import Sight, Timing
 from webhook.quota.store import ConflictError, Store, StoreError, UnreachableError
 
@@ -58,6 +69,7 @@ class Desk:
         store: where quotas are written.
         timing: what time is.
         count_write: told what came of each write.
+        rules: what is compared.
     """
 
     def __init__(
@@ -67,12 +79,14 @@ class Desk:
         store: Store,
         timing: Timing,
         count_write: Callable[[str], None],
+        rules: QuotaRules,
     ) -> None:
         self._namespace = namespace
         self._sight = sight
         self._store = store
         self._timing = timing
         self._count_write = count_write
+        self._rules = rules
         self._books: dict[_Identity, QuotaBook] = {}
         self._stale: set[_Identity] = set()  # what we know of them may be old: read before judging
         self._gone: dict[_Identity, int] = {}  # deleted at a later version, not heard of yet
@@ -174,9 +188,16 @@ class Desk:
             await self._timing.sleep(_LOOK_AGAIN_SECONDS)
 
         # 3. Judge what is known at this moment: nothing is awaited since we looked.
-        used = self._sight.view().namespace_requests.get(self._namespace, {})
-        asked = [waiter.asked for waiter in batch]
-        judgement = judge_batch(asked, used, books, self._timing.clock())
+        view, rules = self._sight.view(), self._rules
+        used = used_by_namespace(view, rules.count_pods)
+        judgement = judge_batch(
+            [waiter.asked for waiter in batch],
+            used.get(self._namespace, {}),
+            books,
+            self._timing.clock(),
+            rules,
+            None if rules.borrowing == "Off" else pool_of(view.quotas, used),
+        )
 
         # 4. Write, if that is still the newest version; only then tell.
         for book, reservations in judgement.writes:
@@ -191,7 +212,7 @@ class Desk:
     def _look(self) -> list[QuotaBook]:
         """Return the books of the namespace with all that was heard by now."""
         now, heard = self._timing.clock(), self._sight.heard()
-        quotas = self._sight.view().quotas.get(self._namespace, ())
+        quotas = quotas_of(self._sight.view(), self._namespace)
         shown = {_identity(quota): quota for quota in quotas}
         self._gone = {one: version for one, version in self._gone.items() if one in shown}
         for one in self._books.keys() - shown.keys():
@@ -243,7 +264,7 @@ class Desk:
             book.is_missing(one.key)
         else:
             self._sight.seen.note(self._namespace, pod.uid, pod.version)
-            book.exists(one.key, self._timing.clock())
+            book.exists(one.key, pod.version, self._timing.clock())
 
     async def _write(self, book: QuotaBook, reservations: Reservations) -> bool:
         """Write reservations; returns whether they were written for certain.

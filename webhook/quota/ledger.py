@@ -6,7 +6,14 @@ import logging
 from collections.abc import Callable
 
 from engine.errors import QuotaUndecidedError
-from engine.quota import Asked, QuotaVerdict, needs
+from engine.quota import (
+    RESOURCE_QUOTA_RULES,
+    Asked,
+    QuotaRules,
+    QuotaVerdict,
+    limited,
+    quotas_of,
+)
 from webhook.quota.desk import Desk
 from webhook.quota.sight import Sight, Timing
 from webhook.quota.store import Store, StoreError
@@ -24,6 +31,7 @@ class QuotaLedger:
         sight: what this replica sees.
         store: where reservations are kept.
         timing: what time is.
+        rules: what is compared.
         count_write: told what came of each write: written, conflict, unknown, refused, gone.
     """
 
@@ -33,11 +41,13 @@ class QuotaLedger:
         store: Store,
         timing: Timing | None = None,
         *,
+        rules: QuotaRules = RESOURCE_QUOTA_RULES,
         count_write: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._sight = sight
         self._store = store
         self._timing = timing or Timing()
+        self._rules = rules
         self._count_write = count_write
         self._desks: dict[str, Desk] = {}
 
@@ -52,8 +62,10 @@ class QuotaLedger:
         """
         if not self._sight.quotas_known():
             raise QuotaUndecidedError("the quotas are not known yet")
-        quotas = self._sight.view().quotas.get(namespace, ())
-        if not any(needs(asked.reservation.amounts, quota) for quota in quotas):
+        quotas, rules = quotas_of(self._sight.view(), namespace), self._rules
+        amounts = asked.reservation.amounts
+        is_held = rules.spares_nobody or any(limited(amounts, one, rules) for one in quotas)
+        if not (quotas and is_held):
             return QuotaVerdict()
         return await self._desk(namespace).ask(asked)
 
@@ -79,6 +91,6 @@ class QuotaLedger:
         desk = self._desks.get(namespace)
         if desk is None:
             desk = self._desks[namespace] = Desk(
-                namespace, self._sight, self._store, self._timing, self._count_write
+                namespace, self._sight, self._store, self._timing, self._count_write, self._rules
             )
         return desk

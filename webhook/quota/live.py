@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from engine.quota import RESOURCE_QUOTA_RULES, QuotaRules
 from engine.view import ClusterState
 from webhook.cluster.connection import Connection
 from webhook.cluster.source_status import SourceStatus
@@ -20,6 +21,7 @@ def live_ledger(
     seen: SeenPods,
     timing: Timing | None = None,
     *,
+    rules: QuotaRules = RESOURCE_QUOTA_RULES,
     count_write: Callable[[str], None] = lambda _: None,
 ) -> QuotaLedger:
     """Return the ledger of a live cluster.
@@ -30,6 +32,7 @@ def live_ledger(
         sources: of pods and of ElasticQuotas among others, by name.
         seen: what the intake behind the sources was given as `pod_seen`.
         timing: what time is.
+        rules: what is compared.
         count_write: told what came of each write.
     """
     pods = sources["pods"]
@@ -41,4 +44,4 @@ def live_ledger(
     # Until quotas are known, any pod may have a reservation.
     seen.matters = lambda namespace: state.has_quota(namespace) or not quotas_known()
     sight = Sight(view=state.view, seen=seen, heard=lambda: pods.version, quotas_known=quotas_known)
-    return QuotaLedger(sight, ApiStore(connection), timing, count_write=count_write)
+    return QuotaLedger(sight, ApiStore(connection), timing, rules=rules, count_write=count_write)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import msgspec
 
@@ -16,17 +15,15 @@ from engine.view import ClusterView
 from webhook import review
 from webhook.answers import Answer, Outcome, ignored
 from webhook.cluster.faults import UNREADABLE
+from webhook.handlers import Decide
 from webhook.review import AdmissionError, AdmissionRequest
 
-_T = TypeVar("_T")
 _GROUPS = frozenset({UPSTREAM_GROUP, KOORDINATOR_GROUP})
 
 _decode = msgspec.json.Decoder(api.ElasticQuota).decode
 
 
-def by_resource(
-    *, pods: Callable[[AdmissionRequest], _T], quotas: Callable[[AdmissionRequest], _T]
-) -> Callable[[AdmissionRequest], _T]:
+def by_resource(*, pods: Decide, quotas: Decide) -> Decide:
     """Return what answers reviews of pods and of quotas under one path."""
     return lambda request: (quotas if is_of_quota(request) else pods)(request)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from engine.model.pod import Pod
-from engine.quota import Asked, QuotaVerdict, Reservation
-from engine.view import counted_requests
+from engine.quota import Asked, QuotaMode, QuotaVerdict, Reservation, mode_of
+from engine.view import ClusterView, counted_requests
 from webhook import review
 from webhook.answers import Answer, Outcome, ignored, old_pod_in, pod_in
 from webhook.review import AdmissionError, AdmissionRequest
-from webhook.settings import QuotaMode
 
 
 class Ledger(Protocol):
@@ -26,14 +25,24 @@ class QuotaReviews:
 
     Args:
         ledger: who has been promised quota.
-        mode: what an exceeded quota leads to.
+        view: the cluster as it is.
+        mode: what an exceeded quota leads to, where a namespace does not say.
         excluded_namespaces: those whose pods are always admitted.
+        refused: told of each request that is denied.
     """
 
     def __init__(
-        self, *, ledger: Ledger, mode: QuotaMode, excluded_namespaces: Collection[str]
+        self,
+        *,
+        ledger: Ledger,
+        view: Callable[[], ClusterView],
+        mode: QuotaMode,
+        excluded_namespaces: Collection[str],
+        refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
     ) -> None:
         self._ledger = ledger
+        self._view = view
+        self._refused = refused
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
 
@@ -44,7 +53,8 @@ class QuotaReviews:
             AdmissionError: the object is not a pod.
             QuotaUndecidedError: nobody can say.
         """
-        if not self._judges(request.namespace):
+        mode = self._mode_of(request.namespace)
+        if mode == "Off":
             return ignored(request)
         if request.creates_pod:
             reservation = _for_new(pod_in(request), request)
@@ -57,15 +67,19 @@ class QuotaReviews:
         if verdict.allowed:
             return Answer(Outcome.ADMITTED, review.allowed(request.uid))
         audit = {"quota": verdict.message}
-        if self._mode == "Enforce":
+        if mode == "Enforce":
+            if not asked.dry_run:
+                self._refused(request.namespace, verdict)
             response = review.denied(request.uid, verdict.message, audit_annotations=audit)
             return Answer(Outcome.QUOTA_DENIED, response)
         warning = f"admitted for quota is in Audit mode: {verdict.message}"
         response = review.allowed(request.uid, warnings=[warning], audit_annotations=audit)
         return Answer(Outcome.QUOTA_AUDITED, response)
 
-    def _judges(self, namespace: str) -> bool:
-        return self._mode != "Off" and namespace not in self._excluded_namespaces
+    def _mode_of(self, namespace: str) -> QuotaMode:
+        if namespace in self._excluded_namespaces:
+            return "Off"
+        return mode_of(self._view(), namespace, self._mode)
 
 
 def _for_new(pod: Pod, request: AdmissionRequest) -> Reservation:

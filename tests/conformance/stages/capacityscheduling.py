@@ -160,10 +160,10 @@ def _first_mismatch(
     wrong = []
     for wanted, (used, _) in zip(*_last(expect.get("usedAfter", []), moments), strict=True):
         for namespace, listed in wanted.items():
-            wrong.append(mismatch(_without_zeros(amounts(listed)), used[namespace]))
+            wrong.append(mismatch(_without_zeros(amounts(listed)), used.get(namespace, {})))
     for wanted, (_, tracked) in zip(*_last(expect.get("trackedAfter", []), moments), strict=True):
         for namespace, uids in wanted.items():
-            wrong.append(mismatch(sorted(uids), tracked[namespace]))
+            wrong.append(mismatch(sorted(uids), tracked.get(namespace, [])))
     return next(filter(None, wrong), None)
 
 

@@ -23,7 +23,7 @@ def test_tables_are_as_high_as_the_node_with_the_most_zones() -> None:
     )
     tables = ZoneTables.of(view)
     assert tables.available("cpu").tolist() == [[1500, 2000, ABSENT], [ABSENT, ABSENT, ABSENT]]
-    assert tables.whole_units("cpu").tolist() == [[2, 2, 0], [0, 0, 0]]  # in cores, rounded up
+    assert tables.whole_units("cpu").tolist() == [[2, 2, 1], [1, 1, 1]]  # in cores, rounded up
     assert tables.exist().tolist() == [[True, True, False], [False, True, False]]
 
 

@@ -21,6 +21,7 @@ from tests.engine.plugins.test_measured_rows import Rules
 from tests.engine.topology_cluster import GPU, app_group, disks, network, node, pod, zones
 
 if TYPE_CHECKING:
+    from engine.model.extra import Extra
     from engine.model.pod import Pod
     from engine.plugins.base import Plugin
 
@@ -207,3 +208,59 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     points = rules.score.normalize(among_all.values[rows])
     assert points.tolist() == rules.score.normalize(alone.values).tolist()
     assert all(0 <= each <= MAX_SCORE for each in points)
+
+
+def _inputs(plugin: Plugin, one: Pod, *told: Extra) -> tuple[dict[str, str], dict[str, str]]:
+    rules = Rules(plugin, {})
+    state = ClusterState()
+    state.track(rules.profiles)
+    state.set_node(node("n0", region="west"))
+    for extra in told:
+        state.set_extra(extra)
+    state.set_pod(pod(name="peer", on="n0", workload="cart"), seen_at=NOW)
+    assert rules.filter
+    assert rules.score
+    view = state.view()
+    return (
+        dict(rules.filter.inputs(one, view, 0, NOW)),
+        dict(rules.score.inputs(one, view, 0, NOW)),
+    )
+
+
+def test_zones_explain_themselves_to_pods_that_they_concern() -> None:
+    plugin = node_resource_topology_match.PLUGIN
+    told = zones("n0", {"cpu": "4", "memory": "8Gi", GPU: "1"}, {"cpu": "1500m"})
+    words = {
+        "topology manager": "single-numa-node, scope container",
+        "asked for": "cpu 2 cores, memory 1 GiB; cpu 1 core",
+        "zone 0 has left": "cpu 4 cores, memory 8 GiB",
+        "zone 1 has left": "cpu 1.5 cores",
+    }
+    one = pod({"cpu": "2", "memory": "1Gi"}, {"cpu": "1"}, is_guaranteed=False)
+    assert _inputs(plugin, one, told) == (words, {})
+    assert _inputs(plugin, pod({}), told) == ({}, {})
+    guaranteed = pod({"cpu": "2", "memory": "1Gi"})
+    assert _inputs(plugin, guaranteed) == ({"zones": "not known"}, {"zones": "not known"})
+    in_all = _inputs(plugin, guaranteed, zones("n0", {}, scope="pod"))[0]
+    assert in_all["zone 0 has left"] == "none"
+
+
+def test_a_network_explains_itself_to_pods_of_an_app_group() -> None:
+    plugin, told = network_overhead.PLUGIN, (app_group("shop", front={"cart": 1}), network())
+    place = {"region": "west", "zone": "none"}
+    assert _inputs(plugin, pod(workload="front"), *told) == (
+        place | {"satisfied": "1", "violated": "0"},
+        place | {"cost": "0"},
+    )
+    assert _inputs(plugin, pod(), *told) == ({}, {})
+
+
+def test_disks_explain_themselves_to_pods_that_use_them() -> None:
+    plugin = disk_io_aware.PLUGIN
+    asked = {"asked for": "total 3 KiB/s, read 1 KiB/s, write 2 KiB/s"}
+    one = pod(annotations={THROUGHPUT_ANNOTATION: '{"rbps":"1Ki","wbps":"2Ki"}'})
+    left = {"disk 0": "total 8 KiB/s, read 4 KiB/s, write 5 KiB/s"}
+    told = disks("n0", (8192, 4096, 5120))
+    assert _inputs(plugin, one, told) == (asked | left, asked | left)
+    assert _inputs(plugin, one) == (asked | {"disks": "not known"}, asked | {"disks": "not known"})
+    assert _inputs(plugin, pod(), told) == ({}, {})

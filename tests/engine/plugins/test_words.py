@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model.time import SECOND
+from engine.model.time import SECOND, Micros
 from engine.plugins.words import amount_words, part_words, report_words
 from engine.view import ClusterState
-from tests.engine.policy.worlds import NOW, node, usage
+from tests.engine.policy.worlds import node, usage
 
 MIB = 2**20
 
@@ -47,7 +47,6 @@ def test_the_age_of_a_report_is_told() -> None:
     state.set_node(node("b"))
     state.set_usage(usage("a", cpu=100))
     view = state.view()
-    row = view.rows["a"]
-    age = (NOW + 7 * SECOND - int(view.metric_time[row])) // SECOND
-    assert report_words(view, row, NOW + 7 * SECOND) == f"{age} s old"
-    assert report_words(view, view.rows["b"], NOW) == "none"
+    asked_at = Micros(int(view.metric_time[view.rows["a"]]) + 7 * SECOND)
+    assert report_words(view, view.rows["a"], asked_at) == "7 s old"
+    assert report_words(view, view.rows["b"], asked_at) == "none"

@@ -239,7 +239,7 @@ class Cluster(RuleBasedStateMachine):
                 replica.book.is_missing(late.key)
             else:
                 replica.seen[there.uid] = max(there.version, replica.seen.get(there.uid, 0))
-                replica.book.exists(late.key, self.now)
+                replica.book.exists(late.key, there.version, self.now)
 
     @precondition(lambda self: any(one.writing for one in self.replicas))
     @rule()
@@ -355,3 +355,11 @@ def test_a_pod_that_was_refused_later_gives_its_share_back_in_time() -> None:
     cluster.ask_after_overdue(FAST)
     cluster.create_at_once(FAST, "b", 6)
     assert cluster.pods.keys() == {"b"}
+
+
+def test_the_promise_of_a_resize_that_never_came_is_given_back() -> None:
+    cluster = Cluster()
+    cluster.create_at_once(FAST, "a", 1)
+    cluster.grow(FAST, "a", 6)
+    cluster.write_arrives(FAST, answered=True)
+    cluster.teardown()  # a later step refused it: nothing may be reserved any more

@@ -229,3 +229,17 @@ def test_a_rule_that_cannot_be_evaluated_is_told(stowplan: Stowplan, tmp_path: P
     (tmp_path / "closed.yaml").write_text(DENYING.replace("node.name ==", "node.labels['x'] =="))
     ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
     assert "could not be evaluated: closed: nobody could not be evaluated" in ran.out
+
+
+def test_of_the_first_nodes_it_is_shown_what_the_rules_were_given(stowplan: Stowplan) -> None:
+    lines = [line.split() for line in stowplan(*EXPLAIN_POD).out.splitlines()]
+    assert ["ResourceLimitAware", *["cpu", "limits:", "9", "of", "8", "cores"]] in lines
+    assert ["node4", "TaintToleration", "taints:", "dedicated=batch:NoSchedule"] in lines
+    assert "rules were given" not in stowplan(*EXPLAIN_POD, "--inputs", "0").out
+
+
+def test_json_tells_of_all_nodes_what_the_rules_were_given(stowplan: Stowplan) -> None:
+    told = json.loads(stowplan(*EXPLAIN_POD, "--json").out)
+    assert told["inputs"].keys() == {"node1", "node2", "node3", "node4"}
+    (given,) = told["inputs"]["node4"]
+    assert given["inputs"] == {"taints": "dedicated=batch:NoSchedule"}

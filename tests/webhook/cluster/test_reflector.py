@@ -248,11 +248,15 @@ async def test_a_server_that_forgets_at_once_is_not_asked_for_list_after_list(
     tmp_path: Path,
 ) -> None:
     async with reflecting(tmp_path, objects=TEN) as at:
-        for _ in range(3):
+
+        async def forget() -> None:
             await at.watching()
             lists = at.lists()
             at.server.send_in_stream_error(410)
-            await eventually(lambda lists=lists: at.lists() > lists)
+            await eventually(lambda: at.lists() > lists)
+
+        for _ in range(3):
+            await forget()
     assert at.time.waits == [0.25, 0.5, 1.0]
 
 

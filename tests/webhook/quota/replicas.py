@@ -32,6 +32,11 @@ OTHER_GROUP = "scheduling.sigs.k8s.io"
 _PODS = "/api/v1/pods"
 
 
+def quota_name(namespace: str, group: str) -> str:
+    """Return what the quota of a namespace is called; Koordinator's is named after it."""
+    return "team" if group == GROUP else namespace
+
+
 def create_quota(
     server: FakeApiServer, namespace: str, *, group: str = GROUP, **limits: str
 ) -> None:
@@ -40,7 +45,7 @@ def create_quota(
         {
             "apiVersion": f"{group}/v1alpha1",
             "kind": "ElasticQuota",
-            "metadata": {"name": "team", "namespace": namespace},
+            "metadata": {"name": quota_name(namespace, group), "namespace": namespace},
             "spec": {"max": limits},
         }
     )
@@ -147,7 +152,7 @@ class World:
     def reserved(self, namespace: str = "shop", group: str = GROUP) -> Reservations:
         """Return the reservations on the object."""
         plural = f"elasticquotas.{group}"
-        found = self.server.objects(plural)[namespace, "team"]
+        found = self.server.objects(plural)[namespace, quota_name(namespace, group)]
         metadata = found["metadata"]
         text = metadata.get("annotations", {}).get(RESERVATIONS_ANNOTATION, "")
         reservations = decode(text, metadata["uid"])
@@ -213,7 +218,10 @@ class Replica:
             count_write=self.counted.append,
         )
         self._reviews = QuotaReviews(
-            ledger=self.ledger, mode="Enforce", excluded_namespaces=["kube-system"]
+            ledger=self.ledger,
+            view=intake.state.view,
+            mode="Enforce",
+            excluded_namespaces=["kube-system"],
         )
         self._stack.push_async_callback(self.ledger.close)
         await self._cluster.synced()

@@ -88,6 +88,7 @@ def test_other_requests_pass(request_: review.AdmissionRequest) -> None:
 
 
 def test_reviews_of_one_path_go_by_their_resource() -> None:
-    answer = by_resource(pods=lambda _: "pods", quotas=lambda _: "quotas")
-    assert answer(asked()) == "quotas"
-    assert answer(asked(resource={"version": "v1", "resource": "pods"})) == "pods"
+    pods, quotas = (Answer(Outcome.ADMITTED, review.allowed(uid)) for uid in ("pods", "quotas"))
+    answer = by_resource(pods=lambda _: pods, quotas=lambda _: quotas)
+    assert answer(asked()) is quotas
+    assert answer(asked(resource={"version": "v1", "resource": "pods"})) is pods

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.time import Micros
-from engine.quota import Patience
+from engine.quota import Patience, QuotaMode, QuotaVerdict
 from engine.view import ClusterState
 from webhook import review
 from webhook.answers import Outcome
 from webhook.quota import MemoryStore, QuotaLedger, QuotaReviews, Sight, Timing
 from webhook.review import AdmissionError
-from webhook.settings import QuotaMode
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 
@@ -41,13 +41,18 @@ class Time:
 
 
 def quota_reviews(
-    state: ClusterState, mode: QuotaMode = "Enforce", time: Time | None = None
+    state: ClusterState,
+    mode: QuotaMode = "Enforce",
+    time: Time | None = None,
+    refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
 ) -> QuotaReviews:
     timing = Timing(clock=time or Time(), patience=Patience(unseen_seconds=60))
     return QuotaReviews(
         ledger=QuotaLedger(Sight(view=state.view), MemoryStore(), timing),
+        view=state.view,
         mode=mode,
         excluded_namespaces=["kube-system"],
+        refused=refused,
     )
 
 
@@ -166,3 +171,19 @@ async def test_a_change_of_no_stored_pod_is_not_admitted(state: ClusterState) ->
 async def test_a_change_by_other_ways_is_not_judged(state: ClusterState) -> None:
     changed = changing(with_cpu("1"), with_cpu("2"), by="status")
     assert await outcomes(quota_reviews(state), changed) == [Outcome.IGNORED]
+
+
+async def test_a_namespace_may_say_what_an_exceeded_quota_leads_to(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    asked = (asking("a"), asking("b"), asking("c"), asking("d"))
+    state.set_namespace("shop", {}, quota_mode="Audit")
+    assert await outcomes(reviews, *asked[:3]) == [ADMITTED, ADMITTED, Outcome.QUOTA_AUDITED]
+    state.set_namespace("shop", {}, quota_mode="Off")
+    assert await outcomes(reviews, asked[3]) == [Outcome.IGNORED]
+
+
+async def test_who_is_refused_is_told_of_except_in_a_dry_run(state: ClusterState) -> None:
+    told: list[tuple[str, tuple[str, ...]]] = []
+    reviews = quota_reviews(state, refused=lambda space, no: told.append((space, no.exceeded)))
+    await outcomes(reviews, asking("a"), asking("b"), asking("c"), asking("d", dryRun=True))
+    assert told == [("shop", ("team",))]

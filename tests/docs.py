@@ -1,0 +1,237 @@
+"""The plugin reference, made of the plugins themselves. Run as `python -m tests.docs`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import yaml
+from pydantic.alias_generators import to_camel
+
+from engine.model.quantity import INT64_MIN
+from engine.plugins import MAX_SCORE, PLUGINS, Plugin
+from engine.view import DOMAIN_NAMES
+
+ROOT: Final = Path(__file__).parent.parent
+PAGE: Final = ROOT / "docs" / "plugins.md"
+
+HEAD: Final = """\
+# Plugins
+
+The algorithms that a filter or a score of a policy may name, with the args they take. Names, defaults and mistakes are
+those of the projects they come from. A score is first raw, on a scale of its own, and then points from 0 to 100 over
+the nodes that passed all filters; a policy multiplies these by `weight`.
+
+`make docs` writes this page from `engine/plugins/`: do not edit it by hand. How a plugin is written stands in
+[CONTRIBUTING.md](../CONTRIBUTING.md), how rules make a policy in [policies.md](policies.md). What a formula was given
+on a node is what `stowplan explain` shows.
+"""
+
+EXAMPLES: Final = {
+    "DiskIOAware": "filters: [{plugin: DiskIOAware, args: {readCoefficient: 1, writeCoefficient: 2}}]",
+    "ImageLocality": "scores: [{plugin: ImageLocality, weight: 2}]",
+    "LimitAware": (
+        "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 150%}}}]"
+    ),
+    "LoadAware": "filters: [{plugin: LoadAware, args: {usageThresholds: {cpu: 65, memory: 95}}}]",
+    "LoadVariationRiskBalancing": (
+        "scores: [{plugin: LoadVariationRiskBalancing, args: {safeVarianceMargin: 2}}]"
+    ),
+    "LowRiskOverCommitment": (
+        "scores: [{plugin: LowRiskOverCommitment, args: {riskLimitWeights: {cpu: 0.3}}}]"
+    ),
+    "NetworkOverhead": "scores: [{plugin: NetworkOverhead, args: {namespaces: [shop, default]}}]",
+    "NodeAffinity": (
+        "filters: [{plugin: NodeAffinity, args: {addedAffinity: "
+        "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+        "[{matchExpressions: [{key: pool, operator: In, values: [web]}]}]}}}}]"
+    ),
+    "NodeMetadata": (
+        "scores: [{plugin: NodeMetadata, args: {metadataKey: example.com/cost, "
+        "metadataSource: Label, metadataType: Number, scoringStrategy: Lowest}}]"
+    ),
+    "NodeResourceTopologyMatch": (
+        "filters: [{plugin: NodeResourceTopologyMatch}]\n"
+        "scores: [{plugin: NodeResourceTopologyMatch, "
+        "args: {scoringStrategy: {type: LeastNUMANodes}}}]"
+    ),
+    "NodeResourcesAllocatable": "scores: [{plugin: NodeResourcesAllocatable, args: {mode: Most}}]",
+    "NodeResourcesBalancedAllocation": (
+        "scores: [{plugin: NodeResourcesBalancedAllocation, args: {kubernetesVersion: '1.35'}}]"
+    ),
+    "NodeResourcesFit": (
+        "scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]"
+    ),
+    "NodeUnschedulable": "filters: [{plugin: NodeUnschedulable}]",
+    "Peaks": (
+        "scores: [{plugin: Peaks, args: {nodePowerModel: {node-1: {k0: 90, k1: 3, k2: 0.04}}}}]"
+    ),
+    "PodState": "scores: [{plugin: PodState}]",
+    "ResourceLimitAware": (
+        "scores: [{plugin: ResourceLimitAware, args: {resources: [{name: cpu, weight: 2}]}}]"
+    ),
+    "TaintToleration": "scores: [{plugin: TaintToleration}]",
+    "TargetLoadPacking": "scores: [{plugin: TargetLoadPacking, args: {targetUtilization: 60}}]",
+}
+"""A part of a policy's `spec` for each plugin, in YAML's flow style."""
+
+Schema = dict[str, Any]
+
+
+def plugin_reference() -> str:
+    """Return the page, in Markdown."""
+    parts = [HEAD, *(_section(name, plugin) for name, plugin in PLUGINS.items())]
+    return "\n".join(parts)
+
+
+def _section(name: str, plugin: Plugin) -> str:
+    sides = [(what, side) for what in ("filter", "score") if (side := getattr(plugin, what))]
+    module = import_module(sides[0][1].__module__)
+    _, _, body = (inspect.getdoc(module) or "").partition(": ")
+    reads = ", ".join(DOMAIN_NAMES[domain] for domain in plugin.reads)
+    kinds = " and ".join(what for what, _ in sides)
+    lines = [f"## {name}", "", f"A {kinds}; reads {reads}.", "", _sentence(body), ""]
+    for what, side in sides:
+        lines += [f"- **{what.capitalize()}**: {_first(side)}"]
+        if what == "score":
+            lines += [f"  - Raw: {_returned(side.score)}"]
+            lines += [f"  - Points: {_returned(side.normalize)}"]
+    lines += [f"- `{name}`: {text}" for name, text in _formulas(module)]
+    lines += ["", *_args(plugin), "```yaml", _block(EXAMPLES[name]), "```", *_shipped(name), ""]
+    return "\n".join(lines)
+
+
+def _formulas(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield the functions that a plugin's file offers, each with what it returns."""
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if function.__module__ == module.__name__ and not name.startswith("_"):
+            text, _, _ = (inspect.getdoc(function) or "").partition("\n\nArgs:")
+            names = ", ".join(inspect.signature(function).parameters)
+            told = _sentence(" ".join(text.split()).removeprefix("Return "))
+            yield f"{name}({names})", told.replace("MAX_SCORE", str(MAX_SCORE))
+
+
+def _args(plugin: Plugin) -> Iterator[str]:
+    """Yield the table of args, none for a plugin without any."""
+    schema = plugin.args.model_json_schema(by_alias=True)
+    rows = list(_rows(schema, schema.get("$defs", {}), ""))
+    if rows:
+        yield from ("| arg | type | default | meaning |", "| --- | --- | --- | --- |")
+        yield from (f"| {' | '.join(row)} |" for row in rows)
+        yield ""
+
+
+def _rows(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[tuple[str, ...]]:
+    """Yield name, type, default and meaning of each field of a model, and of those below it."""
+    meanings = _meanings(model.get("description", ""))
+    for name, field in model.get("properties", {}).items():
+        inner, suffix = _model_in(field, models)
+        summary = inner.get("description", "").partition("\n")[0] if inner else ""
+        kind = _type(field)
+        default = "required" if name in model.get("required", ()) else _default(field, inner)
+        meaning = meanings.get(name) or _clause(summary)
+        yield f"`{prefix}{name}`", kind, default, meaning
+        if inner:
+            yield from _rows(inner, models, f"{prefix}{name}{suffix}.")
+
+
+def _model_in(field: Schema, models: dict[str, Schema]) -> tuple[Schema | None, str]:
+    """Return the model that a field holds, or holds several of, and how those are reached."""
+    for one in (field, *field.get("anyOf", ())):
+        for held, suffix in (
+            (one, ""),
+            (one.get("items"), "[]"),
+            (one.get("additionalProperties"), ".*"),
+        ):
+            if isinstance(held, dict) and "$ref" in held:
+                return models[held["$ref"].rpartition("/")[2]], suffix
+    return None, ""
+
+
+def _type(field: Schema, plural: str = "") -> str:
+    """Return a type in words, with its bounds."""
+    if "$ref" in field:
+        return f"object{plural}"
+    if "anyOf" in field:
+        kinds = (_type(one, plural) for one in field["anyOf"] if one.get("type") != "null")
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in field:
+        return ", ".join(f"`{one or json.dumps(one)}`" for one in field["enum"])
+    match field["type"]:
+        case "array":
+            return f"list{plural} of {_type(field['items'], 's')}"
+        case "object":
+            return f"map{plural} of {_type(field['additionalProperties'], 's')}"
+        case kind:
+            return f"{kind}{plural}{_bounds(field)}"
+
+
+def _bounds(field: Schema) -> str:
+    """Return bounds that are narrower than those of the machine."""
+    above, least = field.get("exclusiveMinimum"), field.get("minimum", INT64_MIN)
+    if above is not None:
+        return f" above {above}"
+    return f" {least}..{field['maximum']}" if "maximum" in field and least > INT64_MIN else ""
+
+
+def _default(field: Schema, inner: Schema | None) -> str:
+    """Return a default as it would be written; none of an object, for its fields have their own."""
+    default = field.get("default")
+    if default in (None, "", [], {}) or (inner and isinstance(default, dict)):
+        return ""
+    return f"`{json.dumps(default)}`"
+
+
+def _meanings(docstring: str) -> dict[str, str]:
+    """Return what a docstring says of attributes, by the name a person writes."""
+    _, _, listed = inspect.cleandoc(docstring).partition("Attributes:\n")
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    return {to_camel(name): " ".join(text.split()).rstrip(".") for name, text in found}
+
+
+def _first(thing: object) -> str:
+    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+
+
+def _returned(function: object) -> str:
+    """Return what a function says it returns, as a sentence."""
+    text = _first(function).removeprefix("Return ").replace("MAX_SCORE", str(MAX_SCORE))
+    return _sentence(text)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _clause(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _block(example: str) -> str:
+    """Return an example as people write it."""
+    return yaml.safe_dump(
+        yaml.safe_load(example), sort_keys=False, default_flow_style=False
+    ).strip()
+
+
+def _shipped(name: str) -> Iterator[str]:
+    """Yield where a shipped policy uses a plugin."""
+    files = sorted(ROOT.glob("policies/*/policy.yaml"))
+    users = [
+        path.parent.name
+        for path in files
+        if re.search(rf"plugin: {name}\b", path.read_text(encoding="utf-8"))
+    ]
+    if users:
+        links = ", ".join(f"[{user}](../policies/{user})" for user in users)
+        yield from ("", f"Used in {links}.")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(plugin_reference(), encoding="utf-8")

@@ -1,0 +1,261 @@
+"""How many pods a second a real API server creates under quotas, and what a verdict adds.
+
+Run as `python -m tests.e2e.bench_quota [--pods N --clients N --per-second N]`. API server, etcd,
+replicas and clients share this machine, so compare with the floor: the same creations past a
+webhook that allows everything, in the same run. Two loads each: as fast as the clients can, for the
+rate; and a steady one far below it, for the latency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import uvloop
+import yaml
+
+from tests.bench.bench_view import machine
+from tests.e2e.build import executables
+from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
+from tests.e2e.conftest import install
+from tests.e2e.control_plane import ControlPlane, free_ports, running
+from tests.e2e.front import fronting
+from tests.e2e.installed import NAME
+from tests.e2e.part import Part
+from tests.e2e.quotas import GROUP, enforced, new_namespaces, nobodys_pod, quotas_known
+from tests.e2e.replica import Replica
+from tests.e2e.reviewer import rule
+from tests.e2e.serving import LOCAL
+
+_CRD = Path(__file__).parent / "crds" / f"elasticquotas.{GROUP}.yaml"
+_WARM_UP_PODS = 200
+_NAMESPACES = 20
+_CASES = ((1, 1), (1, _NAMESPACES), (3, 1), (3, _NAMESPACES))
+_CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+_serial = count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a case measured; latencies of the steady load, ms, p50 and p99."""
+
+    per_second: float
+    hasty: tuple[float, float]
+    steady: tuple[float, float]
+    shares: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A control plane and clients."""
+
+    size: argparse.Namespace
+    control_plane: ControlPlane
+    cluster: Cluster
+    namespaces: Sequence[str]
+    folder: Path
+
+    async def measure(self, parts: Sequence[Part], namespaces: int) -> Figures:
+        """Create pods in some namespaces with both loads."""
+        names = self.namespaces[:namespaces]
+        size = self.size
+        await self._hasty(names, _WARM_UP_PODS)
+        plane = self.control_plane
+        groups: dict[str, Sequence[Part]] = {
+            "API server": [plane.api_server],
+            "etcd": [plane.etcd],
+            "webhook": parts,
+        }
+        before = _cpu_seconds(groups)
+        start = time.perf_counter()
+        hasty = await self._hasty(names, size.pods)
+        took = time.perf_counter() - start
+        after = _cpu_seconds(groups)
+        shares = ", ".join(f"{one} {(after[one] - before[one]) / took:4.0%}" for one in after)
+        return Figures(
+            per_second=size.pods / took,
+            hasty=_percentiles(hasty),
+            steady=_percentiles(await self._steady(names)),
+            shares=shares,
+        )
+
+    async def _hasty(self, names: Sequence[str], pods: int) -> list[float]:
+        """Create pods as fast as some clients can; return what each took, seconds."""
+        left = iter(range(pods))
+
+        async def client() -> list[float]:
+            return [await self._create(names[number % len(names)]) for number in left]
+
+        took = await asyncio.gather(*(client() for _ in range(self.size.clients)))
+        return [seconds for one in took for seconds in one]
+
+    async def _steady(self, names: Sequence[str]) -> list[float]:
+        """Create pods one after the other whether or not earlier ones are done."""
+        loop = asyncio.get_running_loop()
+        begin, creations = loop.time(), []
+        for number in range(self.size.pods // 2):
+            await asyncio.sleep(begin + number / self.size.per_second - loop.time())
+            creations.append(asyncio.create_task(self._create(names[number % len(names)])))
+        return await asyncio.gather(*creations)
+
+    async def _create(self, namespace: str) -> float:
+        asked = time.perf_counter()
+        await self.cluster.create(nobodys_pod(namespace, f"pod-{next(_serial)}"))
+        return time.perf_counter() - asked
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=1_200, help="per case")
+    parser.add_argument("--clients", type=int, default=40, help="each creates one pod at a time")
+    parser.add_argument("--per-second", type=float, default=40, help="of the steady load")
+    size = parser.parse_args()
+    print(machine())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(executables(), Path(folder)) as control_plane,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_run(size, control_plane, Path(folder)))
+
+
+async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Path) -> None:
+    async with connected(control_plane) as cluster:
+        await install(cluster, yaml.safe_load(_CRD.read_text(encoding="utf-8")))
+        namespaces = await new_namespaces(cluster, _NAMESPACES)
+        for namespace in namespaces:
+            await cluster.create(_limit(namespace))
+        for part in (control_plane.scheduler, control_plane.controllers):
+            part.kill()  # nobody needs them from here on
+        bench = Bench(size, control_plane, cluster, namespaces, folder)
+        floors: dict[int, Figures] = {}
+        for replicas in sorted({replicas for replicas, _ in _CASES}):
+            async with _passing(bench, replicas) as parts:
+                floors[replicas] = await bench.measure(parts, _NAMESPACES)
+            _show(f"floor, {replicas} replicas", floors[replicas], floors[replicas])
+        for replicas, namespaces_now in _CASES:
+            name = f"case-{replicas}-{namespaces_now}"
+            await asyncio.to_thread((folder / name).mkdir)
+            async with enforced(
+                cluster, control_plane, folder / name, replicas=replicas
+            ) as stowplan:
+                await quotas_known(stowplan.replicas, _NAMESPACES)
+                await cluster.delete(_CONFIGURATIONS[0], NAME)  # the floor has none
+                figures = await bench.measure(stowplan.replicas, namespaces_now)
+                writes = await _writes(stowplan.replicas)
+            label = f"{replicas} replicas, {namespaces_now} namespaces"
+            _show(label, figures, floors[replicas], f"; writes: {writes}")
+
+
+@asynccontextmanager
+async def _passing(bench: Bench, replicas: int) -> AsyncIterator[Sequence[Part]]:
+    """Have pods reviewed by webhooks that allow everything."""
+    authority = bench.control_plane.authority
+    pair = authority.issue("pass-through", hosts=[LOCAL])
+    async with AsyncExitStack() as stack:
+        parts, ports = [], free_ports(replicas)
+        for port in ports:
+            command = [sys.executable, "-m", "tests.e2e.pass_through"]
+            command += [str(port), str(pair.certificate), str(pair.key)]
+            log = bench.folder / f"pass-through-{port}.log"
+            parts.append(Part(f"pass-through-{port}", command, log, lambda: True))
+            await asyncio.to_thread(parts[-1].start)
+            stack.push_async_callback(asyncio.to_thread, parts[-1].kill)
+        front = await stack.enter_async_context(fronting([]))
+        await bench.cluster.create(_configuration(front.port, authority.pem))
+        stack.push_async_callback(bench.cluster.delete, _CONFIGURATIONS[1], NAME)
+
+        async def is_asked() -> bool:
+            obj = nobodys_pod(bench.namespaces[0], "tried")
+            try:
+                await bench.cluster.create(obj, dry_run=True)
+            except CallError as error:
+                return error.status == 500
+            return False
+
+        await eventually(is_asked, "the API server asks somebody who is not there")
+        front.targets = ports
+        yield parts
+
+
+def _configuration(port: int, ca: bytes) -> Json:
+    webhook = {
+        "name": "validate.stowplan.dev",
+        "clientConfig": {
+            "url": f"https://{LOCAL}:{port}/validate",
+            "caBundle": base64.b64encode(ca).decode(),
+        },
+        "rules": [rule("", ["pods"], "CREATE")],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "timeoutSeconds": 5,
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": NAME},
+        "webhooks": [webhook],
+    }
+
+
+def _limit(namespace: str) -> Json:
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "team", "namespace": namespace},
+        "spec": {"max": {"cpu": "1000000"}},
+    }
+
+
+async def _writes(replicas: Sequence[Replica]) -> str:
+    total: Counter[str] = Counter()
+    for replica in replicas:
+        total.update(await replica.quota_writes())
+    return ", ".join(f"{number} {outcome}" for outcome, number in sorted(total.items()))
+
+
+def _show(label: str, figures: Figures, floor: Figures, more: str = "") -> None:
+    (p50, p99), (floor50, floor99) = figures.steady, floor.steady
+    print(
+        f"  {label:27}: {figures.per_second:5.0f} pods/s, {figures.per_second / floor.per_second:4.0%}"
+        f" of the floor, p50 {figures.hasty[0]:4.0f} p99 {figures.hasty[1]:4.0f} ms;"
+        f" steady p50 {p50:4.0f} p99 {p99:4.0f} ms, added {p50 - floor50:+4.0f} {p99 - floor99:+4.0f};"
+        f" {figures.shares}{more}",
+        flush=True,
+    )
+
+
+def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1_000
+    return float(p50), float(p99)
+
+
+def _cpu_seconds(groups: dict[str, Sequence[Part]]) -> dict[str, float]:
+    """Return what each group of processes has used so far, and the clients as well."""
+    used = {name: sum(map(_cpu_of, parts)) for name, parts in groups.items()}
+    return {**used, "clients and front": time.process_time()}
+
+
+def _cpu_of(part: Part) -> float:
+    fields = Path(f"/proc/{part.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS  # in user and in kernel mode
+
+
+if __name__ == "__main__":
+    main()

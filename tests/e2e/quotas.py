@@ -1,0 +1,212 @@
+"""Many clients at once in namespaces with an ElasticQuota, and what came of their pods."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Literal
+
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.control_plane import ControlPlane, free_ports
+from tests.e2e.installed import FailurePolicy, Installed, account, installed
+from tests.e2e.link import Link, linked
+from tests.e2e.replica import Replica
+from tests.e2e.workloads import create_namespace, pod
+
+GROUP = "scheduling.x-k8s.io"
+ROOM = 40
+CLIENTS = 100
+RESERVATION_SECONDS = 61  # the shortest there is
+Outcome = Literal["admitted", "denied", "refused", "failed"]
+"""Of a creation: `denied` by the ElasticQuota, `refused` by the ResourceQuota after it."""
+
+_LIMIT = "team"
+_RESOURCE_QUOTA = "no-deadlines"
+_BACK_WITHIN_SECONDS = 3 * RESERVATION_SECONDS
+
+
+class Shop:
+    """Namespaces with room for 40 pods each, and the clients who create pods there.
+
+    Args:
+        cluster: as its admin.
+        namespaces: which exist, without pods.
+    """
+
+    def __init__(self, cluster: Cluster, namespaces: Sequence[str]) -> None:
+        self.namespaces = namespaces
+        self._cluster = cluster
+        self._serial = itertools.count()
+
+    async def limit(self, stowplan: Installed) -> None:
+        """Create the quotas, and wait until all replicas know them."""
+        known = len(await self._cluster.list_all(f"elasticquotas.{GROUP}"))
+        await asyncio.gather(*(self._limit(namespace) for namespace in self.namespaces))
+        await quotas_known(stowplan.replicas, known + len(self.namespaces))
+
+    async def burst(self, *, each: int = 100, unwanted: bool = False) -> Counter[Outcome]:
+        """Create pods in each namespace, 100 clients in all at a time.
+
+        Args:
+            each: how many in a namespace.
+            unwanted: whether the ResourceQuota of `refuse_deadlines` refuses every third.
+        """
+        free = asyncio.Semaphore(CLIENTS)
+
+        async def one(namespace: str, number: int) -> Outcome:
+            async with free:
+                return await self.create(namespace, with_deadline=unwanted and number % 3 == 0)
+
+        wanted = itertools.product(range(each), self.namespaces)
+        return Counter(await asyncio.gather(*(one(where, number) for number, where in wanted)))
+
+    async def burst_in_which(
+        self, something_happens: Callable[[], None], *, each: int
+    ) -> Counter[Outcome]:
+        """Create pods as `burst` does; as soon as there is one, something happens."""
+        before = sum(await self.stored())
+        burst = asyncio.create_task(self.burst(each=each))
+        while sum(await self.stored()) == before and not burst.done():
+            pass
+        something_happens()
+        return await burst
+
+    async def create(self, namespace: str, *, with_deadline: bool = False) -> Outcome:
+        """Create a pod, once, and return what came of it."""
+        obj = nobodys_pod(namespace, f"pod-{next(self._serial)}")
+        if with_deadline:
+            obj["spec"]["activeDeadlineSeconds"] = 3_600
+        try:
+            await self._cluster.create(obj)
+        except CallError as error:
+            if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:  # the failure policy decided
+                return "failed"
+            if error.status != HTTPStatus.FORBIDDEN or "exceeded quota" not in error.message:
+                raise
+            return "refused" if _RESOURCE_QUOTA in error.message else "denied"
+        return "admitted"
+
+    async def stored(self) -> list[int]:
+        """Return how many pods there are in each namespace."""
+        lists = (self._cluster.list_all("pods", namespace) for namespace in self.namespaces)
+        return [len(found) for found in await asyncio.gather(*lists)]
+
+    async def overshoot(self) -> int:
+        """Return how many pods there are too many, in all namespaces together."""
+        return sum(max(0, count - ROOM) for count in await self.stored())
+
+    async def fills_up(self) -> None:
+        """Wait until what is free can be used, to the last pod and no further."""
+
+        async def full() -> bool:
+            counts = dict(zip(self.namespaces, await self.stored(), strict=True))
+            room = [namespace for namespace, count in counts.items() if count < ROOM]
+            await asyncio.gather(*(self.create(namespace) for namespace in room))
+            return not room
+
+        await eventually(full, "all that is free can be used", within=_BACK_WITHIN_SECONDS)
+        for namespace in self.namespaces:
+            assert await self.create(namespace) == "denied"
+
+    async def refuse_deadlines(self) -> None:
+        """Have pods with a deadline refused after the webhooks have admitted them."""
+        for namespace in self.namespaces:
+            await self._cluster.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ResourceQuota",
+                    "metadata": {"name": _RESOURCE_QUOTA, "namespace": namespace},
+                    "spec": {"hard": {"pods": "0"}, "scopes": ["Terminating"]},
+                }
+            )
+
+        async def counted() -> bool:
+            quotas = await self._cluster.list_all("resourcequotas")
+            return all(one.get("status", {}).get("hard") for one in quotas)
+
+        await eventually(counted, "the ResourceQuotas are in force")
+
+    async def _limit(self, namespace: str) -> None:
+        await self._cluster.create(
+            {
+                "apiVersion": f"{GROUP}/v1alpha1",
+                "kind": "ElasticQuota",
+                "metadata": {"name": _LIMIT, "namespace": namespace},
+                "spec": {"max": {"cpu": "4"}},  # 40 pods of 100m
+            }
+        )
+
+
+async def new_namespaces(cluster: Cluster, count: int) -> list[str]:
+    """Return the names of new namespaces."""
+    names = [f"shop-{uuid.uuid4().hex[:8]}" for _ in range(count)]
+    await asyncio.gather(*(create_namespace(cluster, name) for name in names))
+    return names
+
+
+async def quotas_known(replicas: Sequence[Replica], count: int) -> None:
+    """Wait until each of some replicas has heard of so many quotas."""
+
+    async def known() -> bool:
+        details = await asyncio.gather(*(replica.detail() for replica in replicas))
+        return all(
+            source["objects"] == count
+            for detail in details
+            for source in detail["sources"]
+            if source["name"] == f"elasticquotas.{GROUP}"
+        )
+
+    await eventually(known, f"all replicas know {count} quotas")
+
+
+@asynccontextmanager
+async def enforced(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    folder: Path,
+    *,
+    replicas: int = 3,
+    failure_policy: FailurePolicy = "Fail",
+) -> AsyncIterator[Installed]:
+    """Install replicas that enforce quotas."""
+    options = [("quota-reservation-seconds", str(RESERVATION_SECONDS))]
+    async with installed(
+        cluster,
+        control_plane,
+        folder,
+        [],
+        replicas=replicas,
+        quotas=failure_policy,
+        options=options,
+    ) as stowplan:
+        yield stowplan
+
+
+@asynccontextmanager
+async def one_on_a_link(
+    stowplan: Installed, control_plane: ControlPlane, folder: Path
+) -> AsyncIterator[Link]:
+    """Replace the last replica by one that reaches the API server over a link."""
+    async with linked(control_plane, account(control_plane)) as link:
+        old = stowplan.replicas[-1]
+        await asyncio.to_thread(old.stop)
+        options = {**dict(stowplan.options), "kubeconfig": str(link.kubeconfig)}.items()
+        reviews, metrics = free_ports(2)
+        far = Replica("replica-far", folder, (reviews, metrics), list(options))
+        stowplan.replicas[-1] = far  # it ends with the others
+        stowplan.front.targets[-1] = far.port
+        await asyncio.to_thread(far.start)
+        yield link
+
+
+def nobodys_pod(namespace: str, name: str) -> Json:
+    """Return a pod of 100m that nobody schedules."""
+    obj = pod(namespace, name, requests={"cpu": "100m"})
+    obj["spec"]["schedulerName"] = "nobody"
+    return obj
