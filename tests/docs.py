@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import yaml
 from pydantic.alias_generators import to_camel
@@ -24,17 +24,18 @@ PAGE: Final = ROOT / "docs" / "plugins.md"
 HEAD: Final = """\
 # Plugins
 
-The algorithms that a filter or a score of a policy may name, with the args they take. Names, defaults and mistakes are
-those of the projects they come from. A score is first raw, on a scale of its own, and then points from 0 to 100 over
-the nodes that passed all filters; a policy multiplies these by `weight`.
+The algorithms that a filter or a score of a policy may name, with the args they take. Names,
+defaults and mistakes are those of the projects they come from. A score is first raw, on a scale of
+its own, and then points from 0 to 100 over the nodes that passed all filters; a policy multiplies
+these by `weight`.
 
-`make docs` writes this page from `engine/plugins/`: do not edit it by hand. How a plugin is written stands in
-[CONTRIBUTING.md](../CONTRIBUTING.md), how rules make a policy in [policies.md](policies.md). What a formula was given
-on a node is what `stowplan explain` shows.
+`make docs` writes this page from `engine/plugins/`: do not edit it by hand. How a plugin is written
+stands in [CONTRIBUTING.md](../CONTRIBUTING.md), how rules make a policy in
+[policies.md](policies.md). What a formula was given on a node is what `stowplan explain` shows.
 """
 
 EXAMPLES: Final = {
-    "DiskIOAware": "filters: [{plugin: DiskIOAware, args: {readCoefficient: 1, writeCoefficient: 2}}]",
+    "DiskIOAware": "filters: [{plugin: DiskIOAware, args: {writeCoefficient: 2}}]",
     "ImageLocality": "scores: [{plugin: ImageLocality, weight: 2}]",
     "LimitAware": (
         "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 150%}}}]"
@@ -81,7 +82,9 @@ EXAMPLES: Final = {
 }
 """A part of a policy's `spec` for each plugin, in YAML's flow style."""
 
-Schema = dict[str, Any]
+_DEEPEST: Final = 3  # deeper down it is Kubernetes' own
+
+Schema: TypeAlias = dict[str, Any]
 
 
 def plugin_reference() -> str:
@@ -120,25 +123,28 @@ def _formulas(module: ModuleType) -> Iterator[tuple[str, str]]:
 def _args(plugin: Plugin) -> Iterator[str]:
     """Yield the table of args, none for a plugin without any."""
     schema = plugin.args.model_json_schema(by_alias=True)
-    rows = list(_rows(schema, schema.get("$defs", {}), ""))
+    inherited = [inspect.getdoc(model) or "" for model in plugin.args.__mro__]
+    schema["description"] = "\n".join(text for text in inherited if "Attributes:" in text)
+    rows = list(_rows(schema, schema.get("$defs", {})))
     if rows:
         yield from ("| arg | type | default | meaning |", "| --- | --- | --- | --- |")
         yield from (f"| {' | '.join(row)} |" for row in rows)
         yield ""
 
 
-def _rows(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[tuple[str, ...]]:
+def _rows(
+    model: Schema, models: dict[str, Schema], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """Yield name, type, default and meaning of each field of a model, and of those below it."""
     meanings = _meanings(model.get("description", ""))
     for name, field in model.get("properties", {}).items():
         inner, suffix = _model_in(field, models)
         summary = inner.get("description", "").partition("\n")[0] if inner else ""
-        kind = _type(field)
         default = "required" if name in model.get("required", ()) else _default(field, inner)
         meaning = meanings.get(name) or _clause(summary)
-        yield f"`{prefix}{name}`", kind, default, meaning
-        if inner:
-            yield from _rows(inner, models, f"{prefix}{name}{suffix}.")
+        yield f"`{'.'.join((*above, name))}`", _type(field), default, meaning
+        if inner and len(above) < _DEEPEST:
+            yield from _rows(inner, models, (*above, f"{name}{suffix}"))
 
 
 def _model_in(field: Schema, models: dict[str, Schema]) -> tuple[Schema | None, str]:
@@ -190,8 +196,7 @@ def _default(field: Schema, inner: Schema | None) -> str:
 
 def _meanings(docstring: str) -> dict[str, str]:
     """Return what a docstring says of attributes, by the name a person writes."""
-    _, _, listed = inspect.cleandoc(docstring).partition("Attributes:\n")
-    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", docstring, re.MULTILINE)
     return {to_camel(name): " ".join(text.split()).rstrip(".") for name, text in found}
 
 

@@ -1,4 +1,4 @@
-"""The guides show policies as they are shipped."""
+"""The guides show policies as they are shipped, and plugins as they are written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+
+from engine.plugins import PLUGINS
+from tests.docs import EXAMPLES, PAGE, plugin_reference
+from tests.engine.policy.worlds import policy
 
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
@@ -28,3 +32,19 @@ def test_the_guide_shows_policies_and_links_all_of_them() -> None:
     assert WHOLE
     for path in ROOT.glob("policies/*/policy.yaml"):
         assert f"../policies/{path.parent.name}" in GUIDE
+
+
+def test_the_plugin_reference_is_what_the_plugins_say_of_themselves() -> None:
+    assert PAGE.read_text(encoding="utf-8") == plugin_reference(), "run `make docs`"
+
+
+def test_every_arg_of_a_plugin_is_explained() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", plugin_reference(), re.MULTILINE)
+    assert rows
+    assert [name for name, meaning in rows if not meaning.strip()] == []
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_every_plugin_has_an_example_that_is_a_policy(name: str) -> None:
+    compiled = policy(EXAMPLES[name])
+    assert name in {rule.name for rule in (*compiled.filters, *compiled.scores)}

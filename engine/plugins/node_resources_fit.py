@@ -114,9 +114,12 @@ class ScoringStrategy(Args):
 
 
 class NodeResourcesFitArgs(Args):
-    """Which extended resources not to look at, and how to score.
+    """NodeResourcesFitArgs; the first two concern the filter alone.
 
-    `ignored_resource_groups` are the parts before the slash. Both lists concern the filter alone.
+    Attributes:
+        ignored_resources: extended resources that are not looked at.
+        ignored_resource_groups: the same by the part of their name before the slash.
+        scoring_strategy: how full a node should be, judged by which resources.
     """
 
     ignored_resources: tuple[Annotated[str, AfterValidator(_resource_name)], ...] = ()

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import base64
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -173,7 +175,7 @@ async def _passing(bench: Bench, replicas: int) -> AsyncIterator[Sequence[Part]]
             command = [sys.executable, "-m", "tests.e2e.pass_through"]
             command += [str(port), str(pair.certificate), str(pair.key)]
             log = bench.folder / f"pass-through-{port}.log"
-            parts.append(Part(f"pass-through-{port}", command, log, lambda: True))
+            parts.append(Part(f"pass-through-{port}", command, log, partial(_listens, port)))
             await asyncio.to_thread(parts[-1].start)
             stack.push_async_callback(asyncio.to_thread, parts[-1].kill)
         front = await stack.enter_async_context(fronting([]))
@@ -191,6 +193,11 @@ async def _passing(bench: Bench, replicas: int) -> AsyncIterator[Sequence[Part]]
         await eventually(is_asked, "the API server asks somebody who is not there")
         front.targets = ports
         yield parts
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOCAL, port)) == 0
 
 
 def _configuration(port: int, ca: bytes) -> Json:
@@ -232,11 +239,12 @@ async def _writes(replicas: Sequence[Replica]) -> str:
 
 def _show(label: str, figures: Figures, floor: Figures, more: str = "") -> None:
     (p50, p99), (floor50, floor99) = figures.steady, floor.steady
+    ratio = figures.per_second / floor.per_second
     print(
-        f"  {label:27}: {figures.per_second:5.0f} pods/s, {figures.per_second / floor.per_second:4.0%}"
-        f" of the floor, p50 {figures.hasty[0]:4.0f} p99 {figures.hasty[1]:4.0f} ms;"
-        f" steady p50 {p50:4.0f} p99 {p99:4.0f} ms, added {p50 - floor50:+4.0f} {p99 - floor99:+4.0f};"
-        f" {figures.shares}{more}",
+        f"  {label:26}: {figures.per_second:5.0f} pods/s, {ratio:5.0%} of the floor,"
+        f" p50 {figures.hasty[0]:4.0f} p99 {figures.hasty[1]:4.0f} ms;"
+        f" steady p50 {p50:5.1f} p99 {p99:5.1f} ms,"
+        f" added {p50 - floor50:+5.1f} {p99 - floor99:+5.1f}; {figures.shares}{more}",
         flush=True,
     )
 

@@ -35,7 +35,8 @@ def lint(
 ) -> int:
     """Check policy files, and show what their rules come to.
 
-    Every mistake is shown with its place and a hint.
+    Every mistake is shown with its place and a hint. Plugins and their args are listed in
+    `docs/plugins.md`.
 
     Args:
         paths: policy files, or folders of them.

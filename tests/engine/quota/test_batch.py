@@ -3,7 +3,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.model.elastic_quota import ElasticQuota
-from engine.quota import Asked, Patience, QuotaBook, QuotaVerdict, Reservation, judge_batch
+from engine.quota import (
+    Asked,
+    Patience,
+    Pool,
+    QuotaBook,
+    QuotaRules,
+    QuotaVerdict,
+    Reservation,
+    judge_batch,
+)
 from engine.quota.reservations import MOST_BYTES
 
 NOW = 100.0
@@ -103,3 +112,33 @@ def test_where_room_is_scarce_pods_that_were_seen_make_room_at_once() -> None:
     full.settle(lambda _: 5, 5, NOW)
     assert not full.pruned(NOW).by_key
     assert full.pruned(NOW).seen_up_to == 5
+
+
+def test_by_upstreams_rule_what_max_does_not_list_is_forbidden() -> None:
+    rules = QuotaRules(unlisted_resources="Zero")
+    batch = [asked("a", cpu=1), asked("b", memory=1), asked("c", pods=1)]
+    verdicts = judge_batch(batch, {}, [book(memory=5)], NOW, rules).verdicts
+    assert allowed(verdicts) == [False, True, True]
+
+
+def test_by_upstreams_rule_nothing_at_all_is_admitted_while_cpu_is_over() -> None:
+    rules = QuotaRules(unlisted_resources="Zero")
+    verdicts = judge_batch([asked("a", pods=1)], {"cpu": 6}, [book(cpu=5)], NOW, rules).verdicts
+    assert allowed(verdicts) == [False]
+
+
+def test_who_borrows_shares_what_all_are_guaranteed() -> None:
+    rules = QuotaRules(borrowing="AggregateMin")
+    # All hold 5 of 10 together; 5 + 3 fits, 8 + 3 does not, 8 + 2 does. Questions take nothing.
+    pool = Pool({"cpu": 5}, {"cpu": 10})
+    batch = [
+        asked("q", cpu=5, dry_run=True),
+        *(asked(uid, cpu=3) for uid in "ab"),
+        asked("c", cpu=2),
+    ]
+    judgement = judge_batch(batch, {"cpu": 1}, [book(cpu=100)], NOW, rules, pool)
+    assert allowed(judgement.verdicts) == [True, True, False, True]
+    assert judgement.verdicts[2] == QuotaVerdict(
+        ("the sum of all min",),
+        "exceeded quota: the sum of all min, requested: cpu=3m, used: cpu=8m, limited: cpu=10m",
+    )
