@@ -105,6 +105,14 @@ class Score(Protocol):
         """Return what the formula was given for a node; see `Filter.inputs`."""
 
 
+class NeverFaults:
+    """The part of a filter or score that can be evaluated for every node."""
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return nothing: there is no such row."""
+        return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
     """An entry of the registry: how a rule of this name is built.

@@ -12,7 +12,7 @@ import numpy as np
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins.arithmetic import FloatColumn, free_percent, least_reaching
-from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
 from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, UsageSource, capacity
@@ -29,7 +29,7 @@ _UNREACHABLE = 2**60
 """More than any node can use."""
 
 
-class LoadAwareFilter:
+class LoadAwareFilter(NeverFaults):
     """Rejects nodes whose estimated usage would exceed a threshold."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
@@ -62,10 +62,6 @@ class LoadAwareFilter:
         resource, is_aggregated = divmod(code - _FIRST_EXCEEDED, 2)
         usage = "aggregated usage" if is_aggregated else "usage"
         return (f"node(s) {self._profile.known[resource]} {usage} exceed threshold",)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the usage that is expected with the pod, of what there is, and what is too much.
@@ -126,7 +122,7 @@ class LoadAwareFilter:
         return Readings(view.node_column((self, "readings", is_prod), _NODE_SIDE, compute))
 
 
-class LoadAwareScore:
+class LoadAwareScore(NeverFaults):
     """Prefers nodes with much of their capacity unused, by estimate."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
@@ -157,10 +153,6 @@ class LoadAwareScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are percentages unless estimates are negative."""
         return np.maximum(np.minimum(scores, MAX_SCORE), 0)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: whatever is malformed on a node is ignored, so no row ever faults."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the usage that is expected with the pod, of what there is."""

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn, rounded
-from engine.plugins.base import MAX_SCORE, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
 from engine.plugins.measured_load import RESOURCES, is_recent, load_stats, load_words, share
 from engine.plugins.trimaran_args import TrimaranArgs
 from engine.plugins.words import amount_words
@@ -47,7 +47,7 @@ class LoadVariationRiskBalancingArgs(TrimaranArgs):
     safe_variance_sensitivity: _Factor = 1
 
 
-class LoadVariationRiskBalancingScore:
+class LoadVariationRiskBalancingScore(NeverFaults):
     """Prefers nodes with little load and little variation of it."""
 
     def __init__(self, args: LoadVariationRiskBalancingArgs) -> None:
@@ -66,10 +66,6 @@ class LoadVariationRiskBalancingScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale."""
         return scores
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the load that is measured, how much it varies, and what the pod requests."""

@@ -22,7 +22,7 @@ from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import FloatColumn, rounded
-from engine.plugins.base import MAX_SCORE, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
 from engine.plugins.beta import distribution, fitted, greatest_variance
 from engine.plugins.measured_load import (
     RESOURCES,
@@ -110,7 +110,7 @@ COMMITTED = Committed()
 _NOTHING = (0,) * COMMITTED.width
 
 
-class LowRiskOverCommitmentScore:
+class LowRiskOverCommitmentScore(NeverFaults):
     """Prefers nodes where little is promised beyond what there is, and little of it is used."""
 
     def __init__(self, args: LowRiskOverCommitmentArgs) -> None:
@@ -134,10 +134,6 @@ class LowRiskOverCommitmentScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale."""
         return scores
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return what pods request and limit with this one, of what there is, and the load."""

@@ -11,7 +11,7 @@ from engine.model import api
 from engine.model.pod import Pod
 from engine.model.taints import NO_SCHEDULE, tolerates
 from engine.model.time import Micros
-from engine.plugins.base import Args, Plugin
+from engine.plugins.base import Args, NeverFaults, Plugin
 from engine.view import ClusterView, Domain, IntColumn
 
 _CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
@@ -22,7 +22,7 @@ class NodeUnschedulableArgs(Args):
     """NodeUnschedulable takes none."""
 
 
-class NodeUnschedulableFilter:
+class NodeUnschedulableFilter(NeverFaults):
     """Rejects nodes with `spec.unschedulable` unless the pod tolerates the taint that says so."""
 
     def __init__(self, _: NodeUnschedulableArgs) -> None:
@@ -39,10 +39,6 @@ class NodeUnschedulableFilter:
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason there is."""
         return ("node(s) were unschedulable",)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this filter can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return whether the node is cordoned."""

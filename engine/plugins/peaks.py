@@ -20,7 +20,7 @@ from engine.model.pod import Pod
 from engine.model.resource_names import CPU
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn, cheapest_first
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.measured_load import capacity, is_recent, measured_load
 from engine.plugins.words import amount_words, part_words, report_words
 from engine.view import ClusterView, Domain, IntColumn
@@ -56,7 +56,7 @@ class PeaksArgs(Args):
     node_power_model: Annotated[dict[str, PowerModel], Field(min_length=1)]
 
 
-class PeaksScore:
+class PeaksScore(NeverFaults):
     """Prefers nodes whose power rises the least."""
 
     def __init__(self, args: PeaksArgs) -> None:
@@ -82,10 +82,6 @@ class PeaksScore:
         if scores.any():
             points[is_known] = cheapest_first(costs)
         return points
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the cpu that is used and requested, and the power model of the node."""

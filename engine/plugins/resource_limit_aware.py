@@ -21,7 +21,7 @@ from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from engine.model.time import Micros
 from engine.plugins.arithmetic import bounded_percent, free_percent, stretched
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.words import part_words
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
@@ -63,7 +63,7 @@ class ResourceLimitAwareArgs(Args):
     )
 
 
-class ResourceLimitAwareScore:
+class ResourceLimitAwareScore(NeverFaults):
     """Prefers nodes whose limits leave the most of what they offer, or exceed it the least."""
 
     def __init__(self, args: ResourceLimitAwareArgs) -> None:
@@ -90,10 +90,6 @@ class ResourceLimitAwareScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""
         return stretched(scores)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what limits would add up to with the pod, of what the node offers."""

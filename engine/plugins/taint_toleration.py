@@ -16,7 +16,7 @@ from engine.model.pod import Pod
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.time import Micros
 from engine.plugins.arithmetic import default_normalize
-from engine.plugins.base import PASS, Args, Plugin, Scores
+from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
 from engine.view import ClusterView, Domain, IntColumn, taint_column
 
 _REPELLING = (NO_SCHEDULE, NO_EXECUTE)
@@ -29,7 +29,7 @@ class TaintTolerationArgs(Args):
     """TaintToleration takes none."""
 
 
-class TaintTolerationFilter:
+class TaintTolerationFilter(NeverFaults):
     """Rejects nodes with a NoSchedule or NoExecute taint that the pod does not tolerate."""
 
     def __init__(self, _: TaintTolerationArgs) -> None:
@@ -50,16 +50,12 @@ class TaintTolerationFilter:
         taint = _by_code(view)[code]
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this filter can always be evaluated."""
-        return ""
-
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return the taints that count."""
         return _taint_words(view, row, _REPELLING)
 
 
-class TaintTolerationScore:
+class TaintTolerationScore(NeverFaults):
     """Counts the PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
 
     def __init__(self, _: TaintTolerationArgs) -> None:
@@ -76,10 +72,6 @@ class TaintTolerationScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return 100 for no taint, 0 for the most among the candidates."""
         return default_normalize(scores, reverse=True)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this score can always be computed."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return the taints that count."""

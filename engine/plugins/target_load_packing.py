@@ -24,7 +24,7 @@ from engine.model.resource_names import CPU
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import FloatColumn, rounded
-from engine.plugins.base import MAX_SCORE, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
 from engine.plugins.measured_load import capacity, is_recent, measured_load
 from engine.plugins.trimaran_args import TrimaranArgs
 from engine.plugins.words import amount_words, number_words, part_words, report_words
@@ -123,7 +123,7 @@ class CpuPrediction:
         return int(rounded(np.array([expected]))[0])
 
 
-class TargetLoadPackingScore:
+class TargetLoadPackingScore(NeverFaults):
     """Prefers the fullest nodes below the target, then the emptiest above it."""
 
     def __init__(self, args: TargetLoadPackingArgs) -> None:
@@ -142,10 +142,6 @@ class TargetLoadPackingScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale unless a multiplier is negative."""
         return np.clip(scores, 0, MAX_SCORE)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return what is measured, and what of new pods and of this one is predicted."""

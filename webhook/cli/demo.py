@@ -199,9 +199,10 @@ def _what_next(data: Path) -> str:
   # a webhook that stays, for curl or a test cluster
   {stowplan} serve --cluster {cluster} --policies {policies}
 
-  # your own cluster; add elasticquotas and nodemetrics where it has them
-  kubectl get nodes,pods,namespaces -A -o json > cluster.json
-  {stowplan} explain {pod} --cluster cluster.json --policies {policies}"""
+  # your own cluster: record it, which only reads, or serve it as it is
+  {stowplan} snapshot --output cluster.json
+  {stowplan} explain {pod} --cluster cluster.json --policies {policies}
+  {stowplan} serve --policies {policies}"""
 
 
 def _from_here(path: Path) -> str:
