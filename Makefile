@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e check bench docs lock clean
+.PHONY: help demo test e2e check bench docs chart lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare 
 
 docs: $(READY) ## Write docs/plugins.md from what the plugins say of themselves
 	@$(BIN)/python -m tests.docs
+
+chart: $(READY) ## Write what the chart has twice: schema, tables of its README, copies of policies
+	@$(BIN)/python -m tests.charts.generated
 
 lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

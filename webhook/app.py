@@ -28,6 +28,10 @@ def build_app(
     async def readyz(_: web.Request) -> web.Response:
         return _json(health.detail(), status=200 if health.ready() else 503)
 
+    async def statusz(_: web.Request) -> web.Response:
+        # For people and `stowplan doctor`: the API server's proxy keeps no body of a 503.
+        return _json(health.detail())
+
     async def sign_off(_: web.Request, response: web.StreamResponse) -> None:
         """While ending, tell callers not to reuse the connection: they would not retry."""
         response.headers["Server"] = "stowplan"
@@ -40,6 +44,7 @@ def build_app(
         app.router.add_post(f"/{handler.path}", handler.handle)
     app.router.add_get("/livez", livez)
     app.router.add_get("/readyz", readyz)
+    app.router.add_get("/statusz", statusz)
     app.on_response_prepare.append(sign_off)
     return app
 

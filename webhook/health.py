@@ -25,6 +25,11 @@ class Health:
     all others are still worth asking, while a webhook that takes itself away advises nobody, and a
     quota check that takes itself away may block every pod. What is stale is told all the same.
 
+    That callers get through by TLS is not tried by calling ourselves: the probe that asks whether
+    we are ready is such a call, over the same socket and with the same certificate. What it does
+    not look at is judged here from the certificate itself: its time, and whether the authorities
+    in our webhook configurations signed it.
+
     Args:
         policies: the policies in force.
         view: the cluster as it is known.
@@ -33,12 +38,13 @@ class Health:
         now: the time of day.
         sources: what feeds the view, by name; none for a recorded cluster.
         freshness: how old what they told is.
+        also: what else `detail` tells, as plain JSON values.
 
     Attributes:
         draining: set when the process was told to end.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         *,
         policies: LivePolicies,
@@ -48,6 +54,7 @@ class Health:
         now: Callable[[], Micros],
         sources: Mapping[str, SourceStatus] = _NO_SOURCES,
         freshness: Callable[[], Freshness] = Freshness,
+        also: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._policies = policies
         self._view = view
@@ -56,6 +63,7 @@ class Health:
         self._now = now
         self._sources = sources
         self._freshness = freshness
+        self._also = also
         self.draining = False
 
     @property
@@ -77,8 +85,10 @@ class Health:
         return {
             "ready": self.ready(),
             "draining": self.draining,
+            **self._also(),
             "policies": {
                 "loaded": len(self._policies.current.policies),
+                "digest": self._policies.digest,
                 "loadedAt": self._policies.loaded_at.isoformat(),
                 "lastReloadError": self._policies.last_error,
             },

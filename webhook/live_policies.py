@@ -6,11 +6,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from engine.errors import InvalidFileError
 from engine.policy import PolicySet, load_policies
 from engine.view import SumProfile
+
+PlacementMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
+"""What policies may do: act as each says, all only tell what they would do, or nothing."""
+
+_DIGEST_BYTES = 16
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +30,7 @@ class LivePolicies:
         track: told the LoadAware profiles of a set before it comes into force, so that the view
             has their sums.
         now: the time of day.
+        only_audit: whether no policy may act, whatever it says of itself.
 
     Attributes:
         last_error: why the last reload was in vain; empty when it was not.
@@ -38,10 +46,12 @@ class LivePolicies:
         *,
         track: Callable[[Iterable[SumProfile]], None],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        only_audit: bool = False,
     ) -> None:
         self._paths = paths
         self._track = track
         self._now = now
+        self._only_audit = only_audit
         self.last_error = ""
         self._use(load_policies(paths))
 
@@ -49,6 +59,14 @@ class LivePolicies:
     def current(self) -> PolicySet:
         """The policies in force."""
         return self._current
+
+    @property
+    def digest(self) -> str:
+        """What tells the policies in force from others, in hexadecimal digits."""
+        told = blake2b(digest_size=_DIGEST_BYTES)
+        for policy in self._current:
+            told.update(policy.digest)
+        return told.hexdigest()
 
     async def reload(self) -> bool:
         """Load the files again, off the event loop; says whether they could be used."""
@@ -66,7 +84,7 @@ class LivePolicies:
 
     def _use(self, policies: PolicySet) -> None:
         self._track(policies.load_profiles)
-        self._current = policies
+        self._current = policies.in_audit_mode() if self._only_audit else policies
         self.loaded_at = self._now()
 
 

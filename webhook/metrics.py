@@ -29,6 +29,7 @@ from webhook.freshness import age_seconds
 _SECONDS = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 _VIEW_AGE = ("stowplan_view_age_seconds", "Time since a source of the view was last heard.")
+_EXACT_HEX_DIGITS = 13  # 52 bits: as many as a sample can tell apart
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -161,6 +162,32 @@ class Metrics:
             "When the policies in use were loaded.",
             lambda: loaded_at().timestamp(),
         )
+
+    def show_policies_hash(self, digest: Callable[[], str]) -> None:
+        """Ask `digest` what tells the policies in use from others."""
+        self._gauge(
+            "stowplan_policies_hash",
+            "A number that is the same on replicas with the same policies in use.",
+            lambda: int(digest()[:_EXACT_HEX_DIGITS], 16),
+        )
+
+    def show_last_reload(self, succeeded: Callable[[], bool]) -> None:
+        """Ask `succeeded` whether the policy files could be loaded when they last changed."""
+        self._gauge(
+            "stowplan_policies_last_reload_successful",
+            "Whether the policies in use are those of the files as they are now.",
+            succeeded,
+        )
+
+    def answered(self) -> dict[str, int]:
+        """Return how many reviews came to an end, by path."""
+        counts: dict[str, int] = {}
+        for metric in self._reviews.collect():
+            for sample in metric.samples:
+                if sample.name.endswith("_total"):
+                    path = sample.labels["path"]
+                    counts[path] = counts.get(path, 0) + int(sample.value)
+        return counts
 
     def show_certificate(self, expires_at: Callable[[], datetime]) -> None:
         """Ask `expires_at` for the end of the serving certificate."""

@@ -19,6 +19,7 @@ from engine.errors import Problem
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.quota import Patience, QuotaVerdict
+from webhook.answers import ignored
 from webhook.app import build_app, build_monitoring_app
 from webhook.cluster.known import KnownCluster
 from webhook.explanations import Explanations
@@ -96,12 +97,20 @@ class Listening:
             ]
         return "\n".join(lines)
 
-    async def drain(self, seconds: float) -> None:
-        """Turn new callers away, and serve on until nobody is connected or time is up."""
-        _log.info("ending: not ready any more, serving on for at most %s s", seconds)
+    async def drain(self, seconds: float, *, delay_seconds: float = 0.0) -> None:
+        """Be not ready, and serve on until nobody is connected or time is up.
+
+        Args:
+            seconds: how long to wait for callers at most, after the delay.
+            delay_seconds: how long to serve in any case. Nobody may be connected just now, and
+                still a caller that has not learnt that we leave comes in a second.
+        """
+        longest = delay_seconds + seconds
+        _log.info("ending: not ready any more, serving on for at most %s s", longest)
         self.health.draining = True
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
+        until = loop.time() + longest
+        await asyncio.sleep(delay_seconds)
         while self.reviews.connections and loop.time() < until:  # noqa: ASYNC110 - the server tells nobody when its last connection closes
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -148,10 +157,16 @@ async def listening(
     parts = parts or _parts_of_recording(settings, cluster, today())
 
     # 1. What may change while we run.
-    policies = LivePolicies(settings.policies, track=cluster.state.track, now=today)
+    policies = LivePolicies(
+        settings.policies,
+        track=cluster.state.track,
+        now=today,
+        only_audit=settings.placement_mode == "Audit",
+    )
     certificate = LiveCertificate(parts.certificate, client_ca=settings.client_ca, now=today)
 
     # 2. What watches over it.
+    metrics = parts.metrics
     health = Health(
         policies=policies,
         view=cluster.state.view,
@@ -160,8 +175,11 @@ async def listening(
         now=now,
         sources=cluster.sources,
         freshness=cluster.freshness,
+        also=lambda: {
+            "modes": {"placement": settings.placement_mode, "quota": settings.quota_mode},
+            "reviews": metrics.answered(),
+        },
     )
-    metrics = parts.metrics
     _show(metrics, cluster, policies, certificate, health, now)
     explanations = Explanations(settings.explanations_kept)
 
@@ -196,7 +214,11 @@ async def listening(
     handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
     reviews = build_app(
         handlers=(
-            handler("mutate", placement.answer, fails_open=True),
+            handler(
+                "mutate",
+                ignored if settings.placement_mode == "Off" else placement.answer,
+                fails_open=True,
+            ),
             handler("validate", final, fails_open=False),
         ),
         health=health,
@@ -258,6 +280,8 @@ def _show(
         metrics.show_view(cluster.state.view, lambda: health.view_age_seconds)
     metrics.show_policies(lambda: len(policies.current.policies))
     metrics.show_policies_loaded(lambda: policies.loaded_at)
+    metrics.show_policies_hash(lambda: policies.digest)
+    metrics.show_last_reload(lambda: not policies.last_error)
     metrics.show_certificate(lambda: certificate.current.expires_at)
 
 

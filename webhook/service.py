@@ -62,7 +62,7 @@ async def _serve(settings: Settings, recording: Recording | None) -> None:
             syncing.add_done_callback(lambda _: _spare_the_collector())
             stack.callback(syncing.cancel)
         await end.wait()
-        await server.drain(settings.drain_seconds)
+        await server.drain(settings.drain_seconds, delay_seconds=settings.shutdown_delay_seconds)
 
 
 def _spare_the_collector() -> None:

@@ -32,6 +32,7 @@ from engine.quota import (
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.freshness import DEFAULT_STALE_SECONDS
+from webhook.live_policies import PlacementMode
 from webhook.settings_sources import (
     ENVIRONMENT_PREFIX,
     ConfigurationFile,
@@ -206,6 +207,11 @@ class Settings(BaseSettings):
         le=1,
         description="Part of that time we use; then the pod is admitted without advice.",
     )
+    placement_mode: PlacementMode = Field(
+        default="Enforce",
+        description="Whether policies act as each says, all only tell (Audit) what they would have"
+        " done, or pods are not looked at.",
+    )
     quota_mode: QuotaMode = Field(
         default="Enforce",
         description="Whether ElasticQuota denies pods, only warns (Audit), or is not looked at.",
@@ -256,10 +262,16 @@ class Settings(BaseSettings):
         default="info", description="Least important messages logged."
     )
     log_format: Literal["json", "text"] = Field(default="json", description="Form of a log line.")
+    shutdown_delay_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        description="Least time to go on answering, not ready, after being told to end: callers"
+        " learn late that we leave. A preStop hook that sleeps does the same.",
+    )
     drain_seconds: float = Field(
         default=15.0,
         ge=0,
-        description="Longest time to go on answering after being told to end.",
+        description="Longest time to go on answering after that, for those still connected.",
     )
 
     def quota_rules(self) -> QuotaRules:

@@ -14,6 +14,9 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 
+NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""What every node offers amounts of."""
+
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_NAME: Final = re.compile(
     rf"(?=[^/]{{1,244}}/){_LABEL}(?:\.{_LABEL})*/"

@@ -28,7 +28,7 @@ from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import trunc_div
-from engine.plugins.base import MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores
 from engine.plugins.words import amount_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
 from engine.view.axis import capped
@@ -86,7 +86,7 @@ class DiskNeeds:
         return Throughput(capped(int(read)), capped(int(write)))
 
 
-class DiskIOAwareFilter:
+class DiskIOAwareFilter(NeverFaults):
     """Rejects nodes on which no disk has left what the pod asks for."""
 
     def __init__(self, args: DiskIOAwareArgs) -> None:
@@ -105,16 +105,12 @@ class DiskIOAwareFilter:
         """Return the one reason of a code."""
         return (_REASONS[code],)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this filter can always be evaluated."""
-        return ""
-
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
         """Return what the pod asks for and what each disk has left."""
         return _inputs(pod, view, row, self._needs)
 
 
-class DiskIOAwareScore:
+class DiskIOAwareScore(NeverFaults):
     """Ranks nodes by how much of their disk the pod would take."""
 
     def __init__(self, args: DiskIOAwareArgs) -> None:
@@ -135,10 +131,6 @@ class DiskIOAwareScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are percentages."""
         return scores
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
         """Return what the pod asks for and what each disk has left."""

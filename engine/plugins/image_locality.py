@@ -20,7 +20,7 @@ from engine.model.pod import Pod
 from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
 from engine.plugins.arithmetic import trunc_div
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.words import amount_words
 from engine.view import ClusterView, Domain, IntColumn, image_column
 
@@ -35,7 +35,7 @@ class ImageLocalityArgs(Args):
     """ImageLocality takes none."""
 
 
-class ImageLocalityScore:
+class ImageLocalityScore(NeverFaults):
     """Scores nodes by how many bytes of images need not be pulled."""
 
     def __init__(self, _: ImageLocalityArgs) -> None:
@@ -55,10 +55,6 @@ class ImageLocalityScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores as they are."""
         return scores
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return the size of each image on the node, and on what share of all nodes it is."""

@@ -13,12 +13,12 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from engine.model.pod import Pod, PodShape
-from engine.model.resource_names import is_scalar
+from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn, bounded_percent, free_percent
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
-from engine.plugins.limit_ratios import NATIVE, NodeRatios
+from engine.plugins.limit_ratios import NodeRatios
 from engine.plugins.words import part_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped

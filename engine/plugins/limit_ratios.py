@@ -17,15 +17,13 @@ import msgspec
 import numpy as np
 
 from engine.model.node import Node
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from engine.model.resource_names import NATIVE, is_scalar
 from engine.plugins.annotations import annotation_column, read_annotation
 from engine.plugins.arithmetic import percent_of
 from engine.view import BoolColumn, ClusterView, IntColumn
 
 LIMIT_TO_ALLOCATABLE = "node.koordinator.sh/limit-to-allocatable"
 """A node's own ratios, in JSON."""
-
-NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 MOST_PERCENT = 2_000_000
 """The greatest ratio; more than this counts as this."""

@@ -2,7 +2,7 @@
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling).
 A node's usage is what its last report says, plus what its newest pods are expected to use beyond
-that, plus what the incoming pod is expected to use.
+that, plus what the incoming pod is expected to use. Whatever is malformed on a node is ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, UsageSource, capacity
 from engine.plugins.words import amount_words, part_words, report_words
-from engine.view import ALL_DOMAINS, BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
+from engine.view import LOAD_DOMAINS, BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
 from engine.view.estimation import estimate_vector
 
 _EXPIRED = 1
@@ -230,5 +230,5 @@ PLUGIN = Plugin(
     filter=LoadAwareFilter,
     score=LoadAwareScore,
     load_profiles=lambda args: (args.load_profile,),
-    reads=ALL_DOMAINS,
+    reads=LOAD_DOMAINS,
 )

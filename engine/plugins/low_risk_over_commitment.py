@@ -35,7 +35,7 @@ from engine.plugins.measured_load import (
 )
 from engine.plugins.trimaran_args import TrimaranArgs
 from engine.plugins.words import part_words
-from engine.view import ALL_DOMAINS, ClusterView, IntColumn
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
 
@@ -154,7 +154,7 @@ class LowRiskOverCommitmentScore(NeverFaults):
         def compute(part: ClusterView) -> FloatColumn:
             return load_risk(totals(_NOTHING, part), load_stats(part), self._windows)
 
-        return view.node_column(("LowRiskOverCommitment", self._windows), ALL_DOMAINS, compute)
+        return view.node_column(("LowRiskOverCommitment", self._windows), LOAD_DOMAINS, compute)
 
 
 def totals(own: tuple[int, ...], view: ClusterView) -> Totals:
@@ -228,5 +228,5 @@ PLUGIN = Plugin(
     args=LowRiskOverCommitmentArgs,
     score=LowRiskOverCommitmentScore,
     load_profiles=lambda _: (COMMITTED,),
-    reads=ALL_DOMAINS,
+    reads=LOAD_DOMAINS,
 )

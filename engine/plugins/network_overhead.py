@@ -30,7 +30,7 @@ from engine.model.network import (
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.arithmetic import cheapest_first
-from engine.plugins.base import PASS, Args, Plugin, Scores
+from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
 
 _MAX_COST: Final = 100
@@ -114,7 +114,7 @@ class Overheads:
         return next((one for one in found if one is not None), None)
 
 
-class NetworkOverheadFilter:
+class NetworkOverheadFilter(NeverFaults):
     """Rejects nodes from which more of what the pod talks to is too far away than is not."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:
@@ -134,10 +134,6 @@ class NetworkOverheadFilter:
         what = "node(s) does not meet several network requirements from Workload dependencies"
         return (f"{what}: Satisfied: {satisfied} Violated: {violated}",)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this filter can always be evaluated."""
-        return ""
-
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
         """Return where the node is, and from how many of the others that is too far away."""
         table = self._overheads.of(pod, view)
@@ -147,7 +143,7 @@ class NetworkOverheadFilter:
         return _place_words(view, row) | {"satisfied": f"{satisfied}", "violated": f"{violated}"}
 
 
-class NetworkOverheadScore:
+class NetworkOverheadScore(NeverFaults):
     """Prefers nodes from which all that the pod talks to costs the least in sum."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:
@@ -161,10 +157,6 @@ class NetworkOverheadScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return MAX_SCORE for the least cost, 0 for the greatest; 0 for all that cost nothing."""
         return cheapest_first(scores) if scores.any() else scores
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
         """Return where the node is, and what the traffic of the pod would cost from there."""

@@ -17,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.quantity import INT64_MIN
 from engine.model.time import SECOND, Micros
 from engine.plugins.arithmetic import stretched, trunc_div
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.go_layout import RFC3339, GoLayout
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -72,7 +72,7 @@ class NodeMetadataArgs(Args):
         return self
 
 
-class NodeMetadataScore:
+class NodeMetadataScore(NeverFaults):
     """Scores nodes by what they say of themselves, 0 where they do not."""
 
     def __init__(self, args: NodeMetadataArgs) -> None:
@@ -100,10 +100,6 @@ class NodeMetadataScore:
         points = np.zeros(scores.size, np.int64)
         points[is_there] = 1 + stretched(scores[is_there], MAX_SCORE - 1)
         return points
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: a node that says nothing readable comes last, and that is all."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what the node says."""

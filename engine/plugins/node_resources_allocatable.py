@@ -14,15 +14,14 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.arithmetic import stretched
-from engine.plugins.base import Args, Plugin, Scores
+from engine.plugins.base import Args, NeverFaults, Plugin, Scores
 from engine.plugins.words import amount_words
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODES = (Domain.NODES,)
-_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class WeighedResource(Args):
@@ -60,7 +59,7 @@ class NodeResourcesAllocatableArgs(Args):
         return resources or _DEFAULT
 
 
-class NodeResourcesAllocatableScore:
+class NodeResourcesAllocatableScore(NeverFaults):
     """Scores nodes by what they offer in all."""
 
     def __init__(self, args: NodeResourcesAllocatableArgs) -> None:
@@ -76,10 +75,6 @@ class NodeResourcesAllocatableScore:
         """Return the scores stretched over the scale, 0 if they are equal."""
         return stretched(scores)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
-
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what the node offers of each resource."""
         offered = {name: int(view.amount(view.allocatable, name)[row]) for name in self._weights}
@@ -89,7 +84,7 @@ class NodeResourcesAllocatableScore:
         """Return the mean of each row, in Python's integers: weights may be of any size."""
         total = np.zeros(len(rows), object)
         for name, weight in self._weights.items():
-            if name in _NATIVE or is_scalar(name):
+            if name in NATIVE or is_scalar(name):
                 total += np.maximum(rows.amount(rows.allocatable, name), 0).astype(object) * weight
         means: IntColumn = (total // self._total).astype(np.int64)
         return self._sign * means

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
@@ -29,7 +29,6 @@ from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT
 
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
-_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?", re.ASCII)
 _FIRST_BY_CHANGE: Final = (1, 36)
 _TWO: Final = 2
@@ -151,7 +150,7 @@ class NodeResourcesBalancedAllocationScore:
         return tuple(
             (name, min(asked.get(name, 0), GREATEST_AMOUNT))
             for name in self._names
-            if name in _NATIVE or (asked.get(name) and is_scalar(name))
+            if name in NATIVE or (asked.get(name) and is_scalar(name))
         )
 
 

@@ -18,18 +18,23 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from engine.model import resource_names
 from engine.model.pod import Pod, PodShape
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
+from engine.model.resource_names import (
+    CPU,
+    MEMORY,
+    NATIVE,
+    is_extended,
+    is_scalar,
+)
 from engine.model.selectors import is_label_key
 from engine.model.time import Micros
 from engine.plugins.arithmetic import trunc_div
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.plugins.words import requests_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
-_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _RATIO: Final = "RequestedToCapacityRatio"
 _GREATEST_SHAPE_SCORE: Final = 10
 _SHAPES_REMEMBERED: Final = 4096
@@ -127,7 +132,7 @@ class NodeResourcesFitArgs(Args):
     scoring_strategy: ScoringStrategy = ScoringStrategy()
 
 
-class NodeResourcesFitFilter:
+class NodeResourcesFitFilter(NeverFaults):
     """Rejects nodes on which something the pod requests is not free, or that hold enough pods."""
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
@@ -152,10 +157,6 @@ class NodeResourcesFitFilter:
         short = (f"Insufficient {name}" for name, _ in self._wanted(pod))
         return complaint_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this filter can always be evaluated."""
-        return ""
-
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what would be requested with the pod, of what the node offers."""
         own = {resource_names.PODS: 1, **dict(self._wanted(pod))}
@@ -178,7 +179,7 @@ def _wanted(
             is_extended(name) and (name in ignored or name.partition("/")[0] in ignored_groups)
         )
     )
-    names = (*_NATIVE, *scalars)
+    names = (*NATIVE, *scalars)
     amounts = ((name, min(shape.requests.get(name, 0), GREATEST_AMOUNT)) for name in names)
     return tuple((name, amount) for name, amount in amounts if amount > 0)
 
@@ -246,7 +247,7 @@ class NodeResourcesFitScore:
         return tuple(
             (spec.name, spec.weight, min(asked.get(spec.name, 0), GREATEST_AMOUNT))
             for spec in self._resources
-            if spec.name in _NATIVE or (asked.get(spec.name) and is_scalar(spec.name))
+            if spec.name in NATIVE or (asked.get(spec.name) and is_scalar(spec.name))
         )
 
     def _counts(self, allocatable: IntColumn, score: IntColumn) -> BoolColumn:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.arithmetic import stretched
-from engine.plugins.base import Args, Plugin, Scores
+from engine.plugins.base import Args, NeverFaults, Plugin, Scores
 from engine.view import NO_TURNOVER, ClusterView, Domain, IntColumn
 
 _PODS = (Domain.PODS,)
@@ -20,7 +20,7 @@ class PodStateArgs(Args):
     """PodState takes none."""
 
 
-class PodStateScore:
+class PodStateScore(NeverFaults):
     """Scores nodes by pods that are being deleted less pods that are nominated to them."""
 
     def __init__(self, _: PodStateArgs) -> None:
@@ -39,10 +39,6 @@ class PodStateScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores stretched over the scale, 0 if they are equal."""
         return stretched(scores)
-
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return how many pods leave the node, and how many are to come."""

@@ -11,31 +11,20 @@ count for what they say.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.arithmetic import bounded_percent, free_percent, stretched
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Quantities, Scores
 from engine.plugins.words import part_words
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
-
-_NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
-
-_Text: TypeAlias = Annotated[str, Field(strict=True)]
-_Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
-
-
-def _readable(limits: dict[str, str | float]) -> dict[str, str | float]:
-    for name, text in limits.items():
-        base_units(name, text)
-    return limits
 
 
 class ScoredResource(Args):
@@ -58,9 +47,7 @@ class ResourceLimitAwareArgs(Args):
         ScoredResource(name=CPU),
         ScoredResource(name=MEMORY),
     )
-    default_limits: Annotated[dict[str, _Text | _Number], AfterValidator(_readable)] = Field(
-        default_factory=dict
-    )
+    default_limits: Quantities = Field(default_factory=dict)
 
 
 class ResourceLimitAwareScore(NeverFaults):
@@ -70,7 +57,7 @@ class ResourceLimitAwareScore(NeverFaults):
         self._scored = tuple(
             (resource.name, resource.weight)
             for resource in args.resources
-            if resource.name in _NATIVE or is_scalar(resource.name)
+            if resource.name in NATIVE or is_scalar(resource.name)
         )
         self._defaults = {
             name: base_units(name, text) for name, text in args.default_limits.items()

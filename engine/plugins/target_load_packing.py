@@ -24,11 +24,11 @@ from engine.model.resource_names import CPU
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import FloatColumn, rounded
-from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Quantities, Scores
 from engine.plugins.measured_load import capacity, is_recent, measured_load
 from engine.plugins.trimaran_args import TrimaranArgs
 from engine.plugins.words import amount_words, number_words, part_words, report_words
-from engine.view import ALL_DOMAINS, ClusterView, IntColumn
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
 
@@ -38,17 +38,10 @@ _GREATEST = 2.0**52
 """More millicores than any pod uses, and few enough that a float64 holds them exactly."""
 
 _Text: TypeAlias = Annotated[str, Field(strict=True)]
-_Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
 
 
 def _target(percent: int) -> int:
     return percent if percent > 0 else _DEFAULT_TARGET
-
-
-def _readable(requests: dict[str, str | float]) -> dict[str, str | float]:
-    for name, text in requests.items():
-        base_units(name, text)
-    return requests
 
 
 def _number(text: str) -> str:
@@ -72,9 +65,7 @@ class TargetLoadPackingArgs(TrimaranArgs):
     target_utilization: Annotated[
         int, Field(strict=True, ge=INT64_MIN, le=MAX_SCORE), AfterValidator(_target)
     ] = _DEFAULT_TARGET
-    default_requests: Annotated[dict[str, _Text | _Number], AfterValidator(_readable)] = Field(
-        default={CPU: "1000m"}
-    )
+    default_requests: Quantities = Field(default={CPU: "1000m"})
     default_requests_multiplier: Annotated[_Text, AfterValidator(_number)] = "1.5"
 
     @property
@@ -172,5 +163,5 @@ PLUGIN = Plugin(
     args=TargetLoadPackingArgs,
     score=TargetLoadPackingScore,
     load_profiles=lambda args: (args.prediction,),
-    reads=ALL_DOMAINS,
+    reads=LOAD_DOMAINS,
 )

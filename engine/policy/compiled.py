@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from engine.cel import CelError, Program
@@ -106,6 +106,10 @@ class PolicySet:
 
     def __iter__(self) -> Iterator[CompiledPolicy]:
         return iter(self.policies)
+
+    def in_audit_mode(self) -> PolicySet:
+        """Return the same policies, none of which acts."""
+        return PolicySet(replace(policy, mode=Mode.AUDIT) for policy in self.policies)
 
     def match(self, request: PlacementRequest) -> Match:
         """Return the policies that speak of a pod."""

@@ -19,7 +19,7 @@ from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.policy.activation import NODE_FIELDS, USAGE_LIFETIME, node_value, taints_value
 from engine.view import (
-    ALL_DOMAINS,
+    LOAD_DOMAINS,
     BoolColumn,
     ClusterView,
     DictionaryColumn,
@@ -298,7 +298,7 @@ def _while(view: ClusterView, now: Micros) -> _While:
 
 
 def _domains(field: str) -> tuple[Domain, ...]:
-    return _DOMAINS.get(field, _NODES) if field else ALL_DOMAINS
+    return _DOMAINS.get(field, _NODES) if field else LOAD_DOMAINS
 
 
 def _allocatables(view: ClusterView) -> Iterator[Amounts]:

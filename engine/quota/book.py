@@ -22,6 +22,8 @@ DEFAULT_RESERVATION_SECONDS = 75
 """More than the API server gives a request, which is 60 s unless configured."""
 
 _SETTLED_SECONDS = 10.0  # most watches lag less, so hardly anybody waits for `seen_up_to`
+_BUSY_BYTES = 16 * 1024  # every write and every event of the quota carries all of them
+_SETTLED_SECONDS_WHEN_BUSY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +140,10 @@ class QuotaBook:
     def pruned(self, now: float) -> Reservations:
         """Return the reservations to keep.
 
-        Those settled for long enough are left out; where room gets scarce, all settled ones.
+        Those settled for long enough are left out: sooner where there are many, at once where room
+        gets scarce. How long is enough matters to slower watches only, which wait.
         """
-        crowded = len(self.quota.reservations) > MOST_BYTES // 2
-        long_ago = now if crowded else now - self._patience.settled_seconds
+        long_ago = now - self._settled_seconds()
         old = {key: one.version for key, one in self._settled.items() if one.at <= long_ago}
         return Reservations(
             max(self.reservations.seen_up_to, *old.values(), 0),
@@ -155,6 +157,12 @@ class QuotaBook:
     def annotation(self, reservations: Reservations) -> str:
         """Return what to write on the object for it to have these reservations."""
         return encode(reservations, self.quota.uid)
+
+    def _settled_seconds(self) -> float:
+        size, usual = len(self.quota.reservations), self._patience.settled_seconds
+        if size > MOST_BYTES // 2:
+            return 0.0
+        return min(_SETTLED_SECONDS_WHEN_BUSY, usual) if size > _BUSY_BYTES else usual
 
     def _is_over(self, key: str) -> bool:
         return key in self._settled or key in self._missing

@@ -6,8 +6,9 @@ of events. What never does: any opinion on where a pod should go.
 
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
-from engine.view.cluster_view import ALL_DOMAINS, ClusterView, Domain, Sum, counted_requests
+from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
+from engine.view.domain import LOAD_DOMAINS, Domain
 from engine.view.freshness import DOMAIN_NAMES, FRESH, Freshness
 from engine.view.images import image_column
 from engine.view.labels import (
@@ -17,17 +18,19 @@ from engine.view.labels import (
     label_column,
     taint_column,
 )
-from engine.view.load import LoadProfile, LoadSums, SumProfile
+from engine.view.load import LoadProfile, LoadSums
 from engine.view.pod_sums import PodSumProfile
 from engine.view.state import ClusterState
+from engine.view.sums import Sum, counted_requests
+from engine.view.tracked_sums import SumProfile
 from engine.view.turnover import NO_TURNOVER, Turnover
 from engine.view.usage_history import UsageHistory
 
 __all__ = [
-    "ALL_DOMAINS",
     "DEFAULT_ASSUMED_SECONDS",
     "DOMAIN_NAMES",
     "FRESH",
+    "LOAD_DOMAINS",
     "NO_TURNOVER",
     "BoolColumn",
     "ClusterState",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import proxy
 
@@ -12,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
+from engine.view.domain import Domain
 from engine.view.pod_table import PodEntry
+from engine.view.sums import Sum, counted_requests, named_resources, shape_vector
 
 if TYPE_CHECKING:
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.extra import Extra
     from engine.model.network import Workload
     from engine.model.node import Node
-    from engine.model.pod import Pod, PodShape
+    from engine.model.pod import Pod
     from engine.model.resources import Amounts
     from engine.model.usage import NodeUsage
-    from engine.view.column_cache import ColumnCache
-    from engine.view.dictionary import Dictionaries
-    from engine.view.images import ImageIndex
+    from engine.view.caches import Caches
     from engine.view.load import LoadProfile, LoadSums
     from engine.view.pod_sums import PodSumProfile
     from engine.view.turnover import Turnover
@@ -32,30 +31,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T", bound=np.generic)
 _Extra = TypeVar("_Extra", bound="Extra")
-
-
-class Sum(IntEnum):
-    """The sums kept per node over its pods; see `PodShape` for what each one counts."""
-
-    REQUESTS = 0
-    NON_ZERO_REQUESTS = 1
-    LIMITS = 2
-    EFFECTIVE_LIMITS = 3
-    EFFECTIVE_LIMITS_NON_ZERO = 4
-    CONTAINER_LIMITS = 5
-
-
-class Domain(IntEnum):
-    """What a column is made from, and so which events make its rows out of date."""
-
-    NODES = 0
-    PODS = 1
-    METRICS = 2
-    TOPOLOGY = 3
-
-
-ALL_DOMAINS = (Domain.NODES, Domain.PODS, Domain.METRICS)
-"""All that columns of every cluster are made from, which TOPOLOGY, of custom resources, is not."""
 
 
 class Lease:
@@ -89,6 +64,7 @@ class ClusterView:
         load: per tracked profile, LoadAware's sums.
         pod_sums: per tracked profile, sums over the pods of each node, (profile.width, n).
         turnover: pods that leave and pods that are to come, by the name of each node that has any.
+        rows: row by node name.
         namespace_labels: labels of each known namespace.
         namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
         namespace_scheduled: the same of those that are bound, and Pending or Running.
@@ -99,6 +75,9 @@ class ClusterView:
         extras: objects that only some rules read, by their type and key; see `lookup`.
         workloads: pods of AppGroups, by workload and the name of the node, those included that
             were advised to go there.
+        lease: tells the state that a view of this version is still held.
+        caches: what is remembered between views of this cluster, None where nothing is.
+        parent: the view that this one has some rows of, and which; None for all rows.
         memory: what columns of this very view have worked out for one another.
     """
 
@@ -128,9 +107,7 @@ class ClusterView:
     extras: Mapping[tuple[type[Extra], str], Extra]
     workloads: Mapping[Workload, PodsOnNodes]
     lease: Lease
-    caches: tuple[ColumnCache, ColumnCache] | None = None
-    dictionaries: Dictionaries | None = None
-    images: ImageIndex | None = None
+    caches: Caches | None = None
     parent: tuple[ClusterView, NDArray[np.intp]] | None = None
     memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
@@ -203,7 +180,7 @@ class ClusterView:
             return whole.node_column(key, domains, compute)[..., rows]
         if self.caches is None:
             return compute(self)
-        return self.caches[0].get(key, self, domains, compute)
+        return self.caches.node_columns.get(key, self, domains, compute)
 
     def pod_column(
         self,
@@ -218,7 +195,7 @@ class ClusterView:
         """
         if self.parent is not None or self.caches is None:
             return compute(self)
-        return self.caches[1].get(key, self, domains, compute)
+        return self.caches.pod_columns.get(key, self, domains, compute)
 
     def take(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return the view of some rows alone, in the order given."""
@@ -267,7 +244,6 @@ class ClusterView:
             namespace_scheduled=_with(pod, self.namespace_scheduled),
             caches=None,
             memory={},
-            dictionaries=None,
             parent=None,
         )
 
@@ -296,28 +272,3 @@ def _with(pod: Pod, requests: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
     for name, amount in counted_requests(pod.shape).items():
         total[name] = total.get(name, 0) + amount
     return {**requests, pod.namespace: total}
-
-
-def counted_requests(shape: PodShape) -> Amounts:
-    """Return what a pod adds to its node's and namespace's requests: its own, and one pod."""
-    return {**shape.requests, "pods": 1}
-
-
-def named_resources(shape: PodShape) -> tuple[str, ...]:
-    """Return the names of all resources in which a pod adds to the sums of its node."""
-    amounts = (shape.requests, shape.limits, shape.effective_limits_non_zero)
-    return tuple(name for each in amounts for name, amount in each.items() if amount)
-
-
-def shape_vector(shape: PodShape, axis: ResourceAxis) -> IntColumn:
-    """Return what a pod adds to the sums of its node, shape (len(Sum), n_resources)."""
-    return np.stack(
-        [
-            axis.vector(counted_requests(shape)),
-            axis.vector(shape.non_zero_requests),
-            axis.vector(shape.limits),
-            axis.vector(shape.effective_limits),
-            axis.vector(shape.effective_limits_non_zero),
-            axis.vector(shape.container_limits),
-        ]
-    )

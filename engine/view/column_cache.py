@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from engine.view.cluster_view import ClusterView, Domain
+    from engine.view.cluster_view import ClusterView
+    from engine.view.domain import Domain
 
 _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper than picking
 

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.view.axis import BoolColumn
-from engine.view.cluster_view import ClusterView, Domain
+from engine.view.cluster_view import ClusterView
 from engine.view.column_cache import ColumnCache
+from engine.view.domain import Domain
 
 MISSING = 0
 """The code of a row that has no value."""
@@ -167,7 +168,7 @@ def dictionary_column(
     if view.parent is not None:
         whole, rows = view.parent
         return dictionary_column(whole, key, domains, values_of).take(rows)
-    if view.dictionaries is None:
+    if view.caches is None:
         book = CodeBook[_Value]()
         return DictionaryColumn(book.encode(values_of(view)), book)
-    return view.dictionaries.get(key, view, domains, values_of)
+    return view.caches.dictionaries.get(key, view, domains, values_of)

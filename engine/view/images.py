@@ -13,7 +13,8 @@ import numpy as np
 
 from engine.model import api
 from engine.view.axis import IntColumn, capped
-from engine.view.cluster_view import ClusterView, Domain
+from engine.view.cluster_view import ClusterView
+from engine.view.domain import Domain
 
 _NODES = (Domain.NODES,)
 _IN_MEMORY = "image index"
@@ -105,8 +106,8 @@ def image_column(view: ClusterView, name: str) -> tuple[IntColumn, float]:
 
 def _index(view: ClusterView) -> ImageIndex:
     """Return an index of a whole view: the shared one, or one of its own if it is an old view."""
-    if view.images is not None and view.images.catch_up(view):
-        return view.images
+    if view.caches is not None and view.caches.images.catch_up(view):
+        return view.caches.images
     if _IN_MEMORY not in view.memory:
         own = ImageIndex()
         own.catch_up(view)

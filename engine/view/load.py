@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from engine.model.time import SECOND
 from engine.view.axis import capped
 from engine.view.estimation import deadline, estimate_vector, windows
-from engine.view.pod_sums import Part, PodChange, PodSumProfile, PodSums
+from engine.view.pod_sums import Part, PodSums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from engine.model.pod import PodShape
     from engine.model.resources import Amounts
     from engine.model.usage import NodeUsage
     from engine.view.axis import IntColumn
-    from engine.view.pod_table import PodEntry, PodTable
+    from engine.view.pod_table import PodEntry
 
 _SUMS = 4  # the fields of LoadSums, in their order
 _SHAPES_REMEMBERED = 65_536
@@ -54,10 +54,6 @@ class LoadProfile:
     include_system: bool = False
 
 
-SumProfile: TypeAlias = LoadProfile | PodSumProfile
-"""What the view can be told to keep sums for."""
-
-
 @dataclass(frozen=True, slots=True)
 class LoadSums:
     """Per known resource and node, shape (n_known, n) each, base units.
@@ -75,6 +71,11 @@ class LoadSums:
     node_estimated: IntColumn
     prod_usage: IntColumn
     prod_delta: IntColumn
+
+    @classmethod
+    def of(cls, sums: IntColumn) -> LoadSums:
+        """Return the sums that a `LoadTracker` keeps, (4 * n_known, n), by their meaning."""
+        return cls(*sums.reshape(_SUMS, len(sums) // _SUMS, sums.shape[-1]))
 
     def take(self, rows: NDArray[np.intp]) -> LoadSums:
         """Return the sums of some rows."""
@@ -94,18 +95,6 @@ class LoadTracker(PodSums):
         self._profile = profile
         self._nothing: _Amounts = (0,) * len(profile.known)
         self._facts: dict[PodShape, _ShapeFacts] = {}
-
-    def refreshed(
-        self,
-        pods: PodTable,
-        usages: Sequence[NodeUsage | None],
-        changed: IntColumn,
-        version: int,
-        changes: Sequence[PodChange] | None,
-    ) -> LoadSums:
-        """Return the sums at `version`; see `PodSums.refresh`."""
-        sums = self.refresh(pods, usages, changed, version, changes)
-        return LoadSums(*sums.reshape(_SUMS, len(self._nothing), sums.shape[-1]))
 
     def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> Part:
         """Return the sums of a node, those of a kind side by side."""

@@ -1,7 +1,7 @@
 """Sums over the pods of each node that only some rules ask for, kept up to date pod by pod.
 
 What each pod adds is the rule's to say, by its `PodSumProfile`; the sums that every view holds are
-in `engine.view.state`.
+in `engine.view.sums`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from engine.view.cluster_view import Domain
+from engine.view.domain import Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,8 +57,8 @@ class PodSums:
         self._reads_reports = reads_reports
         self._version = -1
 
-    def part_with_sums(self) -> None:
-        """Leave the sums given out so far to those who hold them, and write to others."""
+    def part_with(self) -> None:
+        """Leave what was given out so far to those who hold it, and write to a copy."""
         self._sums = self._sums.copy()
 
     def refresh(

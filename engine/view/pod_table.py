@@ -57,6 +57,7 @@ class PodTable:
         self._assumed = bytearray()
         self._standing = bytearray()
         self._on_row: list[array[int]] = []
+        self._place: array[int] = array("i")  # of a slot among those on its row
         self._shape_number: dict[PodShape, int] = {}
         self._shape_pods: list[int] = []
         self._free_slots: list[int] = []
@@ -76,28 +77,30 @@ class PodTable:
 
     def put(self, key: str, entry: PodEntry) -> None:
         """Store a pod, in place of what was stored under the same key."""
-        row = entry.row
+        row, shape = entry.row, entry.shape
         slot = self._slot_of.get(key)
         if slot is None:
             slot = self._slot_of[key] = self._free_slots.pop() if self._free_slots else self._grow()
             self._keys[slot] = key
+            self._enter(slot, row)
+            self._shape[slot] = self._number(shape)
         else:
-            self._leave(slot)
-        self._row[slot] = row
-        self._shape[slot] = self._number(entry.shape)
+            if self._row[slot] != row:
+                self._leave(slot)
+                self._enter(slot, row)
+            if self.shapes[self._shape[slot]] is not shape:
+                self._let_go(self._shape[slot])
+                self._shape[slot] = self._number(shape)
         self._assigned_at[slot] = entry.assigned_at
         self._initialized_at[slot] = entry.initialized_at
         self._assumed[slot] = entry.assumed
         self._standing[slot] = entry.standing
-        if row != NO_ROW:
-            while len(self._on_row) <= row:
-                self._on_row.append(array("i"))
-            self._on_row[row].append(slot)
 
     def delete(self, key: str) -> None:
         """Forget a pod that is known."""
         slot = self._slot_of.pop(key)
         self._leave(slot)
+        self._let_go(self._shape[slot])
         self._keys[slot] = ""
         self._free_slots.append(slot)
 
@@ -122,12 +125,28 @@ class PodTable:
             self._standing[slot],
         )
 
+    def _enter(self, slot: int, row: int) -> None:
+        """Put a slot that is on no row on one, or on none."""
+        self._row[slot] = row
+        if row != NO_ROW:
+            while len(self._on_row) <= row:
+                self._on_row.append(array("i"))
+            on_row = self._on_row[row]
+            self._place[slot] = len(on_row)
+            on_row.append(slot)
+
     def _leave(self, slot: int) -> None:
-        """Take a slot off its row and release its shape."""
+        """Take a slot off its row, if it is on one."""
         row = self._row[slot]
         if row != NO_ROW:
-            self._on_row[row].remove(slot)
-        number = self._shape[slot]
+            on_row, place = self._on_row[row], self._place[slot]
+            last = on_row.pop()
+            if last != slot:  # it takes the place that is left
+                on_row[place] = last
+                self._place[last] = place
+
+    def _let_go(self, number: int) -> None:
+        """Count one pod less of a shape; without one it is forgotten."""
         self._shape_pods[number] -= 1
         if self._shape_pods[number] == 0:
             shape = self.shapes[number]
@@ -156,6 +175,7 @@ class PodTable:
         """Return a new slot at the end."""
         self._keys.append("")
         self._row.append(NO_ROW)
+        self._place.append(0)
         self._shape.append(0)
         self._assigned_at.append(0)
         self._initialized_at.append(0)

@@ -46,6 +46,8 @@ class TurnoverBook:
 
     def would_change(self, key: str, pod: Pod | None) -> bool:
         """Return whether `put` of the same would change anything."""
+        if pod is None or not (pod.deleting or pod.nominated_node_name):
+            return key in self._stands  # nearly every pod: asked of each event, so first
         return self._stands.get(key) != _stand(pod)
 
     def put(self, key: str, pod: Pod | None) -> tuple[str, ...]:

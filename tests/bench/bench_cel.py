@@ -36,8 +36,7 @@ from engine.policy.environment import Where, environment
 from engine.policy.expressions import NodeExpression, node_condition, node_number
 from engine.policy.positions import read_documents
 from engine.view import ClusterState, ClusterView
-from engine.view.column_cache import ColumnCache
-from engine.view.dictionary import Dictionaries
+from engine.view.caches import Caches
 from tests.bench.cel_engines import (
     NAMES,
     Activation,
@@ -264,8 +263,7 @@ def _cluster(nodes: int) -> tuple[ClusterState, list[Pod], list[NodeUsage]]:
 
 def _fresh(view: ClusterView) -> ClusterView:
     """Return the same view without anything remembered."""
-    caches = (ColumnCache(_ROUNDS), ColumnCache(_ROUNDS))
-    return replace(view, caches=caches, dictionaries=Dictionaries(_ROUNDS), memory={})
+    return replace(view, caches=Caches.empty(), memory={})
 
 
 def _with_changes(state: ClusterState, pods: list[Pod], usages: list[NodeUsage]) -> ClusterView:

@@ -39,9 +39,11 @@ CHARTS_OWN = frozenset(
         "metrics_host",
         "metrics_port",
         "namespace",
+        "placement_mode",
         "policies",
         "port",
         "quota_mode",
+        "shutdown_delay_seconds",  # the sleep of its preStop hook
         "tls_cert",
         "tls_key",
         "webhook_configurations",

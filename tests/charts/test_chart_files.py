@@ -30,7 +30,7 @@ TOLD = {
     "docs/runbook.md": RUNBOOK,
     "NOTES.txt": (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8"),
 }
-AGAIN = "run `python -m tests.charts.generated`"
+AGAIN = "run `make chart`"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ from tests.e2e.replica import Replica
 from tests.e2e.workloads import create_namespace, pod
 
 GROUP = "scheduling.x-k8s.io"
+ELASTIC_QUOTAS = Path(__file__).parent / "crds" / f"elasticquotas.{GROUP}.yaml"
+"""The definition of the quotas."""
+
 ROOM = 40
 CLIENTS = 100
 RESERVATION_SECONDS = 61  # the shortest there is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import yaml
@@ -22,6 +23,9 @@ from tests.fake_api_server.writes import APPLY_PATCH, Writer
 _COMPRESSED_FROM = 128 * 1024  # bytes; smaller answers are never compressed
 _JSON = "application/json"
 
+Play = Callable[[Any], object]
+"""Answers a request from its body; may raise an `ApiFault`."""
+
 
 class Answers:
     """Answers requests; `watches` holds the open streams and the connections they go out on."""
@@ -30,6 +34,7 @@ class Answers:
         self, store: Store, writer: Writer, lists: Lists, faults: Faults, notify: Callable[[], None]
     ) -> None:
         self.watches: dict[Watch, asyncio.Transport] = {}
+        self.played: dict[tuple[str, str], Play] = {}
         self._store = store
         self._writer = writer
         self._lists = lists
@@ -44,6 +49,10 @@ class Answers:
                 request.path,
                 request.headers.get("Authorization", ""),
             )
+            play = self.played.get((request.method, request.path))
+            if play is not None:
+                answer = play(_decoded(await request.read()))
+                return await self._send(request, 200, msgspec.json.encode(answer))
             target = target_of(request.path, self._store.resources)
             if target is None:
                 return self._about_itself(request)

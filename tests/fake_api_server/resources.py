@@ -107,6 +107,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "Secret", "secrets", fields=("type",)),
     Resource("", "v1", "ConfigMap", "configmaps"),
     Resource("", "v1", "Event", "events", fields=("reason", "type")),
+    Resource("apps", "v1", "Deployment", "deployments", has_status=True),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", blind_update=False),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False),
     Resource(

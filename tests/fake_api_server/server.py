@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from tests.fake_api_server.answers import Answers
+from tests.fake_api_server.answers import Answers, Play
 from tests.fake_api_server.faults import Faults
 from tests.fake_api_server.kubeconfig import tls_pair, write_kubeconfig
 from tests.fake_api_server.lists import Lists
@@ -108,6 +108,10 @@ class FakeApiServer:
         for watch in self._watches_of(found.full_name):
             watch.end()
         self._store.uninstall(found)
+
+    def play(self, method: str, path: str, answer: Play) -> None:
+        """Answer such requests by the test: for what keeps nothing, as reviews and proxies."""
+        self._answers.played[method, path] = answer
 
     # Waiting
 

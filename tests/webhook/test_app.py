@@ -27,6 +27,7 @@ async def test_the_probes_answer_and_readiness_says_what_is_loaded(caller: Calle
     assert status == 200
     assert detail["ready"] is True
     assert detail["policies"].pop("loadedAt")
+    assert len(detail["policies"].pop("digest")) == 32
     assert detail["policies"] == {"loaded": 2, "lastReloadError": ""}
     assert detail["view"]["nodes"] == 3
     assert detail["view"]["stale"] == detail["sources"] == []
@@ -39,6 +40,26 @@ async def test_a_webhook_whose_certificate_has_expired_is_not_ready(start: Start
         # A self-signed certificate is valid for a year of 365 days.
         moment[0] = 366 * 86_400 * 1_000_000
         assert not caller.server.health.ready()
+
+
+async def test_the_state_of_a_replica_can_be_read_though_it_is_not_ready(caller: Caller) -> None:
+    await caller.post("/mutate", named("a"))
+    caller.server.health.draining = True
+    status, text = await caller.get(f"{caller.server.url}/statusz")
+    state = json.loads(text)
+    assert (status, state["ready"]) == (200, False)
+    assert state["reviews"] == {"mutate": 1}
+    assert state["modes"] == {"placement": "Enforce", "quota": "Enforce"}
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("Audit", "abstained"), ("Off", "ignored")])
+async def test_an_installation_that_does_not_enforce_changes_no_pod(
+    start: Start, mode: str, outcome: str
+) -> None:
+    async with start(placement_mode=mode) as caller:
+        _, answer = await caller.post("/mutate", named("a"))
+        assert "patch" not in answer["response"]
+        assert await caller.count("mutate", outcome) == 1
 
 
 async def test_metrics_and_debug_pages_are_not_where_reviews_go(caller: Caller) -> None:
@@ -58,6 +79,7 @@ async def test_metrics_tell_what_came_of_reviews_and_what_is_known(caller: Calle
         "stowplan_view_nodes 3.0",
         "stowplan_view_pods 0.0",
         "stowplan_policies 2.0",
+        "stowplan_policies_last_reload_successful 1.0",
         'stowplan_reviews_in_flight{path="mutate"} 0.0',
         'stowplan_review_seconds_count{path="mutate"} 1.0',
     ):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InvalidFileError
+from engine.policy.schema import Mode
 from engine.view import SumProfile
 from tests.config_map import MountedConfigMap
 from webhook.file_watch import on_change
@@ -141,3 +142,30 @@ async def test_it_is_known_since_when_policies_are_in_force(tmp_path: Path) -> N
     write(path, "two")
     await live.reload()
     assert live.loaded_at.day == 2
+
+
+async def test_where_an_installation_only_audits_no_policy_acts_now_or_later(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore, only_audit=True)
+    assert [policy.mode for policy in live.current] == [Mode.AUDIT]
+    write(path, "two")
+    assert await live.reload()
+    assert [policy.mode for policy in live.current] == [Mode.AUDIT]
+
+
+async def test_the_digest_is_the_same_for_the_same_policies_and_for_no_others(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore)
+    before = live.digest
+    path.write_text(f"# a remark\n{text_of('one')}")
+    await live.reload()
+    assert live.digest == before
+    write(path, "one", plugin="LoadAware")
+    await live.reload()
+    assert live.digest != before

@@ -60,6 +60,7 @@ async def test_changed_policy_files_are_noticed_and_a_bad_change_is_told(
         _, metrics = await caller.get(f"{caller.server.metrics_url}/metrics")
         assert 'stowplan_policy_reloads_total{outcome="loaded"}' in metrics
         assert 'stowplan_policy_reloads_total{outcome="failed"}' in metrics
+        assert "stowplan_policies_last_reload_successful 0.0" in metrics
 
 
 async def test_the_greeting_says_where_and_how_to_call(start: Start) -> None:
@@ -88,6 +89,19 @@ async def test_while_draining_it_serves_on_but_wants_no_more(start: Start) -> No
             assert response.status == 200
             assert response.headers["Connection"] == "close"
         await draining  # ends by itself: every connection was closed by its last answer
+
+
+async def test_it_leaves_callers_time_to_learn_that_it_ends_though_nobody_is_connected(
+    start: Start,
+) -> None:
+    async with start() as caller:
+        draining = asyncio.create_task(caller.server.drain(0.0, delay_seconds=60.0))
+        while not caller.server.health.draining:  # noqa: ASYNC110 - it says so at once
+            await asyncio.sleep(0)
+        async with caller.session.post(f"{caller.server.url}/mutate", json=REVIEW) as response:
+            assert response.status == 200
+        assert not draining.done()
+        draining.cancel()
 
 
 async def test_draining_ends_in_time_even_if_a_connection_stays_open(start: Start) -> None:

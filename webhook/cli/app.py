@@ -46,6 +46,15 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.doctor:doctor",
+    name="doctor",
+    help="""Check a live installation, and say what to do about what is found.
+
+    Nothing is changed: the cluster is read, replicas are asked for their state by the API server,
+    and a pod is created as a dry run. Exit status: 0 all well, 1 could not run, 2 findings.
+    """,
+)
+app.command(
     "webhook.cli.explain:explain",
     name="explain",
     help="""Show what would be decided for a pod, and why, node by node.

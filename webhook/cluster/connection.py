@@ -13,6 +13,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from urllib.request import getproxies_environment
 
 import aiohttp
 import msgspec
@@ -224,6 +225,9 @@ async def connected(
     """
     identity = credentials(kubeconfig, context, environ, service_account)
     configuration = await identity.configuration()
+    # By default each request looks in threads for proxies and for passwords in a .netrc.
+    uses_proxy = bool(getproxies_environment().keys() - {"no"})
+    configuration.client_session_kwargs = {"trust_env": uses_proxy}
     try:
         client: Any = ApiClient(configuration)
     except OSError as error:  # TLS errors are among them

@@ -146,6 +146,8 @@ matchExpressions:
 {{- end }}
 - name: STOWPLAN_LEASE
   value: {{ include "stowplan.fullname" . }}
+- name: STOWPLAN_PLACEMENT_MODE
+  value: {{ .Values.placement.mode | quote }}
 - name: STOWPLAN_QUOTA_MODE
   value: {{ .Values.quota.mode | quote }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES

@@ -173,7 +173,7 @@ def test_a_formula_is_told_with_what_it_was_given(
     assert told(name, args, side) == inputs
 
 
-NEEDED = {"NodeMetadata": METADATA, "Peaks": POWER}
+NEEDED: dict[str, dict[str, Any]] = {"NodeMetadata": METADATA, "Peaks": POWER}
 
 
 @pytest.mark.parametrize("name", PLUGINS)

@@ -212,7 +212,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
     later = Micros(NOW + 60 * SECOND)  # reports grow old without any event
     for one in pods:
         for now in (NOW, later):
-            forgetful = replace(fresh.view(), caches=None, dictionaries=None)
+            forgetful = replace(fresh.view(), caches=None)
             assert rules.answers(one, state.view(), now) == rules.answers(one, forgetful, now)
 
 

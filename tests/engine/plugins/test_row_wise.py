@@ -237,7 +237,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
         _apply(fresh, event)
     for pod in pods:
         remembered = _by_node(state.view(), ask(pod, state.view()))
-        forgetful = replace(fresh.view(), caches=None, dictionaries=None)
+        forgetful = replace(fresh.view(), caches=None)
         assert remembered == _by_node(forgetful, ask(pod, forgetful))
 
 

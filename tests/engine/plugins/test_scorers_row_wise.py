@@ -189,7 +189,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
             _by_node(rule, one, state.view())
         _apply(state, event)
         _apply(fresh, event)
-    forgetful = replace(fresh.view(), caches=None, dictionaries=None, images=None)
+    forgetful = replace(fresh.view(), caches=None)
     for one in pods:
         assert _by_node(rule, one, state.view()) == _by_node(rule, one, forgetful)
 

@@ -162,7 +162,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
         _apply(state, event)
         _apply(fresh, event)
     for one in pods:
-        forgetful = replace(fresh.view(), caches=None, dictionaries=None)
+        forgetful = replace(fresh.view(), caches=None)
         assert rules.answers(one, state.view()) == rules.answers(one, forgetful)
 
 

@@ -20,7 +20,7 @@ from engine.policy.expressions import (
     node_condition,
     node_number,
 )
-from engine.view import ALL_DOMAINS, ClusterState, ClusterView, Domain
+from engine.view import LOAD_DOMAINS, ClusterState, ClusterView, Domain
 from tests.engine.policy.events import EVENTS, apply
 from tests.engine.policy.worlds import NOW, node, request_of, usage, view_of
 
@@ -144,7 +144,7 @@ def test_it_is_known_which_expressions_read_labels_alone(source: str, *, alone: 
         ("has(node.usage)", [Domain.METRICS]),
         ("node.usage.cpu < node.allocatable.cpu", [Domain.NODES, Domain.METRICS]),
         ("node.podCount < 3 || node.usage.cpu < 1.0", [Domain.PODS, Domain.METRICS]),
-        ("node == node", list(ALL_DOMAINS)),
+        ("node == node", list(LOAD_DOMAINS)),
     ],
 )
 def test_it_is_known_what_of_the_cluster_an_expression_rests_on(

@@ -114,6 +114,17 @@ def test_where_room_is_scarce_pods_that_were_seen_make_room_at_once() -> None:
     assert full.pruned(NOW).seen_up_to == 5
 
 
+def test_where_many_are_admitted_pods_that_were_seen_make_room_soon() -> None:
+    batch = [asked(f"uid-{i}", pods=1) for i in range(500)]  # some 60 bytes each
+    busy = book(pods=10**6)
+    ((_, reservations),) = judge_batch(batch, {}, [busy], NOW).writes
+    busy.take(replace(busy.quota, version=2, reservations=busy.annotation(reservations)), NOW)
+    busy.settle(lambda _: 5, 5, NOW)
+    assert len(busy.pruned(NOW + 0.9).by_key) == 500
+    assert not busy.pruned(NOW + 1).by_key
+    assert busy.pruned(NOW + 1).seen_up_to == 5
+
+
 def test_by_upstreams_rule_what_max_does_not_list_is_forbidden() -> None:
     rules = QuotaRules(unlisted_resources="Zero")
     batch = [asked("a", cpu=1), asked("b", memory=1), asked("c", pods=1)]

@@ -1,0 +1,174 @@
+"""The rows that nodes have, and the columns over them: written in place, copied while held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.view.axis import ResourceAxis
+from engine.view.domain import Domain
+from engine.view.sums import Sum
+
+if TYPE_CHECKING:
+    from engine.model.node import Node
+    from engine.model.usage import NodeUsage
+    from engine.view.pod_table import PodTable
+
+_FIRST_ROWS = 64
+_NODES, _METRICS = int(Domain.NODES), int(Domain.METRICS)  # numpy takes these twice as fast
+_COLUMNS = (
+    "valid",
+    "unschedulable",
+    "allocatable",
+    "sums",
+    "assumed",
+    "metric_time",
+    "changed",
+)
+_COLLECTIONS = ("of", "nodes", "usages")
+
+
+class NodeRows:
+    """A row for each node name that a node, a pod or a usage report speaks of.
+
+    Who writes calls `begin_write` once before, or more often. The columns have more rows than are
+    in use: only the first `len(names)` mean anything.
+
+    Attributes:
+        version: of what is being written.
+        latest: the version at which any row last changed, by domain.
+        axis: the resource axis.
+        of: row by node name.
+        names: node name per row, "" for a free one.
+        sums: (len(Sum) * n_resources, rows), so that one pod is one vector.
+        nodes, usages, valid, unschedulable, allocatable, assumed, metric_time, changed: see
+            `ClusterView`.
+    """
+
+    def __init__(self, pods: PodTable) -> None:
+        """Begin without rows; `pods` tells which rows have pods."""
+        self.version = 0
+        self.latest = [0] * len(Domain)
+        self.axis = ResourceAxis()
+        self.of: dict[str, int] = {}
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.usages: list[NodeUsage | None] = []
+        self.valid = np.zeros(_FIRST_ROWS, np.bool_)
+        self.unschedulable = np.zeros(_FIRST_ROWS, np.bool_)
+        self.allocatable = np.zeros((len(self.axis), _FIRST_ROWS), np.int64)
+        self.sums = np.zeros((len(Sum) * len(self.axis), _FIRST_ROWS), np.int64)
+        self.assumed = np.zeros(_FIRST_ROWS, np.int64)
+        self.metric_time = np.zeros(_FIRST_ROWS, np.int64)
+        self.changed = np.zeros((len(Domain), _FIRST_ROWS), np.int64)
+        self._pods = pods
+        self._free: list[int] = []
+        self._names_now: tuple[str, ...] | None = None
+
+    def part_with(self) -> None:
+        """Leave what was given out so far to those who hold it, and write to copies."""
+        for name in (*_COLLECTIONS, *_COLUMNS):
+            setattr(self, name, getattr(self, name).copy())
+
+    @property
+    def names_now(self) -> tuple[str, ...]:
+        """The names as they are now; the same object until one changes."""
+        if self._names_now is None:
+            self._names_now = tuple(self.names)
+        return self._names_now
+
+    def node(self, name: str) -> Node | None:
+        """Return a node by its name, None when there is none."""
+        row = self.of.get(name)
+        return None if row is None else self.nodes[row]
+
+    def put_node(self, node: Node) -> None:
+        """Write a node; what it offers has a place on the axis."""
+        row = self.row(node.name)
+        self.nodes[row] = node
+        self.valid[row] = True
+        self.unschedulable[row] = node.unschedulable
+        self.allocatable[:, row] = self.axis.vector(node.allocatable)
+        self.touch(row, _NODES)
+
+    def drop_node(self, name: str) -> None:
+        """Take out a node that is there; its row stays while pods or usage are on it."""
+        row = self.of[name]
+        self.nodes[row] = None
+        self.valid[row] = self.unschedulable[row] = False
+        self.allocatable[:, row] = 0
+        self.touch(row, _NODES)
+
+    def put_usage(self, usage: NodeUsage) -> None:
+        """Write the usage report of a node."""
+        row = self.row(usage.node_name)
+        self.usages[row] = usage
+        self.metric_time[row] = usage.update_time or 0
+        self.touch(row, _METRICS)
+
+    def drop_usage(self, name: str) -> None:
+        """Take out a usage report that is there."""
+        row = self.of[name]
+        self.usages[row] = None
+        self.metric_time[row] = 0
+        self.touch(row, _METRICS)
+
+    def row(self, name: str) -> int:
+        """Return the row of a node name, a fresh one if it has none."""
+        row = self.of.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self.names)
+            self.names.append("")
+            self.nodes.append(None)
+            self.usages.append(None)
+            if row == len(self.valid):
+                self._grow(2 * row)
+        self.of[name] = row
+        self._rename(row, name)
+        return row
+
+    def release(self, row: int) -> None:
+        """Free a row that no node, pod or usage report speaks of any more."""
+        if not self.names[row]:
+            return  # free already
+        if self.nodes[row] is None and self.usages[row] is None and not self._pods.count_on(row):
+            del self.of[self.names[row]]
+            self._rename(row, "")
+            self._free.append(row)
+
+    def touch(self, row: int, domain: int) -> None:
+        """Note that a row changes in a domain."""
+        self.changed[domain, row] = self.latest[domain] = self.version
+
+    def grow_axis(self, resources: Iterable[str]) -> bool:
+        """Give resources a place on the axis; says whether any had none."""
+        axis = self.axis.including(resources)
+        if axis is self.axis:
+            return False
+        more = len(axis) - len(self.axis)
+        self.allocatable = np.pad(self.allocatable, ((0, more), (0, 0)))
+        sums = self.sums.reshape(len(Sum), len(self.axis), -1)
+        self.sums = np.pad(sums, ((0, 0), (0, more), (0, 0))).reshape(len(Sum) * len(axis), -1)
+        self.axis = axis
+        return True
+
+    def _rename(self, row: int, name: str) -> None:
+        """Give a row to another name, or to none."""
+        self.names[row] = name
+        self._names_now = None
+        for domain in range(len(Domain)):
+            self.touch(row, domain)
+
+    def _grow(self, rows: int) -> None:
+        """Make room for so many rows."""
+        for name in _COLUMNS:
+            old = getattr(self, name)
+            new = np.zeros((*old.shape[:-1], rows), old.dtype)
+            new[..., : old.shape[-1]] = old
+            setattr(self, name, new)
