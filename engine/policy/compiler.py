@@ -27,20 +27,13 @@ from engine.policy import schema
 from engine.policy.compiled import CompiledPolicy
 from engine.policy.environment import Where, environment, misspelt_resources, where_known
 from engine.policy.expressions import node_condition, node_number
+from engine.policy.judges import ExpressionJudge, PluginJudge
 from engine.policy.labels import PLUGIN_LABELS, filter_labels
 from engine.policy.positions import Document
 from engine.policy.resource_names import misspelt_in_args
-from engine.policy.rules import (
-    ExpressionJudge,
-    ExpressionScorer,
-    FilterRule,
-    Judge,
-    PluginJudge,
-    PluginScorer,
-    Scorer,
-    ScoreRule,
-)
+from engine.policy.rules import FilterRule, Judge, Scorer, ScoreRule
 from engine.policy.scheduler import STATIC_PLUGINS
+from engine.policy.scorers import ExpressionScorer, PluginScorer
 from engine.policy.validation import MOST_PROBLEMS, validated
 from engine.view import LoadProfile
 from engine.view.estimation import estimate

@@ -1,4 +1,4 @@
-"""Filters and scores of a policy: a plugin or an expression, and what follows when it fails."""
+"""Filters and scores of a policy, and what follows when one fails or abstains."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from engine.model.decision import FilterOutcome, ScoreOutcome, tally
 from engine.model.time import Micros
-from engine.plugins import FAULT, MAX_SCORE, PASS, Filter, Score
+from engine.plugins import FAULT, PASS
 from engine.policy.context import PolicyContext
-from engine.policy.expressions import NodeExpression
 from engine.policy.labels import PLUGIN_LABELS, FilterLabels
 from engine.policy.schema import OnFilterError, OnScoreError
 from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntColumn
@@ -22,9 +21,7 @@ from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntCo
 Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 """Raw scores: whole numbers of a plugin, or what an expression gives."""
 
-_FAILED = 1  # the one code of a filter that is an expression
 _NO_POINTS = "it gives no candidate any points"
-_LONGEST_QUOTE = 120  # characters of an expression that are repeated in a reason
 
 
 class Judge(Protocol):
@@ -243,163 +240,6 @@ class ScoreRule:
             reason=", ".join(stale.values()),
             abstained=stale,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PluginJudge:
-    """A filter by a plugin."""
-
-    plugin: Filter
-    reads: tuple[Domain, ...]
-
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
-        """Return the plugin's codes."""
-        return self.plugin.filter(context.request.pod, view, now)
-
-    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
-        """Return the plugin's reasons in one line."""
-        return ", ".join(self.plugin.reasons(code, context.request.pod, view))
-
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
-        """Return the plugin's word."""
-        return self.plugin.fault(context.request.pod, view, row)
-
-    def inputs(
-        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> Mapping[str, str]:
-        """Return the plugin's words."""
-        return self.plugin.inputs(context.request.pod, view, row, now)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpressionJudge:
-    """A filter by an expression, true for the nodes that pass.
-
-    Attributes:
-        message: why a node is turned away; empty to quote the expression.
-    """
-
-    expression: NodeExpression
-    message: str
-
-    @property
-    def reads(self) -> tuple[Domain, ...]:
-        """What the expression reads."""
-        return self.expression.reads
-
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
-        """Return PASS where the expression is true."""
-        passes = self.expression.column(context, view, view.valid, now)
-        codes = (~passes.values).astype(np.int64)  # PASS is 0 and _FAILED is 1
-        if passes.faults is not None:
-            codes[passes.faults] = FAULT
-        return codes
-
-    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
-        """Return the message, or the expression."""
-        if self.message:
-            return self.message
-        text = " ".join(self.expression.program.source.split())
-        cut = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-        return f"failed expression: {cut}"
-
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
-        """Return the error of the evaluation."""
-        return self.expression.fault(context, view, row, now)
-
-    def inputs(
-        self,
-        context: PolicyContext,  # noqa: ARG002 (protocol)
-        view: ClusterView,
-        row: int,
-        now: Micros,
-    ) -> Mapping[str, str]:
-        """Return the fields of the node that the expression reads."""
-        return self.expression.inputs(view, row, now)
-
-
-@dataclass(frozen=True, slots=True)
-class PluginScorer:
-    """A score by a plugin."""
-
-    plugin: Score
-    reads: tuple[Domain, ...]
-
-    def raw(
-        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
-    ) -> tuple[Numbers, BoolColumn | None]:
-        """Return the plugin's scores."""
-        scores = self.plugin.score(context.request.pod, view, now)
-        return scores.values[rows], None if scores.faults is None else scores.faults[rows]
-
-    def normalize(self, raw: Numbers) -> IntColumn:
-        """Return the scores as the plugin puts them on the scale."""
-        return self.plugin.normalize(raw.astype(np.int64, copy=False))
-
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
-        """Return the plugin's word."""
-        return self.plugin.fault(context.request.pod, view, row)
-
-    def inputs(
-        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> Mapping[str, str]:
-        """Return the plugin's words."""
-        return self.plugin.inputs(context.request.pod, view, row, now)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpressionScorer:
-    """A score by an expression, any finite number."""
-
-    expression: NodeExpression
-
-    @property
-    def reads(self) -> tuple[Domain, ...]:
-        """What the expression reads."""
-        return self.expression.reads
-
-    def raw(
-        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
-    ) -> tuple[Numbers, BoolColumn | None]:
-        """Return the numbers that the expression gives."""
-        wanted = np.zeros(len(view), np.bool_)
-        wanted[rows] = True
-        column = self.expression.column(context, view, wanted, now)
-        numbers = column.values[rows]
-        faults = ~np.isfinite(numbers)
-        if column.faults is not None:
-            faults |= column.faults[rows]
-        return numbers, faults
-
-    def normalize(self, raw: Numbers) -> IntColumn:
-        """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
-
-        Where all are equal they tell nothing apart, and all get 0.
-        """
-        # The spread of doubles may be more than a double holds, that of their halves is not.
-        points: NDArray[np.float64] = raw / 2
-        points -= points.min()
-        spread = points.max()
-        if not spread:
-            return np.zeros(raw.size, np.int64)
-        points /= spread
-        points *= MAX_SCORE
-        points += 0.5
-        return points.astype(np.int64)
-
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
-        """Return the error of the evaluation."""
-        return self.expression.fault(context, view, row, now)
-
-    def inputs(
-        self,
-        context: PolicyContext,  # noqa: ARG002 (protocol)
-        view: ClusterView,
-        row: int,
-        now: Micros,
-    ) -> Mapping[str, str]:
-        """Return the fields of the node that the expression reads."""
-        return self.expression.inputs(view, row, now)
 
 
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:

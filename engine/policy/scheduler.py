@@ -6,7 +6,8 @@ from typing import Final
 
 from engine.model.decision import SCHEDULER
 from engine.plugins import PLUGINS
-from engine.policy.rules import FilterRule, PluginJudge
+from engine.policy.judges import PluginJudge
+from engine.policy.rules import FilterRule
 
 STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintToleration"})
 """Plugins whose filters read what an administrator says of a node, not its changing state."""

@@ -15,7 +15,8 @@ from engine.cel.columnar import Plan
 from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, FilterRule, PolicySet, ScoreRule
-from engine.policy.rules import ExpressionJudge, ExpressionScorer
+from engine.policy.judges import ExpressionJudge
+from engine.policy.scorers import ExpressionScorer
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_some_policies

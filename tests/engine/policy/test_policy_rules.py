@@ -12,7 +12,7 @@ from engine.model.request import PlacementRequest
 from engine.plugins import FAULT
 from engine.policy import PolicyContext
 from engine.policy.compiled import CompiledPolicy
-from engine.policy.rules import ExpressionScorer
+from engine.policy.scorers import ExpressionScorer
 from engine.view import ClusterView
 from tests.engine.policy.worlds import GIB, NOW, node, policy, request_of, usage, view_of
 

@@ -1,0 +1,90 @@
+"""What looks at nodes in a filter: a plugin or an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.model.time import Micros
+from engine.plugins import FAULT, Filter
+from engine.policy.context import PolicyContext
+from engine.policy.expressions import NodeExpression
+from engine.view import ClusterView, Domain, IntColumn
+
+_FAILED = 1  # the one code of a filter that is an expression
+_LONGEST_QUOTE = 120  # characters of an expression that are repeated in a reason
+
+
+@dataclass(frozen=True, slots=True)
+class PluginJudge:
+    """A filter by a plugin."""
+
+    plugin: Filter
+    reads: tuple[Domain, ...]
+
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+        """Return the plugin's codes."""
+        return self.plugin.filter(context.request.pod, view, now)
+
+    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
+        """Return the plugin's reasons in one line."""
+        return ", ".join(self.plugin.reasons(code, context.request.pod, view))
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
+        """Return the plugin's word."""
+        return self.plugin.fault(context.request.pod, view, row)
+
+    def inputs(
+        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
+    ) -> Mapping[str, str]:
+        """Return the plugin's words."""
+        return self.plugin.inputs(context.request.pod, view, row, now)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionJudge:
+    """A filter by an expression, true for the nodes that pass.
+
+    Attributes:
+        message: why a node is turned away; empty to quote the expression.
+    """
+
+    expression: NodeExpression
+    message: str
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """What the expression reads."""
+        return self.expression.reads
+
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+        """Return PASS where the expression is true."""
+        passes = self.expression.column(context, view, view.valid, now)
+        codes = (~passes.values).astype(np.int64)  # PASS is 0 and _FAILED is 1
+        if passes.faults is not None:
+            codes[passes.faults] = FAULT
+        return codes
+
+    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
+        """Return the message, or the expression."""
+        if self.message:
+            return self.message
+        text = " ".join(self.expression.program.source.split())
+        cut = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+        return f"failed expression: {cut}"
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return the error of the evaluation."""
+        return self.expression.fault(context, view, row, now)
+
+    def inputs(
+        self,
+        context: PolicyContext,  # noqa: ARG002 (protocol)
+        view: ClusterView,
+        row: int,
+        now: Micros,
+    ) -> Mapping[str, str]:
+        """Return the fields of the node that the expression reads."""
+        return self.expression.inputs(view, row, now)

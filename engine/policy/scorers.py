@@ -1,0 +1,100 @@
+"""What looks at nodes in a score: a plugin or an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.time import Micros
+from engine.plugins import MAX_SCORE, Score
+from engine.policy.context import PolicyContext
+from engine.policy.expressions import NodeExpression
+from engine.policy.rules import Numbers
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn
+
+
+@dataclass(frozen=True, slots=True)
+class PluginScorer:
+    """A score by a plugin."""
+
+    plugin: Score
+    reads: tuple[Domain, ...]
+
+    def raw(
+        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
+    ) -> tuple[Numbers, BoolColumn | None]:
+        """Return the plugin's scores."""
+        scores = self.plugin.score(context.request.pod, view, now)
+        return scores.values[rows], None if scores.faults is None else scores.faults[rows]
+
+    def normalize(self, raw: Numbers) -> IntColumn:
+        """Return the scores as the plugin puts them on the scale."""
+        return self.plugin.normalize(raw.astype(np.int64, copy=False))
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:  # noqa: ARG002 (protocol)
+        """Return the plugin's word."""
+        return self.plugin.fault(context.request.pod, view, row)
+
+    def inputs(
+        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
+    ) -> Mapping[str, str]:
+        """Return the plugin's words."""
+        return self.plugin.inputs(context.request.pod, view, row, now)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionScorer:
+    """A score by an expression, any finite number."""
+
+    expression: NodeExpression
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """What the expression reads."""
+        return self.expression.reads
+
+    def raw(
+        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
+    ) -> tuple[Numbers, BoolColumn | None]:
+        """Return the numbers that the expression gives."""
+        wanted = np.zeros(len(view), np.bool_)
+        wanted[rows] = True
+        column = self.expression.column(context, view, wanted, now)
+        numbers = column.values[rows]
+        faults = ~np.isfinite(numbers)
+        if column.faults is not None:
+            faults |= column.faults[rows]
+        return numbers, faults
+
+    def normalize(self, raw: Numbers) -> IntColumn:
+        """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
+
+        Where all are equal they tell nothing apart, and all get 0.
+        """
+        # The spread of doubles may be more than a double holds, that of their halves is not.
+        points: NDArray[np.float64] = raw / 2
+        points -= points.min()
+        spread = points.max()
+        if not spread:
+            return np.zeros(raw.size, np.int64)
+        points /= spread
+        points *= MAX_SCORE
+        points += 0.5
+        return points.astype(np.int64)
+
+    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+        """Return the error of the evaluation."""
+        return self.expression.fault(context, view, row, now)
+
+    def inputs(
+        self,
+        context: PolicyContext,  # noqa: ARG002 (protocol)
+        view: ClusterView,
+        row: int,
+        now: Micros,
+    ) -> Mapping[str, str]:
+        """Return the fields of the node that the expression reads."""
+        return self.expression.inputs(view, row, now)
