@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 from engine.explain import explanation
 from engine.model.decision import Decision, Verdict
@@ -29,6 +30,16 @@ _NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # set on every namespace by th
 _log = logging.getLogger(__name__)
 
 
+class InFlight(Protocol):
+    """The pods that were advised and are not seen yet."""
+
+    def assume(self, pod: Pod, advice: Advice) -> None:
+        """Count a pod on its advised node."""
+
+    def withdraw(self, pod: Pod) -> Advice | None:
+        """Count a pod no longer; returns the advice it was counted by, None if it was not."""
+
+
 class PlacementReviews:
     """Answers the reviews of the mutating webhook.
 
@@ -40,7 +51,7 @@ class PlacementReviews:
         scope: which pods are ours.
         explanations: where decisions are remembered.
         freshness: how old what is known is.
-        assume: told of each pod that was advised and what it was, so that the next one sees it;
+        in_flight: told of each pod that was advised and what it was, so that the next one sees it;
             None where no pod will ever be seen, as in a recording.
     """
 
@@ -54,7 +65,7 @@ class PlacementReviews:
         scope: Scope,
         explanations: Explanations,
         freshness: Callable[[], Freshness] = Freshness,
-        assume: Callable[[Pod, Advice], None] | None = None,
+        in_flight: InFlight | None = None,
     ) -> None:
         self._policies = policies
         self._view = view
@@ -63,17 +74,18 @@ class PlacementReviews:
         self._scope = scope
         self._explanations = explanations
         self._freshness = freshness
-        self._assume = assume
+        self._in_flight = in_flight
 
     def answer(self, request: AdmissionRequest) -> Answer:
         """Return a pod's advice; if there can be none, the pod passes unmodified."""
         if not request.creates_pod:
             return ignored(request)
         try:
-            answer, pod, advice = self._advised(request)
-            # Only here, where nobody holds the view any more: it would have to be copied.
-            if self._assume is not None and advice.nodes and not request.dry_run:
-                self._assume(pod, advice)
+            pod = pod_in(request)
+            # Only here, where nobody holds the view: it would have to be copied.
+            kept = self._withdrawn(pod, request)
+            answer, new = self._advised(pod, request)
+            self._assume(pod, new if new.nodes else kept, answer, request)
         except AdmissionError as error:
             _log.warning("a pod is not advised: %s", error, extra={"uid": request.uid})
             return unadvised(request, Outcome.UNREADABLE, str(error))
@@ -83,8 +95,22 @@ class PlacementReviews:
         else:
             return answer
 
-    def _advised(self, request: AdmissionRequest) -> tuple[Answer, Pod, Advice]:
-        pod, view = pod_in(request), self._view()
+    def _withdrawn(self, pod: Pod, request: AdmissionRequest) -> Advice | None:
+        """Count a pod no longer that is judged again; returns the advice that it keeps."""
+        if self._in_flight is None or request.dry_run:
+            return None
+        return self._in_flight.withdraw(pod)
+
+    def _assume(
+        self, pod: Pod, advice: Advice | None, answer: Answer, request: AdmissionRequest
+    ) -> None:
+        """Count an advised pod, as it is now, until it is seen."""
+        is_to_come = answer.outcome is not Outcome.DENIED and not request.dry_run
+        if self._in_flight is not None and advice is not None and advice.nodes and is_to_come:
+            self._in_flight.assume(pod, advice)
+
+    def _advised(self, pod: Pod, request: AdmissionRequest) -> tuple[Answer, Advice]:
+        view = self._view()
         until = self._clock() + _LONGEST_EVALUATION_SECONDS
         labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
         placement = PlacementRequest(
@@ -108,7 +134,7 @@ class PlacementReviews:
         abstained = Counter(domain for rule in decision.abstained for domain in rule.abstained)
         rule_errors = len(decision.errors)
         answer = Answer(outcome, response, rule_errors=rule_errors, abstained=abstained)
-        return answer, pod, advice
+        return answer, advice
 
 
 def _response(

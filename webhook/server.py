@@ -195,7 +195,7 @@ async def listening(
         ),
         explanations=explanations,
         freshness=cluster.freshness,
-        assume=cluster.assume if cluster.is_live else None,
+        in_flight=cluster if cluster.is_live else None,
     )
     quota = QuotaReviews(
         ledger=parts.ledger,

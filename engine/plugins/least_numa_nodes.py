@@ -8,10 +8,10 @@ All combinations of zones are looked at in turn, upstream however many there are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, combinations, groupby, islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +20,43 @@ from engine.model.numa import UNKNOWN_DISTANCE, NumaLayout
 from engine.model.resources import Amounts
 from engine.plugins.arithmetic import FloatColumn
 from engine.plugins.base import MAX_SCORE
-from engine.plugins.numa_zones import ABSENT
+from engine.plugins.numa_zones import ABSENT, ZoneTables, first_of
 from engine.view import BoolColumn, IntColumn
 
 _MOST_COMBINATIONS: Final = 255
-
-Tables: TypeAlias = Mapping[str, FloatColumn]
-"""What is free of each resource in each zone of some nodes, (n_zones, n); ABSENT for nothing.
-
-Floats, for their products are many times faster. INVARIANT: amounts are capped, and no combination
-has more than 8 zones or so, so all sums are exact; one with an ABSENT in it is far below 0.
-"""
+_AT_ONCE: Final = 2**14
+"""How many sums are made at once, so that nodes that are done take no part in the next ones."""
 
 _NO_LIMIT: Final = ABSENT // 2
+"""What a resource of which nothing is asked must exceed: a zone must list it all the same."""
+
+_Rows = NDArray[np.intp]
 
 
 class _Combinations(NamedTuple):
     """The combinations of as many zones each, the nearest first.
 
     Attributes:
-        members: which zones are in it, 0 or 1, (n_combinations, n_zones).
+        zones: which they are, in order of their ids, (n_combinations, size).
         is_nearest: whether none is nearer, (n_combinations,).
     """
 
-    members: FloatColumn
+    zones: NDArray[np.intp]
     is_nearest: BoolColumn
+
+
+class _Found(NamedTuple):
+    """Rows where a request fits.
+
+    Attributes:
+        rows: which they are, (n_found,).
+        every: the combinations of as many zones as it needs there.
+        chosen: which of them it gets, (n_found,).
+    """
+
+    rows: _Rows
+    every: _Combinations
+    chosen: NDArray[np.intp]
 
 
 def points(zones: int | IntColumn, most_zones: int, *, is_nearest: bool | BoolColumn) -> IntColumn:
@@ -54,41 +66,117 @@ def points(zones: int | IntColumn, most_zones: int, *, is_nearest: bool | BoolCo
 
 
 def least_numa_nodes(
-    layout: NumaLayout, count: int, requests: Sequence[Amounts], tables: Tables
+    zones: ZoneTables, layout: NumaLayout, rows: _Rows, requests: Sequence[Amounts]
 ) -> IntColumn:
-    """Return the points of nodes of one layout, (count,).
+    """Return the points of the nodes of one layout, (n_rows,).
 
     Args:
+        zones: of all nodes.
         layout: of the nodes.
-        count: how many there are.
-        requests: what each container asks for, in order, or the pod as a whole.
-        tables: what is free of all that they ask for. Overwritten: each request takes what it needs
-            before the next one is looked at.
+        rows: where they stand.
+        requests: what each container asks for, in order, or the pod as a whole. Each takes what it
+            needs before the next one is looked at.
     """
-    most = np.zeros(count, np.int64)
-    is_nearest, fits = np.ones(count, np.bool_), np.ones(count, np.bool_)
+    search = _Search(zones, layout, rows, requests)
+    most = np.zeros(rows.size, np.int64)
+    is_nearest, fits = np.ones(rows.size, np.bool_), np.ones(rows.size, np.bool_)
     for number, request in enumerate(requests, 1):
-        concerned = np.zeros(count, np.bool_)
-        for name in request:
-            concerned |= (tables[name] != ABSENT).any(axis=0)
-        rows = np.flatnonzero(concerned & fits)
-        for size, every in enumerate(_combinations(layout), 1):
-            if size > 1:
-                rows = rows[_may_fit(request, tables, rows)]
-            if not rows.size:
-                break
-            suitable = _suitable(every, request, tables, rows)
-            is_found, first = suitable.any(axis=0), suitable.argmax(axis=0)
-            found, chosen = rows[is_found], first[is_found]
-            most[found] = np.maximum(most[found], size)
-            is_nearest[found] &= every.is_nearest[chosen]
-            concerned[found] = False
-            if number < len(requests):
-                _take(every.members[chosen] > 0, request, tables, found)
-            rows = rows[~is_found]
+        concerned = zones.is_listed(request)[rows] & fits
         fits &= ~concerned
+        for found, every, chosen in search.needed(request, np.flatnonzero(concerned)):
+            fits[found] = True
+            most[found] = np.maximum(most[found], every.zones.shape[1])
+            is_nearest[found] &= every.is_nearest[chosen]
+            if number < len(requests):
+                search.take(request, found, every.zones[chosen])
     scores = np.where(most == 0, MAX_SCORE, points(most, layout.most_zones, is_nearest=is_nearest))
     return np.where(fits, scores, 0)
+
+
+class _Search:
+    """What is left in the zones of some nodes while requests take of it.
+
+    Amounts are floats. INVARIANT: they are capped, and no combination has more than 8 zones or so,
+    so all sums are exact; one with an ABSENT in it is far below 0.
+    """
+
+    def __init__(
+        self, zones: ZoneTables, layout: NumaLayout, rows: _Rows, requests: Sequence[Amounts]
+    ) -> None:
+        names = dict.fromkeys(name for request in requests for name in request)
+        self._zones = zones
+        self._rows = rows
+        self._combinations = _combinations(layout)
+        self._left = {
+            name: zones.available(name)[: len(layout)].take(rows, axis=1) for name in names
+        }
+
+    def needed(self, request: Amounts, rows: _Rows) -> Iterator[_Found]:
+        """Yield where a request fits, and into what, of all rows where anything of it is listed."""
+        if not rows.size:
+            return
+        one, *more = self._combinations
+        rows = yield from self._among(one, request, rows)
+        rows = rows.compress(self._fit_together(request, rows))
+        for every in more:
+            if not rows.size:
+                return
+            may_fit = self._may_fit(request, rows, every.zones.shape[1])
+            left_over = yield from self._among(every, request, rows.compress(may_fit))
+            rows = np.concatenate([rows.compress(~may_fit), left_over])
+
+    def take(self, request: Amounts, rows: _Rows, zones: NDArray[np.intp]) -> None:
+        """Take a request from zones of some rows, (n_rows, n_zones), first from the first."""
+        missing: dict[str, float | FloatColumn] = dict(request)
+        for zone in zones.T:
+            at = zone * self._rows.size + rows
+            for name in request:
+                left = self._left[name].reshape(-1)
+                free = left.take(at)
+                taken = np.minimum(missing[name], free)
+                left[at] = free - taken
+                missing[name] = missing[name] - taken
+
+    def _among(
+        self, every: _Combinations, request: Amounts, rows: _Rows
+    ) -> Generator[_Found, None, _Rows]:
+        """Yield where a request fits into one of some combinations; return the other rows."""
+        left = self._left_on(request, rows)
+        at = 0
+        while rows.size and at < len(every.zones):
+            some = every.zones[at : at + max(1, _AT_ONCE // rows.size)]
+            first = first_of(_suitable(some, request, left))
+            is_found = first < len(some)
+            if is_found.any():
+                yield _Found(rows.compress(is_found), every, first.compress(is_found) + at)
+                rows = rows.compress(~is_found)
+                left = self._left_on(request, rows)
+            at += len(some)
+        return rows
+
+    def _left_on(self, request: Amounts, rows: _Rows) -> Mapping[str, FloatColumn]:
+        if rows.size == self._rows.size:
+            return self._left
+        return {name: self._left[name].take(rows, axis=1) for name in request}
+
+    def _may_fit(self, request: Amounts, rows: _Rows, size: int) -> BoolColumn:
+        """Return on which rows so many zones had what is asked for before any was taken."""
+        names = frozenset(request)
+        may_fit = np.ones(self._rows.size, np.bool_)
+        for name, amount in request.items():
+            most = self._zones.most_in(name, names)[size - 1]
+            may_fit &= most[self._rows] >= (amount or _NO_LIMIT)
+        return may_fit[rows]
+
+    def _fit_together(self, request: Amounts, rows: _Rows) -> BoolColumn:
+        """Return on which rows all zones together that list everything have what is asked for."""
+        left = self._left_on(request, rows)
+        lists_all = np.logical_and.reduce([left[name] != ABSENT for name in request])
+        together = [
+            (np.maximum(left[name], 0) * lists_all).sum(axis=0) >= amount
+            for name, amount in request.items()
+        ]
+        return np.asarray(np.logical_and.reduce(together))
 
 
 @lru_cache(maxsize=256)
@@ -113,45 +201,23 @@ def _of_one_size(layout: NumaLayout, those: list[tuple[int, ...]], size: int) ->
     nearest = min(UNKNOWN_DISTANCE * pairs, *length.values())
     ways = [some for some in those if length[some] < (UNKNOWN_DISTANCE + 1) * pairs]
     ways.sort(key=length.__getitem__)
-    members = [[float(zone in some) for zone in range(len(layout))] for some in ways]
     return _Combinations(
-        np.array(members, np.float64).reshape(len(ways), len(layout)),
+        np.array(ways, np.intp).reshape(len(ways), size),
         np.array([length[some] == nearest for some in ways], np.bool_),
     )
 
 
 def _suitable(
-    every: _Combinations, request: Amounts, tables: Tables, rows: NDArray[np.intp]
+    combinations: NDArray[np.intp], request: Amounts, left: Mapping[str, FloatColumn]
 ) -> BoolColumn:
     """Return which combinations have what is asked for, and all resources in each of their zones.
 
-    The shape is (n_combinations, n_rows), and there is always one more combination, which has not.
+    The shape is (n_combinations, n_rows).
     """
-    suitable = np.zeros((len(every.members) + 1, rows.size), np.bool_)
-    suitable[:-1] = True
+    suitable: BoolColumn = np.ones((1, 1), np.bool_)
     for name, amount in request.items():
-        free = tables[name] if rows.size == tables[name].shape[-1] else tables[name][:, rows]
-        suitable[:-1] &= every.members @ free >= (amount or _NO_LIMIT)
+        total = left[name][combinations[:, 0]]
+        for zones in combinations.T[1:]:
+            total += left[name][zones]
+        suitable = suitable & (total >= (amount or _NO_LIMIT))
     return suitable
-
-
-def _may_fit(request: Amounts, tables: Tables, rows: NDArray[np.intp]) -> BoolColumn:
-    """Return on which rows all zones together that list everything have what is asked for."""
-    free = {name: tables[name][:, rows] for name in request}
-    lists_all = np.logical_and.reduce([some != ABSENT for some in free.values()])
-    together = [
-        (np.maximum(some, 0) * lists_all).sum(axis=0) >= request[name]
-        for name, some in free.items()
-    ]
-    return np.asarray(np.logical_and.reduce(together))
-
-
-def _take(members: BoolColumn, request: Amounts, tables: Tables, rows: NDArray[np.intp]) -> None:
-    """Take a request from the zones that are members, (n_rows, n_zones), first from the first."""
-    for name, amount in request.items():
-        left = np.full(rows.size, float(amount))
-        for zone, is_member in enumerate(members.T):
-            free = tables[name][zone]
-            taken = np.where(is_member, np.minimum(left, free[rows]), 0)
-            free[rows] -= taken
-            left -= taken

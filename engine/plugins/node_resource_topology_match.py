@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE, NodeZones
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.plugins.arithmetic import trunc_div
+from engine.plugins.arithmetic import FloatColumn
 from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
 from engine.plugins.least_numa_nodes import least_numa_nodes
 from engine.plugins.node_resource_topology_match_args import NodeResourceTopologyMatchArgs
@@ -29,6 +29,7 @@ from engine.plugins.numa_zones import (
     ABSENT,
     ZoneTables,
     container_requests,
+    first_of,
     is_host_level,
     is_native,
     is_shared,
@@ -47,8 +48,11 @@ _REASONS: Final = {
 }
 _GUARANTEED: Final = "Guaranteed"
 _BEST_EFFORT: Final = "BestEffort"
-_UNFIT: Final = 2**62
-"""Instead of the score of a zone that a request does not fit: more than any score."""
+_ZONES: Final = (Domain.TOPOLOGY,)
+_NODES_AND_ZONES: Final = (Domain.NODES, Domain.TOPOLOGY)
+
+_Request: TypeAlias = tuple[tuple[str, int], ...]
+"""Amounts by name, to be a key."""
 
 
 class NodeResourceTopologyMatchFilter:
@@ -59,20 +63,17 @@ class NodeResourceTopologyMatchFilter:
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
         """Return PASS, or what cannot be aligned."""
-        codes = np.full(len(view), PASS, np.int64)
         if not _is_concerned(pod):
-            return codes
-        zones = ZoneTables.of(view)
-        rows = zones.nodes_with(SINGLE_ZONE, POD_SCOPE)
-        if rows.size:
-            fit = _Fit(zones, rows, pod.shape.qos_class, [_pod_request(pod)])
-            codes[rows] = np.where(fit.suitable(_pod_request(pod)).any(axis=0), PASS, _POD)
-        rows = zones.nodes_with(SINGLE_ZONE, CONTAINER_SCOPE)
-        if rows.size:
-            codes[rows] = _container_codes(zones, rows, pod)
+            return np.full(len(view), PASS, np.int64)
+        requests = _Requests.of(pod)
+
+        def codes(part: ClusterView) -> IntColumn:
+            return _codes(ZoneTables.of(part), requests)
+
+        found = view.pod_column(("NUMA fit", requests), _NODES_AND_ZONES, codes)
         if self._discards_reserved:
-            codes[_is_reserved(zones)] = _INVALID
-        return codes
+            return np.where(_is_reserved(ZoneTables.of(view)), _INVALID, found)
+        return found
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""
@@ -99,26 +100,17 @@ class NodeResourceTopologyMatchScore:
         """Return points, 0 where nothing is known of the zones."""
         if pod.shape.qos_class != _GUARANTEED:
             return Scores(np.full(len(view), MAX_SCORE, np.int64))
-        zones = ZoneTables.of(view)
-        init, app = container_requests(pod)
-        asked = {POD_SCOPE: [_pod_request(pod)], CONTAINER_SCOPE: [*init, *app]}
-        scores = np.zeros(len(view), np.int64)
-        if self._zone_score is None:
-            for layout, rows in zones.rows_by_layout():
-                requests = asked[layout.scope]
-                tables = {
-                    name: table[: len(layout)].astype(np.float64)
-                    for name, table in _tables(zones, rows, requests).items()
-                }
-                scores[rows] = least_numa_nodes(layout, rows.size, requests, tables)
-        else:
-            for scope, requests in asked.items():
-                rows = zones.nodes_with(SINGLE_ZONE, scope)
-                if rows.size:
-                    means = _mean(zones, self._zone_score, requests, self._weights)
-                    scores[rows] = means[rows]
+        requests = _Requests.of(pod)
+
+        def points(part: ClusterView) -> IntColumn:
+            zones = ZoneTables.of(part)
+            if self._zone_score is None:
+                return _fewest_zones(zones, requests)
+            return _means(zones, requests, self._zone_score, self._weights)
+
+        scores = view.pod_column((self, requests), _ZONES, points)
         if self._discards_reserved:
-            scores[_is_reserved(zones)] = 0
+            scores = np.where(_is_reserved(ZoneTables.of(view)), 0, scores)
         return Scores(scores)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -134,45 +126,79 @@ class NodeResourceTopologyMatchScore:
         return _inputs(pod, view, row) if pod.shape.qos_class == _GUARANTEED else {}
 
 
+class _Requests(NamedTuple):
+    """All that is read of a pod, so that pods of equal requests share what is remembered of them.
+
+    Attributes:
+        qos_class: of the pod.
+        whole: what the pod as a whole asks for, by name.
+        init: what each init container asks for, and whether it goes on beside the others.
+        app: what each container asks for.
+    """
+
+    qos_class: str
+    whole: _Request
+    init: tuple[tuple[_Request, bool], ...]
+    app: tuple[_Request, ...]
+
+    @classmethod
+    def of(cls, pod: Pod) -> Self:
+        """Return the requests of a pod."""
+        init, app = container_requests(pod)
+        goes_on = [container.restart_policy == "Always" for container in pod.init_containers]
+        return cls(
+            pod.shape.qos_class,
+            tuple(_pod_request(pod).items()),
+            tuple(zip((tuple(one.items()) for one in init), goes_on, strict=True)),
+            tuple(tuple(one.items()) for one in app),
+        )
+
+    def by_scope(self) -> Mapping[str, Sequence[Amounts]]:
+        """Return what is looked at in turn in each scope."""
+        each = [*(one for one, _ in self.init), *self.app]
+        return {POD_SCOPE: [dict(self.whole)], CONTAINER_SCOPE: [dict(one) for one in each]}
+
+
 class _Fit:
-    """What is left in the zones of some nodes while containers are put into them one by one."""
+    """What is left in the zones of all nodes while containers are put into them one by one."""
 
-    def __init__(
-        self,
-        zones: ZoneTables,
-        rows: NDArray[np.intp],
-        qos_class: str,
-        requests: Sequence[Amounts],
-    ) -> None:
-        names = dict.fromkeys(name for request in requests for name in request)
-        self._left = _tables(zones, rows, requests)
-        self._offered = {name: zones.is_offered(name)[rows] for name in names}
+    def __init__(self, zones: ZoneTables, qos_class: str) -> None:
+        self._zones = zones
+        self._left: dict[str, FloatColumn] = {}
         self._qos_class = qos_class
-        self._shape = (zones.most, rows.size)
 
-    def suitable(self, request: Amounts) -> BoolColumn:
-        """Return which zones hold a request, (most, n); a column of none if the node lacks it."""
-        suitable = np.ones(self._shape, np.bool_)
+    def zone_of(self, request: Amounts) -> tuple[NDArray[np.intp], BoolColumn]:
+        """Return the first zone of each node that holds a request, and where there is none, (n,).
+
+        There is none on a node that does not offer all of it. Where there is none the zone is any.
+        """
+        suitable = np.ones((self._zones.most, len(self._zones.view)), np.bool_)
+        is_offered = np.ones(len(self._zones.view), np.bool_)
         for name, amount in request.items():
             if amount:
                 suitable &= self._holds(name, amount)
-        return suitable
+                is_offered &= self._zones.is_offered(name)
+        first = first_of(suitable)
+        fails = (first == len(suitable)) | ~is_offered
+        return np.minimum(first, len(suitable) - 1), fails
 
     def take(self, request: Amounts, zone: NDArray[np.intp]) -> None:
-        """Take a request from one zone of each node, what a zone lists of it."""
-        at = (zone, np.arange(zone.size))
+        """Take a request from one zone of each node."""
+        at = zone * len(zone) + np.arange(len(zone))
         for name, amount in request.items():
-            if not is_shared(name, self._qos_class):
-                left = self._left[name][at]
-                self._left[name][at] = np.where(left == ABSENT, ABSENT, left - amount)
+            if amount and not is_shared(name, self._qos_class):
+                if name not in self._left:
+                    self._left[name] = self._zones.available(name).copy()
+                self._left[name].reshape(-1)[at] -= amount
 
     def _holds(self, name: str, amount: int) -> BoolColumn:
-        left = self._left[name]
-        listed = left != ABSENT
-        holds = listed if is_shared(name, self._qos_class) else left >= amount
+        left = self._left.get(name)
+        if left is None:
+            left = self._zones.available(name)
+        holds = left != ABSENT if is_shared(name, self._qos_class) else left >= amount
         if is_host_level(name):
-            holds = holds | ~listed.any(axis=0)
-        return holds & self._offered[name]
+            holds |= ~self._zones.is_listed([name])
+        return holds
 
 
 def _is_concerned(pod: Pod) -> bool:
@@ -182,53 +208,69 @@ def _is_concerned(pod: Pod) -> bool:
     return pod.shape.qos_class != _BEST_EFFORT or asks_for_devices
 
 
-def _container_codes(zones: ZoneTables, rows: NDArray[np.intp], pod: Pod) -> IntColumn:
-    """Return the code of each node that looks at containers one by one.
+def _codes(zones: ZoneTables, requests: _Requests) -> IntColumn:
+    """Return the code of each node."""
+    codes = np.full(len(zones.view), PASS, np.int64)
+    of_pods = zones.has(SINGLE_ZONE, POD_SCOPE)
+    if of_pods.any():
+        _, fails = _Fit(zones, requests.qos_class).zone_of(dict(requests.whole))
+        codes[of_pods & fails] = _POD
+    of_containers = zones.has(SINGLE_ZONE, CONTAINER_SCOPE)
+    if of_containers.any():
+        codes = np.where(of_containers, _container_codes(zones, requests), codes)
+    return codes
+
+
+def _container_codes(zones: ZoneTables, requests: _Requests) -> IntColumn:
+    """Return the code of each node as one that looks at containers one by one.
 
     Init containers run one after the other and so leave their zone as it was. Each container takes
     the zone with the lowest id that holds it.
     """
-    init, app = container_requests(pod)
-    fit = _Fit(zones, rows, pod.shape.qos_class, [*init, *app])
-    codes = np.full(rows.size, PASS, np.int64)
-    for request, container in zip(init, pod.init_containers, strict=True):
-        code = _SIDECAR if container.restart_policy == "Always" else _INIT_CONTAINER
-        fits = fit.suitable(request).any(axis=0)
-        codes[(codes == PASS) & ~fits] = code
-    for number, request in enumerate(app, 1):
-        suitable = fit.suitable(request)
-        codes[(codes == PASS) & ~suitable.any(axis=0)] = _CONTAINER
-        if number < len(app):
-            fit.take(request, suitable.argmax(axis=0))
+    fit = _Fit(zones, requests.qos_class)
+    codes = np.full(len(zones.view), PASS, np.int64)
+    for request, goes_on in requests.init:
+        _, fails = fit.zone_of(dict(request))
+        codes[(codes == PASS) & fails] = _SIDECAR if goes_on else _INIT_CONTAINER
+    for number, request in enumerate(requests.app, 1):
+        zone, fails = fit.zone_of(dict(request))
+        codes[(codes == PASS) & fails] = _CONTAINER
+        if number < len(requests.app):
+            fit.take(dict(request), zone)
     return codes
 
 
-def _mean(
-    zones: ZoneTables,
-    zone_score: ZoneScore,
-    requests: Sequence[Amounts],
-    weights: Mapping[str, int],
+def _fewest_zones(zones: ZoneTables, requests: _Requests) -> IntColumn:
+    """Return the points of each node by how few zones a pod needs, 0 where none are known."""
+    points = np.zeros(len(zones.view), np.int64)
+    by_scope = requests.by_scope()
+    for layout, rows in zones.rows_by_layout():
+        points[rows] = least_numa_nodes(zones, layout, rows, by_scope[layout.scope])
+    return points
+
+
+def _means(
+    zones: ZoneTables, requests: _Requests, zone_score: ZoneScore, weights: Mapping[str, int]
 ) -> IntColumn:
-    """Return the mean over requests of the least score that any fitting zone gives them, (n,)."""
-    total = np.zeros(len(zones.view), np.int64)
-    exist = zones.exist()
-    for request in requests:
-        by_zone = zone_score(request, zones, weights)
-        least = np.where(exist & (by_zone != 0), by_zone, _UNFIT).min(axis=0)
-        total += np.where(least == _UNFIT, 0, least)
-    return trunc_div(total, len(requests) or 1)
+    """Return the points of each node by the worst of its zones, 0 unless a pod must fit one.
+
+    They are the mean over what is looked at of the least that any fitting zone gives.
+    """
+    points = np.zeros(len(zones.view), np.int64)
+    for scope, asked in requests.by_scope().items():
+        concerned = zones.has(SINGLE_ZONE, scope)
+        if not concerned.any():
+            continue
+        total = np.zeros(len(points))
+        for request in asked:
+            total += zone_score(request, zones, weights)
+        mean = np.trunc(total / (len(asked) or 1))  # exact, for the reason given in `trunc_div`
+        points[concerned] = mean[concerned]
+    return points
 
 
 def _pod_request(pod: Pod) -> Amounts:
     return {name: capped(amount) for name, amount in pod.shape.peak_requests.items()}
-
-
-def _tables(
-    zones: ZoneTables, rows: NDArray[np.intp], requests: Sequence[Amounts]
-) -> Mapping[str, IntColumn]:
-    """Return what is free of all that is requested in the zones of some nodes, to be written."""
-    names = dict.fromkeys(name for request in requests for name in request)
-    return {name: zones.available(name)[:, rows] for name in names}
 
 
 def _inputs(pod: Pod, view: ClusterView, row: int) -> dict[str, str]:

@@ -13,25 +13,29 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from engine.model.resources import Amounts
-from engine.plugins.arithmetic import FloatColumn, trunc_div
+from engine.plugins.arithmetic import FloatColumn
 from engine.plugins.base import MAX_SCORE
 from engine.plugins.numa_zones import ZoneTables, whole_units
-from engine.view import IntColumn
 
-ZoneScore: TypeAlias = Callable[[Amounts, ZoneTables, Mapping[str, int]], IntColumn]
-"""Scores a request in each zone, (most, n), 0 where it does not fit.
+ZoneScore: TypeAlias = Callable[[Amounts, ZoneTables, Mapping[str, int]], FloatColumn]
+"""Gives the least score that any zone that fits a request gives it, (n,), 0 where none fits.
 
-Takes the request, the zones and the weights of resources, 1 for those that are not listed. What it
-says of a zone that there is not is of no interest.
+Takes the request, the zones and the weights of resources, 1 for those that are not listed.
+
+Masks are made floats and multiplied by: `np.where` takes several times as long when one cannot
+guess what comes next.
 """
 
+_UNFIT: Final = 2.0**62
+"""What sets zones that do not fit apart: more than any score."""
 
-def least_allocated(request: Amounts, zones: ZoneTables, weights: Mapping[str, int]) -> IntColumn:
+
+def least_allocated(request: Amounts, zones: ZoneTables, weights: Mapping[str, int]) -> FloatColumn:
     """Return the weighted mean of what is left of each resource, in percent."""
     return _weighted(request, zones, weights, lambda left, asked: left - asked)
 
 
-def most_allocated(request: Amounts, zones: ZoneTables, weights: Mapping[str, int]) -> IntColumn:
+def most_allocated(request: Amounts, zones: ZoneTables, weights: Mapping[str, int]) -> FloatColumn:
     """Return the weighted mean of what is taken of each resource, in percent."""
     return _weighted(request, zones, weights, np.full_like)
 
@@ -40,17 +44,33 @@ def balanced_allocation(
     request: Amounts,
     zones: ZoneTables,
     weights: Mapping[str, int],  # noqa: ARG001 (protocol)
-) -> IntColumn:
-    """Return how equal the shares are that are taken of resources; weights count nothing."""
-    shares = np.ones((max(len(request), 1), zones.most, len(zones.view)))
+) -> FloatColumn:
+    """Return how equal the shares are that are taken of resources; weights count nothing.
+
+    To the last bit as upstream, for it is truncated: sums go resource by resource, in order.
+    """
+    fits = zones.exist()
+    count = max(len(request), 1)
+    shares = np.empty((count, *fits.shape))
+    shares[len(request) :] = 1
     for share, (name, amount) in zip(shares, request.items(), strict=False):
-        np.divide(whole_units(name, amount), zones.whole_units(name), out=share)
-        share[zones.available(name) <= 0] = 1
-    spread = shares - shares.mean(axis=0)
-    squares = (spread**2).sum(axis=0) - spread.sum(axis=0) ** 2 / len(shares)
-    variance = squares / max(len(shares) - 1, 1)
-    points: IntColumn = ((1 - variance) * MAX_SCORE).astype(np.int64)
-    return np.where((shares > 1).any(axis=0), 0, points)
+        divisor, where_none_is_left = zones.divisor(name)
+        np.divide(whole_units(name, amount), divisor, out=share)
+        np.add(share, where_none_is_left, out=share)
+        fits &= share <= 1
+    mean = shares.sum(axis=0)
+    mean /= count
+    shares -= mean
+    rest = shares.sum(axis=0)
+    rest *= rest
+    rest /= count
+    shares *= shares
+    variance = shares.sum(axis=0)
+    variance -= rest
+    variance /= max(count - 1, 1)
+    variance -= (~fits).astype(np.float64) * _UNFIT
+    greatest = variance.max(axis=0)
+    return np.where(greatest < -_UNFIT / 2, 0, np.trunc((1 - greatest) * MAX_SCORE))
 
 
 STRATEGIES: Final[Mapping[str, ZoneScore]] = {
@@ -66,8 +86,8 @@ def _weighted(
     zones: ZoneTables,
     weights: Mapping[str, int],
     part: Callable[[FloatColumn, float], FloatColumn],
-) -> IntColumn:
-    """Return the weighted mean of `part` of each resource in percent, truncated twice."""
+) -> FloatColumn:
+    """Return the least weighted mean of `part` of each resource in percent, truncated twice."""
     total = np.zeros((zones.most, len(zones.view)))
     for name, amount in request.items():
         left = zones.whole_units(name)
@@ -76,6 +96,11 @@ def _weighted(
         percent /= left
         np.trunc(percent, out=percent)  # exact, for the reason given in `trunc_div`
         fits = zones.available(name) >= max(amount, 1)
-        percent *= fits * weights.get(name, 1)
+        percent *= fits.astype(np.float64)
+        percent *= weights.get(name, 1)
         total += percent
-    return trunc_div(total.astype(np.int64), sum(weights.get(name, 1) for name in request) or 1)
+    total /= sum(weights.get(name, 1) for name in request) or 1
+    np.trunc(total, out=total)
+    total += (total == 0) * _UNFIT
+    least = total.min(axis=0)
+    return np.where(least == _UNFIT, 0, least)

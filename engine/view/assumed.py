@@ -78,9 +78,9 @@ class AssumedPods:
         return key
 
     def landed(self, pod: Pod) -> str | None:
-        """Return what a pod that is seen for the first time was held under in flight, if it was.
+        """Return what a pod was held under in flight, if it was; it is not held there any more.
 
-        It is not held there any more.
+        For a pod that is seen for the first time, or judged again before that.
         """
         advice = advice_in(pod.annotations) if self.in_flight else None
         key = in_flight_key(advice.id) if advice else ""

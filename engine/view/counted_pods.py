@@ -28,8 +28,8 @@ _PODS = int(Domain.PODS)  # numpy takes plain integers twice as fast
 class CountedPods:
     """The table of pods, and every count that is kept of them.
 
-    Who changes a count begins a write of the rows before. Which pod is assumed where, and which
-    are about to come or go, is remembered beside the table, for few are.
+    Who changes a count has raised the version of the rows before. Which pod is assumed where, and
+    which are about to come or go, is remembered beside the table, for few are.
 
     Args:
         table: the pods, none yet.

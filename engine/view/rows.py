@@ -33,8 +33,12 @@ _COLLECTIONS = ("of", "nodes", "usages")
 class NodeRows:
     """A row for each node name that a node, a pod or a usage report speaks of.
 
-    Who writes calls `begin_write` once before, or more often. The columns have more rows than are
-    in use: only the first `len(names)` mean anything.
+    INVARIANT: who writes has raised `version` before, so that no column remembered for an earlier
+    one is taken for right. The columns have more rows than are in use: only the first `len(names)`
+    mean anything.
+
+    Args:
+        pods: tells which rows have pods.
 
     Attributes:
         version: of what is being written.
@@ -48,7 +52,6 @@ class NodeRows:
     """
 
     def __init__(self, pods: PodTable) -> None:
-        """Begin without rows; `pods` tells which rows have pods."""
         self.version = 0
         self.latest = [0] * len(Domain)
         self.axis = ResourceAxis()

@@ -129,10 +129,8 @@ class ClusterState:
         """
         pods, key = self._pods, pod.key
         old = pods.table.get(key)
-        landed = pods.assumed.landed(pod) if old is None else None
-        if landed is not None:
-            self._before_write()
-            pods.place_assumed([landed])
+        if old is None:
+            self.withdraw(pod)
         if pod.is_terminal:
             self.delete_pod(key)
             return
@@ -183,6 +181,19 @@ class ClusterState:
         if key is not None:
             self._before_write()
             pods.move(key, pods.table.get(key), pods.waiting(key, pod.shape))
+
+    def withdraw(self, pod: Pod) -> Advice | None:
+        """Take off a pod that is in flight, which its advice tells; returns that advice.
+
+        None where it is not in flight. For whoever judges a pod again, as the API server asks for
+        after other webhooks have changed it: a pod must not be in its own way.
+        """
+        landed = self._pods.assumed.landed(pod)
+        if landed is None:
+            return None
+        self._before_write()
+        self._pods.place_assumed([landed])
+        return advice_in(pod.annotations)
 
     def release_assumed(self, now: Micros) -> None:
         """Take off the pods that were assumed for too long; free while there are none.

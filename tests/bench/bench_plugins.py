@@ -27,7 +27,15 @@ from engine.view import ClusterState, ClusterView, SumProfile
 from tests.bench.bench_view import machine
 from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW
-from tests.bench.topology import add_network, add_node_topology, peer, wanting_all, zone_of
+from tests.bench.topology import (
+    add_network,
+    add_node_topology,
+    peer,
+    wanting_all,
+    wanting_devices,
+    with_zones,
+    zone_of,
+)
 
 _NOW = micros(NOW)
 _PODS = 200  # asked about, of as many workloads
@@ -35,6 +43,9 @@ _ROUNDS = 7
 _BUDGET_US = 1_000  # of one call for 5,000 nodes
 _IMAGES = 50
 _IMAGE_BYTES = 500 << 20
+_ZONES = (2, 4, 8)  # of a node
+_STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes")
+_NEW_PODS = 50  # of as many requests
 _DEVIATION = 8  # the part of its usage by which that of a node varies
 
 
@@ -59,6 +70,7 @@ def main() -> None:
     state.track(profiles)
     pods = _filled(state, cluster)
     _report(calls, pods, state.view())
+    _report_zones(size.nodes)
 
 
 def _args(cluster: GeneratedCluster) -> Mapping[str, Mapping[str, Any]]:
@@ -140,12 +152,42 @@ def _report(
     print(f"  {'all of them':40} {total:20.1f} {total / plain:8.1f}")
 
 
+def _report_zones(nodes: int) -> None:
+    """Print what NodeResourceTopologyMatch takes of pods of two containers that want devices.
+
+    First of pods that ask for what none before them did, then of pods whose like was asked about.
+    """
+    topology = PLUGINS["NodeResourceTopologyMatch"]
+    print(f"NodeResourceTopologyMatch, {nodes:,} nodes     us, new request      us, known one")
+    for count in _ZONES:
+        view = with_zones(count, nodes).view()
+        calls: dict[str, Callable[[Pod, ClusterView], object]] = {}
+        for strategy in _STRATEGIES:
+            args = topology.args.model_validate({"scoringStrategy": {"type": strategy}})
+            if topology.filter and "filter" not in calls:
+                calls["filter"] = _filtering(topology.filter(args))
+            if topology.score:
+                calls[strategy] = _scoring(topology.score(args))
+        for name, call in calls.items():
+            call(wanting_devices(0), view)
+            new = min(
+                _microseconds(call, [*map(wanting_devices, range(at, at + _NEW_PODS))], view, 1)
+                for at in range(1, _ROUNDS * _NEW_PODS, _NEW_PODS)
+            )
+            known = _microseconds(call, [wanting_devices(1)] * _NEW_PODS, view)
+            over = f", above {_BUDGET_US:,} us" if new > _BUDGET_US else ""
+            print(f"  {f'{count} zones, {name}':34} {new:20.1f} {known:18.1f}{over}")
+
+
 def _microseconds(
-    call: Callable[[Pod, ClusterView], object], pods: Sequence[Pod], view: ClusterView
+    call: Callable[[Pod, ClusterView], object],
+    pods: Sequence[Pod],
+    view: ClusterView,
+    rounds: int = _ROUNDS,
 ) -> float:
     """Return the CPU time of one call, the best round's mean."""
     best = float("inf")
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         start = time.process_time_ns()
         for pod in pods:
             call(pod, view)

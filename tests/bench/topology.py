@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace as changed
@@ -16,12 +17,16 @@ from engine.model.network import (
     Dependency,
     NetworkTopology,
 )
+from engine.model.node import node_of
 from engine.model.numa import CONTAINER_SCOPE, SINGLE_ZONE, NodeZones, NumaLayout
+from engine.model.pod import pod_of
+from engine.view import ClusterState
 
 if TYPE_CHECKING:
     from engine.model.node import Node
-    from engine.view import ClusterState
+    from engine.model.pod import Pod
 
+_DEVICE: Final = "example.com/gpu"
 _GROUP: Final = "bench"
 _WORKLOADS: Final = ("front", "cart", "store")
 _FRONT: Final = {APP_GROUP_LABEL: _GROUP, WORKLOAD_LABEL: _WORKLOADS[0]}
@@ -36,6 +41,46 @@ def add_node_topology(state: ClusterState, node: Node) -> None:
     state.set_extra(NodeZones(node.name, _LAYOUT, (half, half)))
     disk = Disk(2000 * _MBPS, 1000 * _MBPS, 1000 * _MBPS)
     state.set_extra(NodeDisks(node.name, (disk, disk)))
+
+
+def with_zones(count: int, nodes: int) -> ClusterState:
+    """Return a cluster of nodes with so many zones, in each of which something else is left."""
+    far = tuple(tuple(_distance(one, other) for other in range(count)) for one in range(count))
+    layout = NumaLayout(SINGLE_ZONE, CONTAINER_SCOPE, 8, far)
+    drawn = Random(count)
+    state = ClusterState()
+    for row in range(nodes):
+        node = node_of(
+            api.Node(
+                metadata=api.ObjectMeta(name=f"node-{row}"),
+                status=api.NodeStatus(allocatable={"cpu": "256", "memory": "1Ti", _DEVICE: "64"}),
+            )
+        )
+        left = [
+            {"cpu": drawn.randrange(0, 16_001, 100), "memory": drawn.randrange(64) << 30}
+            | {_DEVICE: drawn.randrange(5)}
+            for _ in range(count)
+        ]
+        state.set_node(node)
+        state.set_extra(NodeZones(node.name, layout, tuple(left)))
+    return state
+
+
+def wanting_devices(number: int) -> Pod:
+    """Return a Guaranteed pod of two containers and three resources; each number asks for more."""
+    amounts = [
+        {"cpu": f"{1000 + 5 * number}m", "memory": f"{2048 + number}Mi", _DEVICE: "1"},
+        {"cpu": f"{500 + 5 * number}m", "memory": f"{1024 + number}Mi", _DEVICE: "2"},
+    ]
+    containers = [
+        api.Container(resources=api.ResourceRequirements(requests=one, limits=one))
+        for one in amounts
+    ]
+    return pod_of(api.Pod(metadata=api.ObjectMeta(), spec=api.PodSpec(containers=containers)))
+
+
+def _distance(one: int, other: int) -> int:
+    return 10 if one == other else 12 if one // 2 == other // 2 else 21
 
 
 def add_network(state: ClusterState, zones: set[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from tests.e2e.cluster import Json
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.serving import LOCAL, serving
 
@@ -68,10 +69,11 @@ class Link:
 
         reading = asyncio.create_task(read())
         try:
-            while (next_one := await pieces.get()) is not None:
-                due, piece = next_one
-                await asyncio.sleep(max(0.0, due - clock()))
-                await response.write(piece)
+            with suppress(ConnectionResetError):  # whoever watched has gone
+                while (next_one := await pieces.get()) is not None:
+                    due, piece = next_one
+                    await asyncio.sleep(max(0.0, due - clock()))
+                    await response.write(piece)
         finally:
             reading.cancel()
 
@@ -79,7 +81,7 @@ class Link:
 @asynccontextmanager
 async def linked(control_plane: ControlPlane, kubeconfig: Path) -> AsyncIterator[Link]:
     """Yield a link that whoever uses it goes as the user of a kubeconfig."""
-    content = json.loads(kubeconfig.read_text(encoding="utf-8"))
+    content = _content(kubeconfig)
     user = content["users"][0]["user"]
     context = ssl.create_default_context(cafile=control_plane.authority.certificate)
     context.load_cert_chain(user["client-certificate"], user["client-key"])
@@ -96,3 +98,9 @@ async def linked(control_plane: ControlPlane, kubeconfig: Path) -> AsyncIterator
             link.kubeconfig = kubeconfig.with_suffix(".linked")
             link.kubeconfig.write_text(json.dumps(content), encoding="utf-8")
             yield link
+
+
+def _content(kubeconfig: Path) -> Json:
+    """Return what a kubeconfig of the control plane says."""
+    content: Json = json.loads(kubeconfig.read_text(encoding="utf-8"))
+    return content

@@ -28,7 +28,7 @@ class Replica(Part):
         name: of the process and its log.
         folder: for the log.
         ports: of reviews and of metrics.
-        options: for `stowplan serve`, without the leading dashes.
+        options: for `stowplan serve`, without the leading dashes; go before ours.
 
     Attributes:
         port: where reviews go.
@@ -45,7 +45,9 @@ class Replica(Part):
             "metrics-port": self._metrics_port,
         }
         command = [str(_PROGRAM), "serve"]
-        for option, value in (*listening.items(), *options):
+        given = dict(options)
+        usual = ((option, value) for option, value in listening.items() if option not in given)
+        for option, value in (*usual, *options):
             command += [f"--{option}", str(value)]
         super().__init__(name, command, folder / f"{name}.log", self._is_ready)
 

@@ -41,6 +41,10 @@ class KnownCluster:
         """Count a pod that was just advised, until it is seen: the next one must see it."""
         self.state.assume(pod, advice, at=self.now())
 
+    def withdraw(self, pod: Pod) -> Advice | None:
+        """Count no longer a pod that is judged again before it was seen; returns its advice."""
+        return self.state.withdraw(pod)
+
     def heard_at(self) -> Micros:
         """Return when anything was last heard of the cluster, 0 for never."""
         if not self.is_live:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from engine.errors import QuotaUndecidedError
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.quantity import INT64_MAX
 from engine.quota import (
     Asked,
     QuotaBook,
@@ -88,7 +89,7 @@ class Desk:
         self._count_write = count_write
         self._rules = rules
         self._books: dict[_Identity, QuotaBook] = {}
-        self._stale: set[_Identity] = set()  # what we know of them may be old: read before judging
+        self._stale: dict[_Identity, int] = {}  # know more than this version before judging again
         self._gone: dict[_Identity, int] = {}  # deleted at a later version, not heard of yet
         self._rests_until = 0.0
         self._waiting: list[_Waiter] = []
@@ -233,9 +234,11 @@ class Desk:
         return all(book.may_judge(heard) for book in books)
 
     async def _reread(self) -> bool:
-        """Read the quotas of which we may not know the newest version; False if that fails."""
-        for one in self._stale & self._books.keys():
+        """Read the quotas of which we may not know enough; False if that fails."""
+        for one in self._stale.keys() & {_identity(book.quota) for book in self._look()}:
             book = self._books[one]
+            if book.quota.version > self._stale[one]:
+                continue  # by watch
             try:
                 async with asyncio.timeout(self._timing.call_seconds):
                     quota = await self._store.read(book.quota)
@@ -273,12 +276,13 @@ class Desk:
             StoreError: it was refused, and will be again.
         """
         one, started = _identity(book.quota), self._timing.clock()
-        self._stale.add(one)  # until we know what came of it
+        self._stale[one] = INT64_MAX  # until we know what came of it, only reading helps
         try:
             async with asyncio.timeout(self._timing.call_seconds):
                 quota = await self._store.write(book.quota, book.annotation(reservations))
         except ConflictError:
             self._count_write("conflict")
+            self._stale[one] = book.quota.version
             return False
         except (UnreachableError, TimeoutError):
             self._count_write("unknown")
@@ -286,7 +290,7 @@ class Desk:
         except StoreError:
             self._count_write("refused")
             raise
-        self._stale.discard(one)
+        del self._stale[one]
         self._take(book, quota)
         self._rest(self._timing.clock() - started)
         self._count_write("gone" if quota is None else "written")

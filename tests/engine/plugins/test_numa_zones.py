@@ -7,6 +7,7 @@ from engine.plugins.numa_zones import (
     ABSENT,
     ZoneTables,
     container_requests,
+    first_of,
     is_host_level,
     is_native,
     is_shared,
@@ -43,9 +44,9 @@ def test_a_node_that_tells_of_more_zones_makes_all_tables_higher() -> None:
 def test_nodes_are_found_by_what_their_kubelet_does() -> None:
     told = [zones("a", scope="pod"), zones("b"), zones("c", policy="none")]
     tables = ZoneTables.of(cluster(map(node, "abcd"), told))
-    assert tables.nodes_with("single-numa-node", "pod").tolist() == [0]
-    assert tables.nodes_with("single-numa-node", "container").tolist() == [1]
-    assert tables.nodes_with("restricted", "pod").tolist() == []
+    assert tables.has("single-numa-node", "pod").tolist() == [True, False, False, False]
+    assert tables.has("single-numa-node", "container").tolist() == [False, True, False, False]
+    assert not tables.has("restricted", "pod").any()
     assert sorted(int(row) for _, rows in tables.rows_by_layout() for row in rows) == [0, 1, 2]
 
 
@@ -54,6 +55,30 @@ def test_a_node_offers_what_it_lists_and_four_resources_always() -> None:
     offered = {name: ZoneTables.of(view).is_offered(name).tolist() for name in (GPU, "gpu")}
     assert offered == {GPU: [True, False], "gpu": [False, False]}
     assert ZoneTables.of(view).is_offered("ephemeral-storage").all()
+
+
+def test_a_node_lists_what_any_of_its_zones_lists() -> None:
+    tables = ZoneTables.of(
+        cluster(map(node, "abc"), [zones("a", {"cpu": "1"}, {GPU: "0"}), zones("b", {"cpu": "1"})])
+    )
+    assert tables.is_listed([GPU]).tolist() == [True, False, False]
+    assert tables.is_listed([GPU, "cpu"]).tolist() == [True, True, False]
+    assert not tables.is_listed([]).any()
+
+
+def test_the_most_of_some_zones_is_that_of_those_that_list_all_the_rest() -> None:
+    told = zones("a", {"cpu": "1", GPU: "1"}, {"cpu": "8"}, {"cpu": "4", GPU: "0"})
+    tables = ZoneTables.of(cluster([node("a")], [told]))
+    assert tables.most_in("cpu", frozenset(["cpu"])).T.tolist() == [[8000, 12000, 13000]]
+    one, two, three = tables.most_in("cpu", frozenset(["cpu", GPU]))[:, 0].tolist()
+    assert (one, two) == (4000, 5000)
+    assert three < 0  # one of three lists no GPU
+
+
+def test_the_first_of_each_column_is_found_among_as_many_as_255() -> None:
+    suitable = np.zeros((255, 3), np.bool_)
+    suitable[[0, 254, 254], [0, 0, 1]] = True
+    assert first_of(suitable).tolist() == [0, 254, 255]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ class Replica:
 class Cluster(RuleBasedStateMachine):
     """Rules are what may happen next."""
 
+    patience = PATIENCE
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
@@ -157,7 +159,7 @@ class Cluster(RuleBasedStateMachine):
     def hear_quota(self, one: int) -> None:
         replica = self.replicas[one]
         if replica.book is None:
-            replica.book = QuotaBook(self.quota, self.now, PATIENCE)
+            replica.book = QuotaBook(self.quota, self.now, self.patience)
         else:
             replica.book.take(self.quota, self.now)
 
@@ -296,8 +298,16 @@ class Cluster(RuleBasedStateMachine):
             assert book.may_judge(self.replicas[one].heard)
 
 
+class BusyCluster(Cluster):
+    """One where reservations leave as soon as their pods are seen; slower watches must wait."""
+
+    patience = Patience(settled_seconds=0)
+
+
 Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestQuotasAreNotOverrun = Cluster.TestCase
+BusyCluster.TestCase.settings = Cluster.TestCase.settings
+TestBusyQuotasAreNotOverrun = BusyCluster.TestCase
 
 FAST, SLOW = 0, 1
 

@@ -41,6 +41,18 @@ async def test_the_client_for_typed_calls_is_the_same_connection(tmp_path: Path)
         assert [one.metadata.name for one in listed.items] == ["one"]
 
 
+async def test_passwords_of_the_user_who_started_us_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The HTTP client would take them from this file, look into it each time, and then refuse."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password mine", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(netrc))
+    async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
+        server.token = "a-token"  # noqa: S105 - of the fake server
+        assert await connection.get(PODS)
+
+
 @pytest.mark.parametrize("status", [404, 410, 429, 500])
 async def test_every_refusal_is_an_error(tmp_path: Path, status: int) -> None:
     """The client itself hands them on as if they were answers."""
