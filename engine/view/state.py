@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.advice import Advice, advice_in
 from engine.view.assumed import (
     DEFAULT_ASSUMED_SECONDS,
     DEFAULT_IN_FLIGHT_SECONDS,
@@ -26,7 +27,6 @@ from engine.view.tracked_sums import SumProfile, TrackedSums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.model.advice import Advice
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.extra import Extra
     from engine.model.node import Node

@@ -65,7 +65,7 @@ class Figures:
     per_second: float
     hasty: tuple[float, float]
     steady: tuple[float, float]
-    shares: str
+    costs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,14 @@ class Bench:
         hasty = await self._hasty(names, size.pods)
         took = time.perf_counter() - start
         after = _cpu_seconds(groups)
-        shares = ", ".join(f"{one} {(after[one] - before[one]) / took:4.0%}" for one in after)
+        used = {one: after[one] - before[one] for one in after}
+        costs = [f"{one} {seconds / size.pods * 1_000:.1f}" for one, seconds in used.items()]
+        share = sum(used.values()) / took / (os.cpu_count() or 1)
         return Figures(
             per_second=size.pods / took,
             hasty=_percentiles(hasty),
             steady=_percentiles(await self._steady(names)),
-            shares=shares,
+            costs=f"CPU ms a pod: {', '.join(costs)}; {share:.0%} of the machine",
         )
 
     async def _hasty(self, names: Sequence[str], pods: int) -> list[float]:
@@ -160,13 +162,10 @@ async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Pa
         for part in (control_plane.scheduler, control_plane.controllers):
             part.kill()  # nobody needs them from here on
         bench = Bench(size, control_plane, cluster, namespaces, folder)
-        floors: dict[int, Figures] = {}
-        cases = [tuple(map(int, case.split("x"))) for case in size.cases]
-        for replicas in sorted({replicas for replicas, _ in cases}):
+        for replicas, namespaces_now in (map(int, case.split("x")) for case in size.cases):
             async with _passing(bench, replicas) as parts:
-                floors[replicas] = await bench.measure(parts, _NAMESPACES)
-            _show(f"floor, {replicas} replicas", floors[replicas], floors[replicas])
-        for replicas, namespaces_now in cases:
+                floor = await bench.measure(parts, namespaces_now)
+            _show(f"floor, {replicas} x {namespaces_now}", floor, floor)
             name = f"case-{replicas}-{namespaces_now}"
             await asyncio.to_thread((folder / name).mkdir)
             async with enforced(
@@ -176,8 +175,7 @@ async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Pa
                 await cluster.delete(_CONFIGURATIONS[0], NAME)  # the floor has none
                 figures = await bench.measure(stowplan.replicas, namespaces_now)
                 more = await _outcomes(stowplan.replicas)
-            label = f"{replicas} replicas, {namespaces_now} namespaces"
-            _show(label, figures, floors[replicas], f"; {more}")
+            _show(f"quota, {replicas} x {namespaces_now}", figures, floor, f"; {more}")
 
 
 @asynccontextmanager
@@ -260,10 +258,10 @@ def _show(label: str, figures: Figures, floor: Figures, more: str = "") -> None:
     (p50, p99), (floor50, floor99) = figures.steady, floor.steady
     ratio = figures.per_second / floor.per_second
     print(
-        f"  {label:26}: {figures.per_second:5.0f} pods/s, {ratio:5.0%} of the floor,"
+        f"  {label:13}: {figures.per_second:5.0f} pods/s, {ratio:5.0%} of the floor,"
         f" p50 {figures.hasty[0]:4.0f} p99 {figures.hasty[1]:4.0f} ms;"
         f" steady p50 {p50:5.1f} p99 {p99:5.1f} ms,"
-        f" added {p50 - floor50:+5.1f} {p99 - floor99:+5.1f}; {figures.shares}{more}",
+        f" added {p50 - floor50:+5.1f} {p99 - floor99:+5.1f}; {figures.costs}{more}",
         flush=True,
     )
 

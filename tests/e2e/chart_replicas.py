@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.e2e.advice import first_choice
 from tests.e2e.chart import Release, of_kind, rendered
-from tests.e2e.cluster import Json
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane, free_ports
 from tests.e2e.replica import Replica
+from tests.e2e.serving import LOCAL
+from tests.e2e.workloads import create_namespace, pod
 
 _OF_THE_MACHINE = {"namespace", "policies", "port", "metrics-port", "metrics-host"}
 _QUICKER = {"reload-seconds": "0.5", "usage-poll-seconds": "5"}
@@ -66,3 +71,73 @@ def _settings(deployment: Json) -> Iterator[tuple[str, str]]:
         if option not in _OF_THE_MACHINE:
             for value in variable["value"].split(","):
                 yield option, value
+
+
+def values_beside(url: str, prefers: str, **more: object) -> dict[str, object]:
+    """Return values for replicas that run beside the cluster, not in it."""
+    score = {"name": "chosen", "expression": f"node.name == '{prefers}' ? 100 : 0"}
+    policy = {
+        "apiVersion": "stowplan.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "chosen"},
+        "spec": {"scores": [score]},
+    }
+    return {
+        "replicas": 0,
+        "webhook.url": url,
+        "certificates.extraNames": [LOCAL],
+        "policies.shipped": [],
+        "policies.inline": {"chosen": policy},
+        "shutdown.drainSeconds": 10,
+        # Strict: whatever is admitted, somebody has counted.
+        "quota.failurePolicy": "Fail",
+        "quota.timeoutSeconds": 5,
+        **more,
+    }
+
+
+@asynccontextmanager
+async def running(replicas: Sequence[Replica]) -> AsyncIterator[None]:
+    """Run replicas until the block is left; those that were ended within stay so."""
+    try:
+        await asyncio.gather(*(asyncio.to_thread(one.start) for one in replicas))
+        yield
+    except BaseException:
+        for replica in replicas:
+            print(f"--- {replica.name}\n{replica.tail()}")  # pytest shows it with the failure
+        raise
+    finally:
+        for replica in replicas:
+            replica.resume()
+        await asyncio.gather(*(asyncio.to_thread(one.stop) for one in replicas))
+
+
+async def _choice(cluster: Cluster, namespace: str) -> str:
+    """Return the node that a new pod is advised to take; empty while it is refused."""
+    try:
+        return first_choice(await cluster.create(pod(namespace, "tried"), dry_run=True))
+    except CallError:
+        return ""
+
+
+async def becomes(cluster: Cluster, namespace: str, node: str) -> None:
+    """Wait until new pods are advised to take a node."""
+
+    async def chosen() -> bool:
+        return await _choice(cluster, namespace) == node
+
+    await eventually(chosen, f"pods are advised to take {node}")
+
+
+@asynccontextmanager
+async def passing_namespace(cluster: Cluster, name: str) -> AsyncIterator[str]:
+    """Yield a new namespace; it goes with its pods when the block is left."""
+    await create_namespace(cluster, name)
+    yield name
+
+    async def empty() -> bool:
+        await cluster.delete_all("pods", name, grace_seconds=0)
+        return not await cluster.list_all("pods", name)
+
+    await eventually(empty, f"namespace {name} is empty")
+    await cluster.delete("namespaces", name)

@@ -186,6 +186,18 @@ def test_the_webhook_takes_the_settings_it_is_given(
         assert set(excluded) == set(taken.excluded_namespaces)
 
 
+@pytest.mark.parametrize(("mode", "expects"), [("Enforce", "true"), ("Audit", "false")])
+def test_advice_is_expected_only_of_an_installation_that_gives_it(mode: str, expects: str) -> None:
+    manifests = rendered(values={"placement.mode": mode})
+    tried = next(one for one in manifests if one["kind"] == "Pod")
+    (given,) = (
+        one["value"]
+        for one in tried["spec"]["containers"][0]["env"]
+        if one["name"] == "EXPECT_ADVICE"
+    )
+    assert given == expects
+
+
 # What the API server asks because of it.
 
 

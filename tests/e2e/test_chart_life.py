@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
-import socket
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from tests.e2e.advice import first_choice, is_untouched
-from tests.e2e.chart import CONFIGURATIONS, Release, of_kind, released, rendered
-from tests.e2e.chart_replicas import chart_replicas
+from tests.e2e.chart import CONFIGURATIONS, Release, released
+from tests.e2e.chart_replicas import (
+    becomes,
+    chart_replicas,
+    passing_namespace,
+    running,
+    values_beside,
+)
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.front import Front, fronting
-from tests.e2e.metrics_server import MetricsServer
+from tests.e2e.front import fronting
 from tests.e2e.nodes import Nodes
 from tests.e2e.replica import Replica
-from tests.e2e.serving import LOCAL
-from tests.e2e.workloads import create_namespace, pod
+from tests.e2e.reviewer import rule
+from tests.e2e.serving import LOCAL, serving
+from tests.e2e.workloads import pod
 
 ROOM = 20
 CLIENTS = 8
-_STOWPLAN = Path(sys.executable).with_name("stowplan")
 
 
 @pytest.fixture
@@ -43,67 +47,15 @@ async def release(
 @pytest.fixture
 async def shop(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
     """A namespace beside that of the installation; it goes with its pods."""
-    async with _namespace(cluster, f"{namespace}-shop") as name:
+    async with passing_namespace(cluster, f"{namespace}-shop") as name:
         yield name
 
 
 @pytest.fixture
 async def limited(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
     """Another one, for an ElasticQuota."""
-    async with _namespace(cluster, f"{namespace}-limited") as name:
+    async with passing_namespace(cluster, f"{namespace}-limited") as name:
         yield name
-
-
-@asynccontextmanager
-async def _namespace(cluster: Cluster, name: str) -> AsyncIterator[str]:
-    await create_namespace(cluster, name)
-    yield name
-
-    async def empty() -> bool:
-        await cluster.delete_all("pods", name, grace_seconds=0)
-        return not await cluster.list_all("pods", name)
-
-    await eventually(empty, f"namespace {name} is empty")
-    await cluster.delete("namespaces", name)
-
-
-def _values(url: str, prefers: str, **more: object) -> dict[str, object]:
-    """Return values for replicas that run beside the cluster, not in it."""
-    score = {"name": "chosen", "expression": f"node.name == '{prefers}' ? 100 : 0"}
-    policy = {
-        "apiVersion": "stowplan.dev/v1alpha1",
-        "kind": "PlacementPolicy",
-        "metadata": {"name": "chosen"},
-        "spec": {"scores": [score]},
-    }
-    return {
-        "replicas": 0,
-        "webhook.url": url,
-        "certificates.extraNames": [LOCAL],
-        "policies.shipped": [],
-        "policies.inline": {"chosen": policy},
-        "shutdown.drainSeconds": 10,
-        # Strict: whatever is admitted, somebody has counted.
-        "quota.failurePolicy": "Fail",
-        "quota.timeoutSeconds": 5,
-        **more,
-    }
-
-
-@asynccontextmanager
-async def _running(replicas: Sequence[Replica]) -> AsyncIterator[None]:
-    """Run replicas until the block is left; those that were ended within stay so."""
-    try:
-        await asyncio.gather(*(asyncio.to_thread(one.start) for one in replicas))
-        yield
-    except BaseException:
-        for replica in replicas:
-            print(f"--- {replica.name}\n{replica.tail()}")  # pytest shows it with the failure
-        raise
-    finally:
-        for replica in replicas:
-            replica.resume()
-        await asyncio.gather(*(asyncio.to_thread(one.stop) for one in replicas))
 
 
 class Load:
@@ -137,21 +89,6 @@ class Load:
         del made["metadata"]["name"]
         made["metadata"]["generateName"] = "load-"
         return await self._cluster.create(made, dry_run=True)
-
-
-async def _choice(cluster: Cluster, namespace: str) -> str:
-    """Return the node that a new pod is advised to take; empty while it is refused."""
-    try:
-        return first_choice(await cluster.create(pod(namespace, "tried"), dry_run=True))
-    except CallError:
-        return ""
-
-
-async def _becomes(cluster: Cluster, namespace: str, node: str) -> None:
-    async def chosen() -> bool:
-        return await _choice(cluster, namespace) == node
-
-    await eventually(chosen, f"pods are advised to take {node}")
 
 
 async def _reviews(replicas: Sequence[Replica]) -> int:
@@ -196,19 +133,19 @@ async def test_pods_are_created_well_through_the_life_of_an_installation(
         await nodes.add(name, {"pods": "500"})
     async with fronting([]) as front:
         url = f"https://{LOCAL}:{front.port}"
-        values = _values(url, "node-b")
+        values = values_beside(url, "node-b")
         # 1. Installed.
         await release.change(**values)
         old = chart_replicas(release, control_plane, tmp_path / "old", count=2, values=values)
-        async with _running(old):
+        async with running(old):
             front.targets = [replica.port for replica in old]
-            await _becomes(cluster, shop, "node-b")
+            await becomes(cluster, shop, "node-b")
             await _limit(cluster, limited)
 
             # 2. Switched off by the one command there is for it, and on again.
             await _switched_off(cluster, release, shop, old)
             await release.change(**values)
-            await _becomes(cluster, shop, "node-b")
+            await becomes(cluster, shop, "node-b")
 
             # 3. Another certificate, while pods are created.
             load = Load(cluster, shop)
@@ -217,26 +154,25 @@ async def test_pods_are_created_well_through_the_life_of_an_installation(
             assert set(load.choices) == {"node-b"}
 
             # 4. Upgraded, while pods are created, some of them up to their quota.
-            values = _values(url, "node-a", **{"quota.timeoutSeconds": 6})
+            values = values_beside(url, "node-a", **{"quota.timeoutSeconds": 6})
             new = chart_replicas(release, control_plane, tmp_path / "new", count=2, values=values)
-            load = Load(cluster, shop)
-            async with load.on(), _running(new):
-                shopping = [
-                    asyncio.create_task(_shopping(cluster, limited, client))
-                    for client in range(CLIENTS)
-                ]
-                await release.change(**values)
-                front.targets = [replica.port for replica in new]
-                for replica in old:  # as a rolling update ends them
-                    await asyncio.to_thread(replica.stop)
-                assert await asyncio.gather(*shopping) == [[]] * CLIENTS
-                await _becomes(cluster, shop, "node-a")
+            async with running(new):
+                load = Load(cluster, shop)
+                async with load.on():
+                    shopping = [_shopping(cluster, limited, client) for client in range(CLIENTS)]
+                    shopped = asyncio.gather(*shopping)
+                    await release.change(**values)
+                    front.targets = [replica.port for replica in new]
+                    for replica in old:  # as a rolling update ends them
+                        await asyncio.to_thread(replica.stop)
+                    assert await shopped == [[]] * CLIENTS
+                    await becomes(cluster, shop, "node-a")
+                assert set(load.choices) == {"node-a", "node-b"}
                 assert len(await cluster.list_all("pods", limited)) == ROOM
 
                 # 5. Removed: whoever is left hangs, and no pod waits for it.
                 await release.uninstall("--no-hooks")
-                await _asks_nobody(cluster, release, shop, new, front)
-            assert set(load.choices) <= {"node-a", "node-b", ""}
+                await _asks_nobody(cluster, release, shop, new)
 
 
 async def _switched_off(
@@ -268,7 +204,7 @@ async def _renewed(cluster: Cluster, release: Release, replicas: Sequence[Replic
 
 
 async def _asks_nobody(
-    cluster: Cluster, release: Release, shop: str, replicas: Sequence[Replica], front: Front
+    cluster: Cluster, release: Release, shop: str, replicas: Sequence[Replica]
 ) -> None:
     for kind in CONFIGURATIONS:
         assert release.name not in {one["metadata"]["name"] for one in await cluster.list_all(kind)}
@@ -285,140 +221,80 @@ async def _asks_nobody(
             await cluster.create(pod(shop, f"free-{number}"))
     for replica in replicas:
         replica.resume()
-    assert front.targets
 
 
-# The doctor
+async def _inject(request: web.Request) -> web.Response:
+    """Add a container to a pod that has one, as a service mesh does."""
+    asked = (await request.json())["request"]
+    response = {"uid": asked["uid"], "allowed": True}
+    if len(asked["object"]["spec"]["containers"]) == 1:
+        sidecar = {"name": "sidecar", "image": "sidecar"}
+        patch = [{"op": "add", "path": "/spec/containers/-", "value": sidecar}]
+        encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+        response |= {"patchType": "JSONPatch", "patch": encoded}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    return web.json_response({**review, "response": response})
 
 
-async def _examined(
-    control_plane: ControlPlane, release: Release, shop: str
-) -> tuple[int | None, dict[str, list[Json]]]:
-    """Run `stowplan doctor`; return its exit status, and what it found by check."""
-    process = await asyncio.create_subprocess_exec(
-        *(_STOWPLAN, "doctor", "--json", "--kubeconfig", control_plane.kubeconfig()),
-        *("--namespace", release.namespace, "--release", release.name, "--pod-namespace", shop),
-        stdout=PIPE,
-    )
-    said, _ = await process.communicate()
-    found: dict[str, list[Json]] = {}
-    for finding in json.loads(said):
-        found.setdefault(finding["check"], []).append(finding)
-    return process.returncode, found
+@asynccontextmanager
+async def _injector(
+    cluster: Cluster, control_plane: ControlPlane, name: str, namespace: str
+) -> AsyncIterator[None]:
+    """Change new pods of a namespace after all webhooks whose names come before."""
+    app = web.Application()
+    app.router.add_post("/", _inject)
+    kind, selector = "MutatingWebhookConfiguration", {"kubernetes.io/metadata.name": namespace}
+    async with serving(app, control_plane.authority) as port:
+        webhook = {
+            "name": "injector.example.com",
+            "clientConfig": {
+                "url": f"https://{LOCAL}:{port}/",
+                "caBundle": base64.b64encode(control_plane.authority.pem).decode(),
+            },
+            "rules": [rule("", ["pods"], "CREATE")],
+            "namespaceSelector": {"matchLabels": selector},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        made = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}
+        await cluster.create({**made, "metadata": {"name": name}, "webhooks": [webhook]})
+        try:
 
+            async def injects() -> bool:
+                tried = await cluster.create(pod(namespace, "tried"), dry_run=True)
+                return len(tried["spec"]["containers"]) == 2
 
-def _bad(found: dict[str, list[Json]]) -> list[str]:
-    findings = [one for each in found.values() for one in each]
-    return [one["message"] for one in findings if one["level"] in ("warning", "problem")]
+            await eventually(injects, "containers are injected")
+            yield
+        finally:
+            await cluster.delete(f"{kind.lower()}s", name)
 
 
 @pytest.mark.usefixtures("crds")
-async def test_the_doctor_finds_a_whole_installation_well_and_a_broken_one_ill(
+async def test_a_pod_that_another_webhook_changes_is_reviewed_again_and_keeps_its_advice(
     cluster: Cluster,
     control_plane: ControlPlane,
-    metrics_api: MetricsServer,
     nodes: Nodes,
     release: Release,
     shop: str,
     tmp_path: Path,
 ) -> None:
-    for name in ("node-a", "node-b"):  # one alone is not preferred to any other
+    for name in ("node-a", "node-b"):
         await nodes.add(name)
-        metrics_api.nodes[name] = {"cpu": "1", "memory": "1Gi"}
     async with fronting([]) as front:
-        values = _values(f"https://{LOCAL}:{front.port}", "node-a")
+        values = values_beside(f"https://{LOCAL}:{front.port}", "node-a")
         await release.change(**values)
         (replica,) = chart_replicas(
             release, control_plane, tmp_path / "one", count=1, values=values
         )
-        async with _running([replica]):
+        async with running([replica]):
             front.targets = [replica.port]
-            await _becomes(cluster, shop, "node-a")
-            status, found = await _examined(control_plane, release, shop)
-            assert (status, _bad(found)) == (0, [])
-            assert found["admission"][0]["message"].startswith("a pod comes back with advice")
-
-            nobody = [{"op": "remove", "path": "/rules/0"}]
-            await cluster.patch("clusterroles", release.name, nobody, how="json")
-            for kind in CONFIGURATIONS:
-                await cluster.delete(kind, release.name)
-            status, found = await _examined(control_plane, release, shop)
-            assert status == 2
-            assert "there is no MutatingWebhookConfiguration" in _bad(found)[0]
-            account = f"system:serviceaccount:{release.namespace}:{release.name}"
-            assert f"{account} may not list nodes" in _bad(found)
-
-
-@pytest.mark.usefixtures("crds")
-async def test_the_doctor_asks_replicas_by_the_api_server(
-    cluster: Cluster,
-    control_plane: ControlPlane,
-    nodes: Nodes,
-    release: Release,
-    shop: str,
-    tmp_path: Path,
-) -> None:
-    address = _address()
-    if not address:
-        pytest.skip("the API server reaches no pod on a loopback address, and there is no other")
-    for name in ("node-a", "node-b"):
-        await nodes.add(name)
-    async with fronting([]) as front:
-        values = _values(f"https://{LOCAL}:{front.port}", "node-a")
-        await release.change(**values)
-        replicas = chart_replicas(
-            release,
-            control_plane,
-            tmp_path / "two",
-            count=2,
-            values=values,
-            host="0.0.0.0",  # noqa: S104 - a pod has an address of its own
-        )
-        async with _running(replicas):
-            front.targets = [replica.port for replica in replicas]
-            await _becomes(cluster, shop, "node-a")
-            for replica in replicas:
-                await _pod_of(cluster, release, values, replica, address)
-            _, found = await _examined(control_plane, release, shop)
-            ready = [one["message"] for one in found["replicas"] if one["level"] == "ok"]
-            assert ready == [
-                *(f"{replica.name} is ready and knows 2 nodes" for replica in replicas),
-                "all replicas go by the same policies, 1 in number",
-            ]
-            assert [one["level"] for one in found["admission"]] == ["ok", "ok"]
-
-
-def _address() -> str:
-    """Return an address of this machine that is not its own loopback; empty for none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
-        except OSError:
-            return ""
-        found: str = probe.getsockname()[0]
-        return "" if found.startswith("127.") else found
-
-
-async def _pod_of(
-    cluster: Cluster, release: Release, values: dict[str, object], replica: Replica, address: str
-) -> None:
-    """Create the pod of a replica, as if the replica ran in it."""
-    manifests = rendered(namespace=release.namespace, release=release.name, values=values)
-    template = of_kind(manifests, "Deployment")["spec"]["template"]
-    made = {
-        **pod(release.namespace, replica.name),
-        "spec": {**template["spec"], "nodeName": "node-a"},
-    }
-    made["metadata"]["labels"] = template["metadata"]["labels"]
-    made["spec"]["containers"][0]["ports"] = [{"name": "webhook", "containerPort": replica.port}]
-    await cluster.create(made)
-
-    async def runs() -> bool:
-        found = await cluster.get("pods", replica.name, release.namespace)
-        return bool(found["status"]["phase"] == "Running")
-
-    await eventually(runs, f"{replica.name} runs")
-    status = {"podIP": address, "podIPs": [{"ip": address}]}
-    await cluster.patch(
-        "pods", replica.name, {"status": status}, release.namespace, subresource="status"
-    )
+            await becomes(cluster, shop, "node-a")
+            async with _injector(cluster, control_plane, f"z-{release.name}", shop):
+                before = await _reviews([replica])
+                created = await cluster.create(pod(shop, "meshed"))
+                assert await _reviews([replica]) == before + 2
+            assert len(created["spec"]["containers"]) == 2
+            assert first_choice(created) == "node-a"
+            affinity = created["spec"]["affinity"]["nodeAffinity"]
+            assert len(affinity["preferredDuringSchedulingIgnoredDuringExecution"]) == 1

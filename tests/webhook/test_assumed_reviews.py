@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
-from engine.view import ClusterState
+from engine.view import ClusterState, Sum
 from tests.webhook.conftest import DENYING
 from tests.webhook.test_placement_reviews import asking
 from webhook.answers import Answer, Outcome
@@ -35,17 +36,32 @@ spec:
 CONTAINERS: dict[str, Any] = {"containers": [{"name": "c"}]}
 POD: dict[str, Any] = {"metadata": {"generateName": "web-"}, "spec": CONTAINERS}
 Review = Callable[..., Answer]
-Told = list[tuple[Pod, Advice]]
+Assumed = list[tuple[Pod, Advice]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Is told of pods in flight, and remembers each time one is assumed."""
+
+    assumed: Assumed
+    state: ClusterState
+
+    def assume(self, pod: Pod, advice: Advice) -> None:
+        self.assumed.append((pod, advice))
+        self.state.assume(pod, advice, at=Micros(0))
+
+    def withdraw(self, pod: Pod) -> Advice | None:
+        return self.state.withdraw(pod)
 
 
 @pytest.fixture
-def told() -> Told:
+def told() -> Assumed:
     """What was to be assumed."""
     return []
 
 
 @pytest.fixture
-def review(state: ClusterState, tmp_path: Path, told: Told) -> Review:
+def review(state: ClusterState, tmp_path: Path, told: Assumed) -> Review:
     """Return how to have a pod reviewed; parts of the request, and the policies in force."""
 
     def answer(policy: str = POLICY, **parts: Any) -> Answer:  # noqa: ANN401 - parts of a request
@@ -59,7 +75,7 @@ def review(state: ClusterState, tmp_path: Path, told: Told) -> Review:
             clock=lambda: 0.0,
             scope=Scope(),
             explanations=Explanations(9),
-            assume=lambda pod, advice: told.append((pod, advice)),
+            in_flight=Told(told, state),
         )
         return reviews.answer(asking(**{"object": POD, **parts}))
 
@@ -71,7 +87,7 @@ def patched(answer: Answer, sent: dict[str, Any]) -> dict[str, Any]:
     return after
 
 
-def test_what_is_assumed_is_what_stands_on_the_pod(review: Review, told: Told) -> None:
+def test_what_is_assumed_is_what_stands_on_the_pod(review: Review, told: Assumed) -> None:
     answer = review()
     assert answer.outcome is Outcome.PLACED
     ((pod, advice),) = told
@@ -99,14 +115,68 @@ def test_what_is_assumed_is_what_stands_on_the_pod(review: Review, told: Told) -
     ],
 )
 def test_a_pod_that_gets_no_advice_that_lasts_is_not_assumed(
-    review: Review, told: Told, parts: dict[str, Any]
+    review: Review, told: Assumed, parts: dict[str, Any]
 ) -> None:
     review(**parts)
     assert told == []
 
 
-def test_a_second_round_of_admission_keeps_the_first_advice(review: Review, told: Told) -> None:
+def on_nodes(state: ClusterState) -> dict[str, int]:
+    """Return how many pods are assumed on each node that has any."""
+    view = state.view()
+    return {name: int(view.assumed[row]) for name, row in view.rows.items() if view.assumed[row]}
+
+
+def with_sidecar(pod: dict[str, Any], cpu: str) -> dict[str, Any]:
+    """Return a pod as another webhook leaves it."""
+    sidecar = {"name": "sidecar", "resources": {"requests": {"cpu": cpu}}}
+    spec = {**pod["spec"], "containers": [*pod["spec"]["containers"], sidecar]}
+    return {**pod, "spec": spec}
+
+
+def test_a_second_round_of_admission_keeps_the_first_advice_and_counts_the_pod_once(
+    review: Review, told: Assumed, state: ClusterState
+) -> None:
     once = patched(review(uid="first"), POD)
     twice = patched(review(uid="second", object=once), once)
     assert twice == once
-    assert len(told) == 1
+    assert [advice for _, advice in told] == [told[0][1]] * 2
+    assert on_nodes(state) == {"node-b": 1}
+
+
+def test_in_a_second_round_a_pod_counts_as_other_webhooks_left_it(
+    review: Review, state: ClusterState
+) -> None:
+    once = patched(review(uid="first"), POD)
+    review(uid="second", object=with_sidecar(once, "3"))
+    view = state.view()
+    assert view.assumed[view.rows["node-b"]] == 1
+    assert view.amount(view.sums[Sum.REQUESTS], "cpu")[view.rows["node-b"]] == 3_000
+
+
+def test_a_pod_is_not_in_its_own_way_in_a_second_round(review: Review, told: Assumed) -> None:
+    # Nodes have 4 cores: beside itself the pod fits nowhere, and the policy denies such pods.
+    policy = f"{POLICY}  filters: [{{expression: 'node.name == \"node-b\"', name: only-b}}]\n"
+    policy += "  placement: {whenNoneFits: Deny}\n"
+    pod = with_sidecar(POD, "3")
+    once = patched(review(policy, uid="first", object=pod), pod)
+    again = review(policy, uid="second", object=once)
+    assert again.outcome is Outcome.PLACED
+    assert len(told) == 2
+
+
+def test_a_pod_that_is_denied_in_a_second_round_counts_no_more(
+    review: Review, state: ClusterState
+) -> None:
+    once = patched(review(uid="first"), POD)
+    denied = review(uid="second", object=once, namespace="closed")
+    assert denied.outcome is Outcome.DENIED
+    assert on_nodes(state) == {}
+
+
+def test_a_dry_run_of_a_pod_in_flight_leaves_it_where_it_is(
+    review: Review, state: ClusterState
+) -> None:
+    once = patched(review(uid="first"), POD)
+    review(uid="second", object=once, dryRun=True)
+    assert on_nodes(state) == {"node-b": 1}

@@ -28,6 +28,7 @@ from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from webhook import review
+from webhook.cluster.known import KnownCluster
 from webhook.explanations import Explanations
 from webhook.placement_reviews import PlacementReviews
 
@@ -114,6 +115,7 @@ class Replica:
             self.state.set_pod(old, seen_at=seconds_ago(3600))
             measured = {old.name: PodUsage({"cpu": one.usage}, is_prod=True)}
             self.state.set_usage(report(one.name, {"cpu": one.usage}, age=30, pods=measured))
+        self._known = KnownCluster(state=self.state, now=lambda: NOW, is_live=True)
         self._reviews = PlacementReviews(
             policies=lambda: policies,
             view=self.state.view,
@@ -121,11 +123,8 @@ class Replica:
             clock=lambda: 0.0,
             scope=Scope(),
             explanations=Explanations(0),
-            assume=self._assume if assuming else None,
+            in_flight=self._known if assuming else None,
         )
-
-    def _assume(self, one: Pod, advice: Advice) -> None:
-        self.state.assume(one, advice, at=NOW)
 
     def admitted(self, number: int) -> Pod:
         """Return the pod as the API server stores it once it is through its admission."""

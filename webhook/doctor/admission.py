@@ -11,7 +11,7 @@ from engine.placement.annotations import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import MUTATING, VALIDATING, Installation, states
-from webhook.doctor.objects import Configuration, Pod
+from webhook.doctor.objects import Configuration, Deployment, Pod
 
 _PATHS = {MUTATING: "mutate", VALIDATING: "validate"}
 _ROLES = {MUTATING: "placement", VALIDATING: "quota"}
@@ -51,7 +51,7 @@ _POD = {
 async def admission(at: Installation) -> AsyncIterator[Finding]:
     """Try a pod, and tell what the API server did with it and whom it asked."""
     ours = await at.ours()
-    for finding in _switched_off(ours, at.release):
+    for finding in _switched_off(ours, await at.deployment(), at.release):
         yield finding
     if not ours:
         return
@@ -71,11 +71,18 @@ async def admission(at: Installation) -> AsyncIterator[Finding]:
             yield await _without_advice(at, kind, before, after)
 
 
-def _switched_off(ours: Mapping[str, Configuration], name: str) -> Iterator[Finding]:
+def _switched_off(
+    ours: Mapping[str, Configuration], deployment: Deployment | None, name: str
+) -> Iterator[Finding]:
+    """Yield what the API server does not ask about, though the settings want it to or not."""
     for kind, role in _ROLES.items():
-        if kind not in ours:
+        setting = f"STOWPLAN_{role.upper()}_MODE"
+        mode = "" if deployment is None else deployment.spec.template.spec.setting(setting)
+        if kind not in ours and mode == "Off":
+            yield Finding(Level.NOTE, f"{role}.mode is Off: the API server does not ask about it")
+        elif kind not in ours:
             yield Finding(
-                Level.WARNING if kind == MUTATING or not ours else Level.NOTE,
+                Level.WARNING,
                 f"there is no {kind} `{name}`, so the API server does not ask about {role}",
                 "if it was not switched off on purpose: `helm upgrade` with `--reuse-values` brings"
                 " it back; if it has another name, give it with `--release`",

@@ -144,8 +144,8 @@ def ca_of(authority: Authority) -> bytes:
     return bundle_of([authority.certificate])
 
 
-def deployment() -> Json:
-    environment = {"CERTIFICATE_SECRET": "stowplan-tls", "QUOTA_MODE": "Enforce", "LEASE": NAME}
+def deployment(**settings: str) -> Json:
+    environment = {"CERTIFICATE_SECRET": "stowplan-tls", "LEASE": NAME, **settings}
     container = {
         "name": "webhook",
         "env": [{"name": f"STOWPLAN_{key}", "value": text} for key, text in environment.items()],

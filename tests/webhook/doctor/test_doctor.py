@@ -17,6 +17,7 @@ from tests.webhook.doctor.hospital import (
     TRIED,
     Patient,
     ca_of,
+    deployment,
     encoded,
     node,
     patient,
@@ -114,7 +115,17 @@ async def test_an_installation_that_is_switched_off_is_told(ill: Patient, tmp_pa
     assert "does not ask about placement" in placement.message
     assert "does not ask about quota" in quota.message
     assert not placement.is_well
+    assert not quota.is_well
     assert not any(one.path == TRIED for one in ill.server.requests)
+
+
+async def test_what_is_off_on_purpose_is_no_fault(ill: Patient, tmp_path: Path) -> None:
+    ill.server.delete("validatingwebhookconfigurations", "", "stowplan")
+    ill.server.replace(deployment(QUOTA_MODE="Off"))
+    found = await ill.examined(tmp_path)
+    assert bad(found) == {}
+    messages = [one.message for one in found["admission"]]
+    assert messages[0] == "quota.mode is Off: the API server does not ask about it"
 
 
 @pytest.mark.parametrize(
