@@ -68,7 +68,7 @@ def with_zones(count: int, nodes: int) -> ClusterState:
 
 def wanting_devices(number: int) -> Pod:
     """Return a Guaranteed pod of two containers and three resources; each number asks for more."""
-    amounts = [
+    amounts: list[api.ResourceList] = [
         {"cpu": f"{1000 + 5 * number}m", "memory": f"{2048 + number}Mi", _DEVICE: "1"},
         {"cpu": f"{500 + 5 * number}m", "memory": f"{1024 + number}Mi", _DEVICE: "2"},
     ]
