@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -11,8 +10,8 @@ import numpy as np
 
 from engine.model.decision import SCHEDULER, Decision, FilterOutcome, ScoreOutcome
 from engine.model.quantity import amount_text
+from engine.model.time import date
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMED_NODES = 3
 _NAMED_RULES = 3
 _TOLD_REASONS = 10
@@ -97,7 +96,7 @@ def explanation(
             for policy, rule, reason in _without_a_say(decision)
         ],
         "errors": list(decision.errors),
-        "decidedAt": (_EPOCH + timedelta(microseconds=decision.decided_at)).isoformat(),
+        "decidedAt": date(decision.decided_at).isoformat(),
         "viewVersion": decision.view_version,
         "ageSeconds": dict(decision.ages),
     }

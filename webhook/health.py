@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from engine.model.time import SECOND, Micros
+from engine.model.time import SECOND, Micros, date
 from engine.view import ClusterView, Freshness
 from webhook.cluster.source_status import SourceStatus
 from webhook.freshness import age_seconds
 from webhook.live_policies import LivePolicies
 from webhook.tls import LiveCertificate
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_SOURCES: Final[Mapping[str, SourceStatus]] = MappingProxyType({})
 
 
@@ -73,7 +71,7 @@ class Health:
 
     def ready(self) -> bool:
         """Whether new reviews should be sent here."""
-        moment = _EPOCH + timedelta(microseconds=self._now())
+        moment = date(self._now())
         synced = all(source.settled for source in self._sources.values())
         in_time = moment < self._certificate.current.expires_at
         is_trusted = self._certificate.bundle_matches is not False

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from engine.model.time import SECOND, Micros
+from engine.model.time import Micros, date
 from engine.quota import Patience
 from engine.view import ClusterState, Domain, UsageHistory
+from webhook.background import in_background
 from webhook.certificates.bundles import Bundles
 from webhook.certificates.rotation import Rotation
 from webhook.certificates.secret_source import SecretSource
@@ -90,7 +89,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
             count_write=metrics.quota_written,
         )
         refusals = Refusals(connection, view=state.view, identity=identity)
-        _keep(stack, refusals.run())
+        in_background(stack, refusals.run())
 
         # 3. What one replica does for all.
         elector = LeaseElector(
@@ -110,11 +109,13 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
         if secret is not None:
             duties.append(secret.rotation.run)
         if duties:
-            _keep(stack, elector.run(*duties))
+            in_background(stack, elector.run(*duties))
 
         # 4. What is served, as soon as there is something to serve.
-        certificate: CertificateSource = certificate_source(settings, now=_date(now))
-        if secret is not None:
+        certificate: CertificateSource
+        if secret is None:
+            certificate = certificate_source(settings, now=date(now()))
+        else:
             await secret.source.first()
             certificate = secret.source
         yield Live(
@@ -192,21 +193,6 @@ def _secret(
         bundles,
         names=settings.certificate_names,
         is_leader=lambda: elector.is_leader,
-        now=lambda: _date(now),
+        now=lambda: date(now()),
     )
-    return _Secret(SecretSource(store, bundles, now=lambda: _date(now)), rotation)
-
-
-def _date(now: Now) -> datetime:
-    return datetime.fromtimestamp(now() / SECOND, UTC)
-
-
-def _keep(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> None:
-    """Run something until the block is left, and let it end in order: a Lease is let go of."""
-    task = asyncio.create_task(work)
-
-    async def end() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    stack.push_async_callback(end)
+    return _Secret(SecretSource(store, bundles, now=lambda: date(now())), rotation)

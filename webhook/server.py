@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from ssl import SSLContext
-from typing import Any
 
 from aiohttp import web
 
 from engine.errors import Problem
-from engine.model.time import SECOND, Micros
+from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from engine.quota import Patience, QuotaVerdict
 from webhook.answers import ignored
 from webhook.app import build_app, build_monitoring_app
+from webhook.background import in_background
 from webhook.cluster.known import KnownCluster
 from webhook.explanations import Explanations
 from webhook.file_watch import on_change
@@ -152,7 +152,7 @@ async def listening(
     """
 
     def today() -> datetime:
-        return datetime.fromtimestamp(now() / SECOND, UTC)
+        return date(now())
 
     parts = parts or _parts_of_recording(settings, cluster, today())
 
@@ -233,10 +233,12 @@ async def listening(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.ledger.close)
         if settings.reload_seconds:
-            _keep(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
-        _keep(stack, certificate.watch())
+            in_background(
+                stack, on_change(settings.policies, settings.reload_seconds, reload_policies)
+            )
+        in_background(stack, certificate.watch())
         if cluster.is_live:
-            _keep(stack, log_changes(cluster.freshness, _LOG_FRESHNESS_SECONDS))
+            in_background(stack, log_changes(cluster.freshness, _LOG_FRESHNESS_SECONDS))
         tls = certificate.current.context
         server, url = await _listen(stack, reviews, settings.host, settings.port, tls)
         _, metrics_url = await _listen(
@@ -283,12 +285,6 @@ def _show(
     metrics.show_policies_hash(lambda: policies.digest)
     metrics.show_last_reload(lambda: not policies.last_error)
     metrics.show_certificate(lambda: certificate.current.expires_at)
-
-
-def _keep(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> None:
-    """Run something beside the server until the block is left."""
-    task = asyncio.create_task(work)
-    stack.callback(task.cancel)
 
 
 async def _listen(

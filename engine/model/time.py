@@ -20,3 +20,8 @@ def micros(moment: datetime) -> Micros:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return Micros((moment - _EPOCH) // _MICROSECOND)
+
+
+def date(moment: Micros) -> datetime:
+    """Return a moment as date and time in UTC, exactly."""
+    return _EPOCH + moment * _MICROSECOND

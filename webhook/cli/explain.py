@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from engine.explain import explanation
 from engine.model.decision import Decision, Verdict
-from engine.model.time import Micros, micros
+from engine.model.time import Micros, date, micros
 from engine.pipeline import Scope, decide
 from engine.placement import patch_for
 from engine.quota import QuotaVerdict, judge, quotas_of
@@ -28,7 +28,6 @@ from webhook.cluster import Recording
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def explain(
@@ -105,7 +104,7 @@ def _moment(now: datetime | None, recording: Recording) -> tuple[Micros, str]:
 
 
 def _text(moment: Micros) -> str:
-    return (_EPOCH + timedelta(microseconds=moment)).isoformat().replace("+00:00", "Z")
+    return date(moment).isoformat().replace("+00:00", "Z")
 
 
 def _show(
