@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,17 +21,20 @@ from engine.plugins import (
     resource_limit_aware,
     target_load_packing,
 )
-from engine.plugins.base import FAULT, MAX_SCORE, PASS
 from engine.plugins.limit_ratios import LIMIT_TO_ALLOCATABLE
 from engine.plugins.load_aware_thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware_usage import RAW_ALLOCATABLE
 from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, node, pod, report, seconds_ago
+from tests.engine.plugins.row_properties import (
+    Rules,
+    check_losers_sway_nobody,
+    check_rows_stand_alone,
+)
 
 if TYPE_CHECKING:
     from engine.model.pod import Pod
     from engine.plugins.base import Plugin
-    from engine.view import ClusterView, SumProfile
 
 GPU = "x.com/gpu"
 P95 = {"usageThresholds": {"cpu": 40}, "usageAggregationType": "p95"}
@@ -59,36 +61,6 @@ _PLUGINS: list[tuple[Plugin, dict[str, Any]]] = [
     (resource_limit_aware.PLUGIN, {}),
     (target_load_packing.PLUGIN, {}),
 ]
-
-
-class Rules:
-    """A filter and a scorer of one plugin, asked as one."""
-
-    def __init__(self, plugin: Plugin, args: dict[str, Any]) -> None:
-        parsed = plugin.args.model_validate(args)
-        self.filter = plugin.filter(parsed) if plugin.filter else None
-        self.score = plugin.score(parsed) if plugin.score else None
-        self.profiles: tuple[SumProfile, ...] = tuple(plugin.load_profiles(parsed))
-
-    def answers(self, one: Pod, view: ClusterView, now: Micros = NOW) -> dict[str, object]:
-        """Return all that is said of each node, by its name."""
-        said: list[list[object]] = [[] for _ in view.names]
-        if self.filter is not None:
-            for row, code in enumerate(self.filter.filter(one, view, now).tolist()):
-                if code == FAULT:
-                    said[row].append(self.filter.fault(one, view, row))
-                elif code != PASS:
-                    said[row].append(self.filter.reasons(code, one, view))
-        if self.score is not None:
-            scores = self.score.score(one, view, now)
-            faults = np.zeros(len(view)) if scores.faults is None else scores.faults
-            for row, (score, fault) in enumerate(zip(scores.values, faults, strict=True)):
-                said[row].append(self.score.fault(one, view, row) if fault else int(score))
-        return {
-            name: answer
-            for name, answer, valid in zip(view.names, said, view.valid, strict=True)
-            if valid
-        }
 
 
 _every_plugin = pytest.mark.parametrize(
@@ -231,10 +203,7 @@ def test_the_order_and_the_number_of_rows_do_not_matter(
     state = _cluster(rules)
     for event in events:
         _apply(state, event)
-    view = state.view()
-    whole = rules.answers(one, view)
-    part = rules.answers(one, view.take(np.array(order[:count], np.intp)))
-    assert part == {name: whole[name] for name in part}
+    check_rows_stand_alone(rules.answers, one, state.view(), order[:count])
 
 
 @_every_plugin
@@ -252,9 +221,4 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     state = _cluster(rules)
     for event in events:
         _apply(state, event)
-    view, rows = state.view(), np.array(sorted(winners), np.intp)
-    among_all = rules.score.score(one, view, NOW)
-    alone = rules.score.score(one, view.take(rows), NOW)
-    points = rules.score.normalize(among_all.values[rows])
-    assert points.tolist() == rules.score.normalize(alone.values).tolist()
-    assert all(0 <= each <= MAX_SCORE for each in points)
+    check_losers_sway_nobody(rules.score, one, state.view(), sorted(winners))

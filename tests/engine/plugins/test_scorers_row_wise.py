@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +20,9 @@ from engine.plugins import (
     node_resources_fit,
     pod_state,
 )
-from engine.plugins.base import MAX_SCORE
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod
+from tests.engine.plugins.row_properties import check_losers_sway_nobody, check_rows_stand_alone
 
 if TYPE_CHECKING:
     from engine.model.node import Node
@@ -208,10 +208,7 @@ def test_the_order_and_the_number_of_rows_do_not_matter(
     rule, state = _rule(plugin, args), _cluster()
     for event in events:
         _apply(state, event)
-    view = state.view()
-    whole = _by_node(rule, one, view)
-    part = _by_node(rule, one, view.take(np.array(order[:count], np.intp)))
-    assert part == {name: whole[name] for name in part}
+    check_rows_stand_alone(partial(_by_node, rule), one, state.view(), order[:count])
 
 
 @_every_plugin
@@ -228,8 +225,5 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     for event in events:
         _apply(state, event)
     view = state.view()
-    rows = np.array([row for row in sorted(winners) if view.valid[row]], np.intp)
-    points = rule.normalize(rule.score(one, view, NOW).values[rows])
-    alone = rule.normalize(rule.score(one, view.take(rows), NOW).values)
-    assert points.tolist() == alone.tolist()
-    assert all(0 <= each <= MAX_SCORE for each in points)
+    valid = [row for row in sorted(winners) if view.valid[row]]
+    check_losers_sway_nobody(rule, one, view, valid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +13,13 @@ from engine.model.advice import Advice
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, NodeDisks
 from engine.model.numa import NodeZones
 from engine.plugins import disk_io_aware, network_overhead, node_resource_topology_match
-from engine.plugins.base import MAX_SCORE
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW
-from tests.engine.plugins.test_measured_rows import Rules
+from tests.engine.plugins.row_properties import (
+    Rules,
+    check_losers_sway_nobody,
+    check_rows_stand_alone,
+)
 from tests.engine.topology_cluster import GPU, app_group, disks, network, node, pod, zones
 
 if TYPE_CHECKING:
@@ -181,10 +183,7 @@ def test_the_order_and_the_number_of_rows_do_not_matter(
     state = _cluster(rules)
     for event in events:
         _apply(state, event)
-    view = state.view()
-    whole = rules.answers(one, view)
-    part = rules.answers(one, view.take(np.array(order[:count], np.intp)))
-    assert part == {name: whole[name] for name in part}
+    check_rows_stand_alone(rules.answers, one, state.view(), order[:count])
 
 
 @_every_plugin
@@ -202,12 +201,7 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     state = _cluster(rules)
     for event in events:
         _apply(state, event)
-    view, rows = state.view(), np.array(sorted(winners), np.intp)
-    among_all = rules.score.score(one, view, NOW)
-    alone = rules.score.score(one, view.take(rows), NOW)
-    points = rules.score.normalize(among_all.values[rows])
-    assert points.tolist() == rules.score.normalize(alone.values).tolist()
-    assert all(0 <= each <= MAX_SCORE for each in points)
+    check_losers_sway_nobody(rules.score, one, state.view(), sorted(winners))
 
 
 def _inputs(plugin: Plugin, one: Pod, *told: Extra) -> tuple[dict[str, str], dict[str, str]]:
