@@ -5,6 +5,7 @@
 - `cluster`: create, get, list, watch, patch, delete any object, as the admin;
 - `namespace`: a new one, emptied afterwards;
 - `nodes`: `await nodes.add("node-a")`; bound pods become Running there;
+- `release`: the chart, installed in `namespace`; `shop`: a namespace beside it;
 - `metrics_api`: metrics.k8s.io; `crds`: NodeMetric and both ElasticQuotas; `reviewer`: a webhook;
 - `control_plane`: the processes, to stop, kill, pause and start again.
 """
@@ -19,6 +20,8 @@ import pytest
 import yaml
 
 from tests.e2e.build import BuildError, executables
+from tests.e2e.chart import Release, released
+from tests.e2e.chart_replicas import passing_namespace
 from tests.e2e.cluster import Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.metrics_server import MetricsServer, metrics_server
@@ -115,6 +118,22 @@ async def reviewer(control_plane: ControlPlane) -> AsyncIterator[Reviewer]:
     """A webhook that allows everything and remembers what it was asked."""
     async with reviewing(control_plane.authority) as hook:
         yield hook
+
+
+@pytest.fixture
+async def release(
+    cluster: Cluster, control_plane: ControlPlane, namespace: str
+) -> AsyncIterator[Release]:
+    """The chart as it comes; nothing of it is there after the test."""
+    async with released(cluster, control_plane, namespace) as found:
+        yield found
+
+
+@pytest.fixture
+async def shop(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
+    """A namespace beside that of the installation; it goes with its pods."""
+    async with passing_namespace(cluster, f"{namespace}-shop") as name:
+        yield name
 
 
 async def install(cluster: Cluster, definition: Json) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.chart import CONFIGURATIONS, Release, released, rendered
+from tests.e2e.chart import CONFIGURATIONS, Release, rendered
 from tests.e2e.cluster import Cluster
-from tests.e2e.control_plane import ControlPlane
 
 _READ = {"get", "list", "watch"}
 _VERBS = (*sorted(_READ), "create", "update", "patch", "delete", "deletecollection")
@@ -17,15 +16,6 @@ _SPECIAL = ("bind", "escalate", "impersonate", "approve", "sign", "use")
 
 _Right = tuple[str, str, str, str]
 """Verb, resource with its group, namespace ("" for all) and name ("" for any)."""
-
-
-@pytest.fixture
-async def release(
-    cluster: Cluster, control_plane: ControlPlane, namespace: str
-) -> AsyncIterator[Release]:
-    """The chart as it comes; nothing of it is there after the test."""
-    async with released(cluster, control_plane, namespace) as found:
-        yield found
 
 
 def _rights(release: Release) -> Iterator[_Right]:

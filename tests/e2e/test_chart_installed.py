@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,21 +15,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.e2e.chart import CONFIGURATIONS, ELASTIC_QUOTAS, Release, released, rendered, undefined
+from tests.e2e.chart import CONFIGURATIONS, ELASTIC_QUOTAS, Release, rendered, undefined
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes, finish
 from tests.e2e.serving import LOCAL, serving
 from tests.e2e.workloads import daemon_set, is_running, pod
-
-
-@pytest.fixture
-async def release(
-    cluster: Cluster, control_plane: ControlPlane, namespace: str
-) -> AsyncIterator[Release]:
-    """The chart as it comes; nothing of it is there after the test."""
-    async with released(cluster, control_plane, namespace) as found:
-        yield found
 
 
 async def _names(cluster: Cluster, resource: str, namespace: str | None = None) -> set[str]:

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.e2e.advice import first_choice, is_untouched
-from tests.e2e.chart import CONFIGURATIONS, Release, released
+from tests.e2e.chart import CONFIGURATIONS, Release
 from tests.e2e.chart_replicas import (
     becomes,
     chart_replicas,
@@ -33,22 +33,6 @@ from tests.e2e.workloads import pod
 
 ROOM = 20
 CLIENTS = 8
-
-
-@pytest.fixture
-async def release(
-    cluster: Cluster, control_plane: ControlPlane, namespace: str
-) -> AsyncIterator[Release]:
-    """The chart as it comes; nothing of it is there after the test."""
-    async with released(cluster, control_plane, namespace) as found:
-        yield found
-
-
-@pytest.fixture
-async def shop(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
-    """A namespace beside that of the installation; it goes with its pods."""
-    async with passing_namespace(cluster, f"{namespace}-shop") as name:
-        yield name
 
 
 @pytest.fixture

@@ -7,16 +7,14 @@ import json
 import socket
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.chart import CONFIGURATIONS, Release, of_kind, released, rendered
+from tests.e2e.chart import CONFIGURATIONS, Release, of_kind, rendered
 from tests.e2e.chart_replicas import (
     becomes,
     chart_replicas,
-    passing_namespace,
     running,
     values_beside,
 )
@@ -30,22 +28,6 @@ from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 
 _STOWPLAN = Path(sys.executable).with_name("stowplan")
-
-
-@pytest.fixture
-async def release(
-    cluster: Cluster, control_plane: ControlPlane, namespace: str
-) -> AsyncIterator[Release]:
-    """The chart as it comes; nothing of it is there after the test."""
-    async with released(cluster, control_plane, namespace) as found:
-        yield found
-
-
-@pytest.fixture
-async def shop(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
-    """A namespace beside that of the installation; it goes with its pods."""
-    async with passing_namespace(cluster, f"{namespace}-shop") as name:
-        yield name
 
 
 async def _examined(
