@@ -4,8 +4,9 @@ What belongs here: the arithmetic of a quota, the wording of its denial, what re
 when they are over. What never does: where they are stored, and how an answer travels.
 """
 
-from engine.quota.batch import Asked, Judgement, judge_batch
-from engine.quota.book import DEFAULT_RESERVATION_SECONDS, Patience, QuotaBook
+from engine.quota.allowance import Lending, OwnAllowance
+from engine.quota.batch import Asked, Judgement, draw, expect, judge_batch
+from engine.quota.book import DEFAULT_RESERVATION_SECONDS, Draft, Patience, QuotaBook
 from engine.quota.bounds import (
     Pool,
     effective_max,
@@ -16,7 +17,7 @@ from engine.quota.bounds import (
     pool_of,
     sum_of,
 )
-from engine.quota.reservations import Reservation, Reservations
+from engine.quota.reservations import Allowance, Reservation, Reservations
 from engine.quota.reservations import decode as decode_reservations
 from engine.quota.rules import (
     CAPACITY_SCHEDULING_RULES,
@@ -37,10 +38,14 @@ __all__ = [
     "CAPACITY_SCHEDULING_RULES",
     "DEFAULT_RESERVATION_SECONDS",
     "RESOURCE_QUOTA_RULES",
+    "Allowance",
     "Asked",
     "Borrowing",
     "CountedPods",
+    "Draft",
     "Judgement",
+    "Lending",
+    "OwnAllowance",
     "Patience",
     "Pool",
     "QuotaBook",
@@ -52,8 +57,10 @@ __all__ = [
     "StatusCounts",
     "UnlistedResources",
     "decode_reservations",
+    "draw",
     "effective_max",
     "effective_min",
+    "expect",
     "judge",
     "judge_batch",
     "judge_borrowing",

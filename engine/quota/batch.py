@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.model.resources import Amounts
-from engine.quota.book import QuotaBook
-from engine.quota.bounds import Pool, limited
+from engine.quota.book import Draft, QuotaBook
+from engine.quota.bounds import Pool, effective_max, limited, sum_of
 from engine.quota.reservations import MOST_BYTES, Reservation, Reservations
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
@@ -35,11 +35,14 @@ class Judgement:
     Attributes:
         verdicts: in the order of the requests; None where nobody can say: there is no room among
             the reservations, or the request comes so late that its own was given up.
-        writes: the reservations that quotas must have before any verdict is told.
+        writes: what must be on quotas before any verdict is told.
+        held_up: for each request, whether it would fit but for what other replicas have taken
+            ahead, which they give back when they hear that there is so little left.
     """
 
     verdicts: tuple[QuotaVerdict | None, ...]
-    writes: tuple[tuple[QuotaBook, Reservations], ...]
+    writes: tuple[tuple[QuotaBook, Draft], ...]
+    held_up: tuple[bool, ...]
 
 
 @dataclass(slots=True)
@@ -47,10 +50,15 @@ class _Page:
     """A quota while a batch is judged."""
 
     book: QuotaBook
-    kept: Reservations
     used: dict[str, int]
+    lent: Amounts
     size: int
     added: list[Reservation] = field(default_factory=list)
+
+    def free(self, rules: QuotaRules) -> Amounts:
+        """Return what is free of each resource that the quota limits; below 0 where it is over."""
+        bounds = effective_max(self.book.quota, rules)
+        return {name: bound - self.used.get(name, 0) for name, bound in bounds.items()}
 
 
 def judge_batch(
@@ -74,21 +82,67 @@ def judge_batch(
     pages = [_page(book, used, now) for book in books]
     if pool is not None and books:
         pool = pool.with_more(books[0].counted())
-    verdicts = []
+    verdicts, held_up = [], []
     for asked in batch:
         verdict = _judged(asked, pages, rules, pool)
         verdicts.append(verdict)
+        held_up.append(
+            verdict is not None and not verdict.allowed and _is_lent(asked, pages, rules)
+        )
         if pool is not None and verdict is not None and verdict.allowed and not asked.dry_run:
             pool = pool.with_more(asked.reservation.amounts)
-    writes = tuple((page.book, page.kept.adding(page.added)) for page in pages if page.added)
-    return Judgement(tuple(verdicts), writes)
+    # Where there is more to look at than one quota, nothing is taken ahead of any.
+    takes_ahead = pool is None and len(pages) == 1
+    drafts = ((page.book, _draft(page, rules, now, takes_ahead=takes_ahead)) for page in pages)
+    writes = tuple((book, draft) for book, draft in drafts if draft is not None)
+    return Judgement(tuple(verdicts), writes, tuple(held_up))
+
+
+def expect(asked: Asked, books: Sequence[QuotaBook], rules: QuotaRules, now: float) -> None:
+    """Take note of a request that is new: more like it may come."""
+    if not asked.dry_run:
+        for book in books:
+            book.allowance.note(_entry_on(book, asked.reservation, rules).amounts, now)
+
+
+def draw(asked: Asked, books: Sequence[QuotaBook], rules: QuotaRules, now: float) -> bool:
+    """Admit a request out of what was taken ahead; False where that cannot be."""
+    if asked.dry_run or len(books) != 1:
+        return False
+    (book,) = books
+    wanted = asked.reservation
+    if book.covers(wanted.key):
+        return not book.gave_up(wanted.key)
+    return book.draw(_entry_on(book, wanted, rules), now)
 
 
 def _page(book: QuotaBook, used: Amounts, now: float) -> _Page:
-    kept, counted = book.pruned(now), book.counted()
-    names = used.keys() | counted.keys()
-    total = {name: used.get(name, 0) + counted.get(name, 0) for name in names}
-    return _Page(book, kept, total, len(book.annotation(kept)))
+    total = sum_of((used, book.counted()))
+    kept = book.pruned(now)
+    listed = {**kept.by_key, **book.allowance.drawn}
+    size = len(book.annotation(Reservations(kept.seen_up_to, listed, kept.allowances)))
+    return _Page(book, total, book.lent(now), size)
+
+
+def _draft(page: _Page, rules: QuotaRules, now: float, *, takes_ahead: bool) -> Draft | None:
+    """Return what to write on a quota, None if there is nothing."""
+    book, free = page.book, page.free(rules)
+    if not page.added and not book.needs_rewriting(free, now):
+        return None
+    return book.draft(page.added, book.allowance.wanted(free, now) if takes_ahead else {}, now)
+
+
+def _is_lent(asked: Asked, pages: Sequence[_Page], rules: QuotaRules) -> bool:
+    """Whether a request that does not fit would, had nobody else taken anything ahead."""
+    amounts = asked.reservation.amounts
+    return any(page.lent for page in pages) and all(
+        judge(amounts, _less(page.used, page.lent), [page.book.quota], rules).allowed
+        for page in pages
+    )
+
+
+def _less(amounts: Amounts, others: Amounts) -> Amounts:
+    return {name: amount - others.get(name, 0) for name, amount in amounts.items()}
 
 
 def _judged(
@@ -126,6 +180,10 @@ def _judged(
         for name, amount in entry.amounts.items():
             page.used[name] = page.used.get(name, 0) + amount
     return QuotaVerdict()
+
+
+def _entry_on(book: QuotaBook, wanted: Reservation, rules: QuotaRules) -> Reservation:
+    return _entry(wanted, limited(wanted.amounts, book.quota, rules))
 
 
 def _entry(wanted: Reservation, held: dict[str, int]) -> Reservation:

@@ -6,7 +6,7 @@ API server refuses a write made from an older version of the object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -54,6 +54,20 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return len(_encode(self)) + 1
 
 
+class Allowance(msgspec.Struct, frozen=True, gc=False):
+    """A share that a replica has taken for pods it does not name; see `engine.quota.allowance`.
+
+    Attributes:
+        replica: whose; of each process that ever ran another.
+        serial: another one with each write.
+        amounts: what is promised in all, base units.
+    """
+
+    replica: str
+    serial: _Natural
+    amounts: dict[str, _Natural]
+
+
 @dataclass(frozen=True, slots=True)
 class Reservations:
     """What an annotation says.
@@ -62,22 +76,26 @@ class Reservations:
         seen_up_to: whoever has heard of all pods up to this resourceVersion knows those whose
             reservations were taken off because they were seen.
         by_key: the reservations.
+        allowances: what replicas have taken beyond those, by replica.
     """
 
     seen_up_to: int = 0
     by_key: Mapping[str, Reservation] = field(default_factory=dict)
+    allowances: Mapping[str, Allowance] = field(default_factory=dict)
 
-    def adding(self, more: Iterable[Reservation]) -> Reservations:
-        """Return these and more."""
-        return Reservations(self.seen_up_to, {**self.by_key, **{one.key: one for one in more}})
+    @property
+    def size(self) -> int:
+        """How many promises there are."""
+        return len(self.by_key) + len(self.allowances)
 
 
-class _Annotation(msgspec.Struct, rename="camel", gc=False):
+class _Annotation(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """The annotation on the wire; `quota` is the uid of the object that it belongs to."""
 
     quota: str
     seen_up_to: _Natural
     reserved: list[Reservation]
+    allowances: list[Allowance] = []
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -86,7 +104,12 @@ _decode = msgspec.json.Decoder(_Annotation).decode
 
 def encode(reservations: Reservations, quota_uid: str) -> str:
     """Return the annotation of a quota."""
-    said = _Annotation(quota_uid, reservations.seen_up_to, list(reservations.by_key.values()))
+    said = _Annotation(
+        quota_uid,
+        reservations.seen_up_to,
+        list(reservations.by_key.values()),
+        list(reservations.allowances.values()),
+    )
     return _encode(said).decode()
 
 
@@ -106,4 +129,8 @@ def decode(text: str, quota_uid: str) -> Reservations | None:
         return None
     if said.quota != quota_uid:
         return Reservations()
-    return Reservations(said.seen_up_to, {one.key: one for one in said.reserved})
+    return Reservations(
+        said.seen_up_to,
+        {one.key: one for one in said.reserved},
+        {one.replica: one for one in said.allowances},
+    )

@@ -10,6 +10,7 @@ from engine.model import api
 from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, quota_of
 from engine.model.pod import TERMINAL_PHASES
 from webhook.cluster.connection import ApiError, Connection
+from webhook.cluster.envelopes import page_of
 from webhook.cluster.faults import UNREADABLE
 from webhook.quota.store import ConflictError, StoredPod, StoreError, UnreachableError
 
@@ -68,6 +69,19 @@ class ApiStore:
             raise UnreachableError(f"a pod that cannot be read: {error}") from error
         holds = wire.status.phase not in TERMINAL_PHASES
         return StoredPod(wire.metadata.uid, wire.metadata.version, holds)
+
+    async def newest(self, namespace: str) -> int:
+        """Return a resourceVersion that no pod is newer than that is stored in a namespace.
+
+        Raises:
+            StoreError: there is no answer.
+        """
+        # A list says as of which version it is, be it of a single pod.
+        body = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods?limit=1")
+        try:
+            return api.version_number(page_of(body or b"").metadata.resource_version)
+        except UNREADABLE as error:
+            raise UnreachableError(f"a list that cannot be read: {error}") from error
 
     async def _request(self, method: str, path: str, body: bytes = b"") -> bytes | None:
         """Return an answer, None for what is not there."""

@@ -221,7 +221,10 @@ class QuotaController:
             if reservations is None:
                 stuck.add(one)
                 continue
-            for key in reservations.by_key:
+            of_replicas = (
+                f"{one.replica} {one.serial}" for one in reservations.allowances.values()
+            )
+            for key in (*reservations.by_key, *of_replicas):
                 known[one, key] = since = self._reserved_since.get((one, key), now)
                 if since <= late:
                     stuck.add(one)

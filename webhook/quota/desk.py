@@ -1,8 +1,9 @@
 """The requests of one namespace: all that wait are judged and written together.
 
 A verdict is told after the reservations it rests on have been written on the version of the quota
-it was judged by; so whoever wins a race has counted everybody before, on any replica. The rest of
-the proof is with `engine.quota.QuotaBook`.
+it was judged by; so whoever wins a race has counted everybody before, on any replica. Most requests
+find that done: their room was taken ahead. The rest of the proof is with `engine.quota.QuotaBook`
+and `engine.quota.OwnAllowance`.
 """
 
 from __future__ import annotations
@@ -10,35 +11,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from engine.errors import QuotaUndecidedError
-from engine.model.elastic_quota import ElasticQuota
-from engine.model.quantity import INT64_MAX
 from engine.quota import (
     Asked,
-    QuotaBook,
+    Draft,
     QuotaRules,
     QuotaVerdict,
-    Reservation,
-    Reservations,
+    draw,
+    expect,
     judge_batch,
     pool_of,
-    quotas_of,
     used_by_namespace,
 )
+from webhook.quota.shelf import Shelf
 from webhook.quota.sight import Sight, Timing
-from webhook.quota.store import ConflictError, Store, StoreError, UnreachableError
+from webhook.quota.store import Store, StoreError
 
 _MOST_AT_A_TIME = 256
 _MOST_ATTEMPTS = 12  # the least lucky of three that never stop loses so often once in 130 times
 _FIRST_WAIT_SECONDS = 0.002
 _LONGEST_WAIT_SECONDS = 0.1
 _LOOK_AGAIN_SECONDS = 0.02
-_MOST_ASKED_AFTER = 16  # pods at a time; there are more only after an outage
-
-_Identity: TypeAlias = tuple[str, str]
 
 _log = logging.getLogger(__name__)
 
@@ -84,14 +80,11 @@ class Desk:
     ) -> None:
         self._namespace = namespace
         self._sight = sight
-        self._store = store
         self._timing = timing
-        self._count_write = count_write
         self._rules = rules
-        self._books: dict[_Identity, QuotaBook] = {}
-        self._stale: dict[_Identity, int] = {}  # know more than this version before judging again
-        self._gone: dict[_Identity, int] = {}  # deleted at a later version, not heard of yet
-        self._rests_until = 0.0
+        self._shelf = Shelf(namespace, sight, store, timing, count_write)
+        self._judged: list[int] = []  # the versions of the quotas when they were
+        self._needs_care = False  # what was taken ahead should be looked at
         self._waiting: list[_Waiter] = []
         self._at_work = asyncio.Lock()
         self._worker: asyncio.Task[None] | None = None
@@ -107,11 +100,26 @@ class Desk:
         Raises:
             QuotaUndecidedError: there is none.
         """
+        expect(asked, self._shelf.glance() or [], self._rules, self._timing.clock())
+        if self._draws(asked):
+            return QuotaVerdict()
         waiter = _Waiter(asked, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
-        if self._worker is None:
-            self._worker = asyncio.create_task(self._work(), name=f"quotas of {self._namespace}")
+        self._wake()
         return await waiter.answer
+
+    def look_after(self) -> None:
+        """Have what was taken ahead written anew, or given back, where it is time.
+
+        Others may need it, which shows when they write the quota; or nobody asks here any more.
+        """
+        books, now = self._shelf.glance() or [], self._timing.clock()
+        held = [book for book in books if book.allowance.is_held]
+        others_wrote = [book.quota.version for book in books] != self._judged
+        if held and (
+            others_wrote or any(one.allowance.is_over(one.quota.max, now) for one in held)
+        ):
+            self._care()
 
     async def tidy(self) -> None:
         """Take reservations that are over off the quotas; what fails is left for the next time.
@@ -120,27 +128,36 @@ class Desk:
             StoreError: the API server refuses.
         """
         async with self._at_work:
-            if not await self._reread():
+            if not await self._shelf.reread():
                 return
-            await self._ask_after_overdue()
-            for book in self._look():
+            await self._shelf.ask_after_overdue()
+            await self._shelf.ask_after_abandoned()
+            for book in self._shelf.look():
                 kept = book.pruned(self._timing.clock())
-                if len(kept.by_key) < len(book.reservations.by_key):
-                    await self._write(book, kept)
+                if kept.size < book.reservations.size:
+                    await self._shelf.write(book, Draft(kept, book.allowance.drawn))
 
     async def close(self) -> None:
-        """End; whoever waits gets no verdict."""
+        """End; whoever waits gets no verdict, and what was taken ahead is given back."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+        async with self._at_work:
+            with suppress(StoreError):
+                await self._give_back()
 
     # Batches.
 
+    def _wake(self) -> None:
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work(), name=f"quotas of {self._namespace}")
+
     async def _work(self) -> None:
         try:
-            while self._waiting:
-                await self._timing.sleep(max(0.0, self._rests_until - self._timing.clock()))
-                batch = self._waiting[:_MOST_AT_A_TIME]
+            while self._waiting or self._needs_care:
+                await self._timing.sleep(max(0.0, self._shelf.rests_until - self._timing.clock()))
+                self._needs_care = False
+                batch = [one for one in self._waiting[:_MOST_AT_A_TIME] if not self._served(one)]
                 del self._waiting[:_MOST_AT_A_TIME]
                 async with self._at_work:
                     await self._serve(batch)
@@ -166,24 +183,24 @@ class Desk:
     async def _tried(self, batch: Sequence[_Waiter]) -> str:
         """Try to answer a batch until all have been or have left; return why not in the end."""
         wait = _FIRST_WAIT_SECONDS
-        for _ in range(_MOST_ATTEMPTS):
+        for left in reversed(range(_MOST_ATTEMPTS)):
             there = [waiter for waiter in batch if not waiter.answer.done()]
-            if not there or await self._answered(there):
+            if await self._answered(there, is_last=not left) or not there:
                 break
             # Who lost the race waits before it reads again, so that it judges fresh versions.
             await self._timing.sleep(wait * self._timing.jitter())
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
         return "the quota could not be written: others were faster, or the API server is away"
 
-    async def _answered(self, batch: Sequence[_Waiter]) -> bool:
+    async def _answered(self, batch: Sequence[_Waiter], *, is_last: bool) -> bool:
         """Judge a batch, write, and answer; returns False to try again."""
         # 1. Know as much of the quotas as there is to know.
-        if not await self._reread():
+        if not await self._shelf.reread():
             return False
-        await self._ask_after_overdue()
+        await self._shelf.ask_after_overdue()
 
         # 2. See as much of the pods as whoever wrote them.
-        while not self._sees_enough(books := self._look()):
+        while not self._shelf.sees_enough(books := self._shelf.look()):
             if all(waiter.answer.done() for waiter in batch):
                 return True
             await self._timing.sleep(_LOOK_AGAIN_SECONDS)
@@ -201,117 +218,42 @@ class Desk:
         )
 
         # 4. Write, if that is still the newest version; only then tell.
-        for book, reservations in judgement.writes:
-            if not await self._write(book, reservations):
+        for book, draft in judgement.writes:
+            if not await self._shelf.write(book, draft):
                 return False
-        for waiter, verdict in zip(batch, judgement.verdicts, strict=True):
-            waiter.tell(verdict)
+        self._judged = [book.quota.version for book in books]
+        told = zip(batch, judgement.verdicts, judgement.held_up, strict=True)
+        for waiter, verdict, held_up in told:
+            if is_last or not held_up:
+                waiter.tell(verdict)
+        return is_last or not any(judgement.held_up)
+
+    # What was taken ahead.
+
+    def _draws(self, asked: Asked) -> bool:
+        """Admit a request at once, if its room was taken ahead."""
+        books, now = self._shelf.glance(), self._timing.clock()
+        if not books or not draw(asked, books, self._rules, now):
+            return False
+        if any(book.allowance.runs_low(now) for book in books):
+            self._care()
         return True
 
-    # What is known.
+    def _served(self, waiter: _Waiter) -> bool:
+        """Whether somebody has an answer, or has left."""
+        if not waiter.answer.done() and self._draws(waiter.asked):
+            waiter.tell(QuotaVerdict())
+        return waiter.answer.done()
 
-    def _look(self) -> list[QuotaBook]:
-        """Return the books of the namespace with all that was heard by now."""
-        now, heard = self._timing.clock(), self._sight.heard()
-        quotas = quotas_of(self._sight.view(), self._namespace)
-        shown = {_identity(quota): quota for quota in quotas}
-        self._gone = {one: version for one, version in self._gone.items() if one in shown}
-        for one in self._books.keys() - shown.keys():
-            del self._books[one]
-        for one, quota in shown.items():
-            if quota.version <= self._gone.get(one, -1):
-                continue
-            if one in self._books:
-                self._books[one].take(quota, now)
-            else:
-                self._books[one] = QuotaBook(quota, now, self._timing.patience)
-        for book in self._books.values():
-            book.settle(self._sight.seen.version, heard, now)
-        return list(self._books.values())
+    def _care(self) -> None:
+        self._needs_care = True
+        self._wake()
 
-    def _sees_enough(self, books: Sequence[QuotaBook]) -> bool:
-        heard = self._sight.heard()
-        return all(book.may_judge(heard) for book in books)
-
-    async def _reread(self) -> bool:
-        """Read the quotas of which we may not know enough; False if that fails."""
-        for one in self._stale.keys() & {_identity(book.quota) for book in self._look()}:
-            book = self._books[one]
-            if book.quota.version > self._stale[one]:
-                continue  # by watch
-            try:
-                async with asyncio.timeout(self._timing.call_seconds):
-                    quota = await self._store.read(book.quota)
-            except (UnreachableError, TimeoutError):
-                return False
-            self._take(book, quota)
-        self._stale.clear()
-        return True
-
-    async def _ask_after_overdue(self) -> None:
-        """Ask the API server for the pods that should have been seen by now."""
-        now = self._timing.clock()
-        overdue = [(book, one) for book in self._look() for one in book.overdue(now)]
-        if overdue:
-            await asyncio.gather(
-                *(self._ask_after(book, one) for book, one in overdue[:_MOST_ASKED_AFTER])
-            )
-
-    async def _ask_after(self, book: QuotaBook, one: Reservation) -> None:
-        try:
-            async with asyncio.timeout(self._timing.call_seconds):
-                pod = await self._store.pod(self._namespace, one.name)
-        except (StoreError, TimeoutError):
-            return  # it counts on
-        if pod is None or pod.uid != one.uid or not pod.holds:
-            book.is_missing(one.key)
-        else:
-            self._sight.seen.note(self._namespace, pod.uid, pod.version)
-            book.exists(one.key, pod.version, self._timing.clock())
-
-    async def _write(self, book: QuotaBook, reservations: Reservations) -> bool:
-        """Write reservations; returns whether they were written for certain.
-
-        Raises:
-            StoreError: it was refused, and will be again.
-        """
-        one, started = _identity(book.quota), self._timing.clock()
-        self._stale[one] = INT64_MAX  # until we know what came of it, only reading helps
-        try:
-            async with asyncio.timeout(self._timing.call_seconds):
-                quota = await self._store.write(book.quota, book.annotation(reservations))
-        except ConflictError:
-            self._count_write("conflict")
-            self._stale[one] = book.quota.version
-            return False
-        except (UnreachableError, TimeoutError):
-            self._count_write("unknown")
-            return False
-        except StoreError:
-            self._count_write("refused")
-            raise
-        del self._stale[one]
-        self._take(book, quota)
-        self._rest(self._timing.clock() - started)
-        self._count_write("gone" if quota is None else "written")
-        return quota is not None
-
-    def _rest(self, seconds: float) -> None:
-        """Leave others the time to read and write, which takes twice as long as a write did.
-
-        Who has just written knows the newest version, so without rest it would win every race.
-        """
-        self._rests_until = self._timing.clock() + 2 * seconds * (0.5 + self._timing.jitter())
-
-    def _take(self, book: QuotaBook, quota: ElasticQuota | None) -> None:
-        """Take what the API server says of a quota: a version, or that it is gone."""
-        if quota is not None:
-            book.take(quota, self._timing.clock())
-        else:
-            one = _identity(book.quota)
-            self._gone[one] = book.quota.version
-            self._books.pop(one, None)
-
-
-def _identity(quota: ElasticQuota) -> _Identity:
-    return quota.group, quota.name
+    async def _give_back(self) -> None:
+        for _ in range(_MOST_ATTEMPTS):
+            held = [book for book in self._shelf.look() if book.allowance.is_held]
+            drafts = [(book, book.draft((), {}, self._timing.clock())) for book in held]
+            if all([await self._shelf.write(book, draft) for book, draft in drafts]):
+                return
+            if not await self._shelf.reread():
+                return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from engine.errors import QuotaUndecidedError
 from engine.quota import (
@@ -17,6 +19,8 @@ from engine.quota import (
 from webhook.quota.desk import Desk
 from webhook.quota.sight import Sight, Timing
 from webhook.quota.store import Store, StoreError
+
+_LOOK_SECONDS = 0.1  # soon enough for who waits for room that is lent; nothing is asked for
 
 _log = logging.getLogger(__name__)
 
@@ -82,10 +86,18 @@ class QuotaLedger:
                 except StoreError as error:
                     _log.warning("quotas of `%s` not tidied: %s", namespace, error)
 
+    async def look_after(self) -> None:
+        """Keep what was taken ahead in order until cancelled: others may need it."""
+        while True:
+            await self._timing.sleep(_LOOK_SECONDS)
+            for desk in self._desks.values():
+                desk.look_after()
+
     async def close(self) -> None:
-        """End; whoever waits gets no verdict."""
-        for desk in self._desks.values():
-            await desk.close()
+        """End; whoever waits gets no verdict, and what was taken ahead is given back."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.call_seconds):
+                await asyncio.gather(*(desk.close() for desk in self._desks.values()))
 
     def _desk(self, namespace: str) -> Desk:
         desk = self._desks.get(namespace)

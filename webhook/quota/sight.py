@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.model.quantity import INT64_MAX
-from engine.quota import Patience
+from engine.quota import Lending, Patience
 from engine.view import ClusterView
 from webhook.cluster.source_status import SourceStatus
 from webhook.quota.seen import SeenPods
@@ -50,6 +50,7 @@ class Timing:
         jitter: a number in [0, 1).
         call_seconds: how long a request to the API server may take.
         patience: how long reservations are kept.
+        lending: when room is taken ahead, and how much.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -57,3 +58,4 @@ class Timing:
     jitter: Callable[[], float] = random.random
     call_seconds: float = 3.0
     patience: Patience = field(default_factory=Patience)
+    lending: Lending = field(default_factory=Lending)

@@ -48,6 +48,9 @@ class Store(Protocol):
     async def pod(self, namespace: str, name: str) -> StoredPod | None:
         """Return the pod of a name as it is right now, None if there is none."""
 
+    async def newest(self, namespace: str) -> int:
+        """Return a resourceVersion that no pod is newer than that is stored in a namespace."""
+
 
 class MemoryStore:
     """Reservations of this process alone, over quotas and pods that nobody else changes."""
@@ -68,3 +71,7 @@ class MemoryStore:
     async def pod(self, _namespace: str, _name: str) -> StoredPod | None:
         """Return None: what a recording shows is in the view, and nothing is added to it."""
         return None
+
+    async def newest(self, _namespace: str) -> int:
+        """Return 0: nothing is ever stored."""
+        return 0

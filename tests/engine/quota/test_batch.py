@@ -5,6 +5,8 @@ from dataclasses import replace
 from engine.model.elastic_quota import ElasticQuota
 from engine.quota import (
     Asked,
+    Lending,
+    OwnAllowance,
     Patience,
     Pool,
     QuotaBook,
@@ -33,7 +35,7 @@ def quota(group: str = "a", **maximum: int) -> ElasticQuota:
 
 
 def book(group: str = "a", **maximum: int) -> QuotaBook:
-    return QuotaBook(quota(group, **maximum), NOW, Patience())
+    return QuotaBook(quota(group, **maximum), NOW, Patience(), OwnAllowance("me", Lending()))
 
 
 def asked(uid: str, *, dry_run: bool = False, **amounts: int) -> Asked:
@@ -49,8 +51,8 @@ def test_each_request_finds_those_before_it_counted() -> None:
     # 0 + 600 fits 1000; 600 + 500 does not, and takes nothing; 600 + 400 does.
     judgement = judge_batch(batch, {}, [book(cpu=1000)], NOW)
     assert allowed(judgement.verdicts) == [True, False, True]
-    ((_, reservations),) = judgement.writes
-    assert reservations.by_key.keys() == {"a", "c"}
+    ((_, draft),) = judgement.writes
+    assert draft.reservations.by_key.keys() == {"a", "c"}
 
 
 def test_a_question_takes_nothing() -> None:
@@ -81,33 +83,33 @@ def test_only_quotas_that_limit_the_pod_are_written() -> None:
 
 def test_what_max_does_not_limit_today_is_remembered_for_it_may_tomorrow() -> None:
     batch = [asked("a", cpu=1, memory=5, x=0)]
-    ((_, reservations),) = judge_batch(batch, {}, [book(cpu=1)], NOW).writes
-    assert reservations.by_key["a"].amounts == {"cpu": 1, "memory": 5}
+    ((_, draft),) = judge_batch(batch, {}, [book(cpu=1)], NOW).writes
+    assert draft.reservations.by_key["a"].amounts == {"cpu": 1, "memory": 5}
 
 
 def test_a_pod_that_names_very_many_resources_takes_little_room() -> None:
     many = {f"example.com/{i}": 1 for i in range(1000)}
     one = Asked(Reservation("a", "a", {"cpu": 1, **many}))
-    ((_, reservations),) = judge_batch([one], {}, [book(cpu=1)], NOW).writes
-    assert reservations.by_key["a"].amounts == {"cpu": 1}
+    ((_, draft),) = judge_batch([one], {}, [book(cpu=1)], NOW).writes
+    assert draft.reservations.by_key["a"].amounts == {"cpu": 1}
 
 
 def test_beyond_its_size_nobody_can_say() -> None:
     full = book(pods=10**6)
     batch = [asked(f"uid-{i}", pods=1) for i in range(5_000)]
     judgement = judge_batch(batch, {}, [full], NOW)
-    ((_, reservations),) = judgement.writes
-    size = len(full.annotation(reservations))
+    ((_, draft),) = judgement.writes
+    size = len(full.annotation(draft.reservations))
     assert MOST_BYTES - 100 < size <= MOST_BYTES
-    assert judgement.verdicts.count(FITS) == len(reservations.by_key)
+    assert judgement.verdicts.count(FITS) == len(draft.reservations.by_key)
     assert judgement.verdicts[-1] is None
 
 
 def test_where_room_is_scarce_pods_that_were_seen_make_room_at_once() -> None:
     batch = [asked(f"uid-{i}", pods=1) for i in range(2_000)]
     full = book(pods=10**6)
-    ((_, reservations),) = judge_batch(batch, {}, [full], NOW).writes
-    full.take(replace(full.quota, version=2, reservations=full.annotation(reservations)), NOW)
+    ((_, draft),) = judge_batch(batch, {}, [full], NOW).writes
+    full.take(replace(full.quota, version=2, reservations=full.annotation(draft.reservations)), NOW)
     assert len(full.annotation(full.pruned(NOW))) > MOST_BYTES // 2
     full.settle(lambda _: 5, 5, NOW)
     assert not full.pruned(NOW).by_key
@@ -117,8 +119,8 @@ def test_where_room_is_scarce_pods_that_were_seen_make_room_at_once() -> None:
 def test_where_many_are_admitted_pods_that_were_seen_make_room_soon() -> None:
     batch = [asked(f"uid-{i}", pods=1) for i in range(500)]  # some 60 bytes each
     busy = book(pods=10**6)
-    ((_, reservations),) = judge_batch(batch, {}, [busy], NOW).writes
-    busy.take(replace(busy.quota, version=2, reservations=busy.annotation(reservations)), NOW)
+    ((_, draft),) = judge_batch(batch, {}, [busy], NOW).writes
+    busy.take(replace(busy.quota, version=2, reservations=busy.annotation(draft.reservations)), NOW)
     busy.settle(lambda _: 5, 5, NOW)
     assert len(busy.pruned(NOW + 0.9).by_key) == 500
     assert not busy.pruned(NOW + 1).by_key

@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.model.elastic_quota import ElasticQuota
-from engine.quota import Asked, Patience, QuotaBook, Reservation, Reservations, judge_batch
+from engine.quota import (
+    RESOURCE_QUOTA_RULES,
+    Asked,
+    Draft,
+    Lending,
+    OwnAllowance,
+    Patience,
+    QuotaBook,
+    Reservation,
+    draw,
+    expect,
+    judge_batch,
+)
 
 MAX = 10
 REQUEST_SECONDS = 60  # the API server's patience with a request
@@ -17,6 +29,8 @@ PATIENCE = Patience()
 REPLICAS = st.integers(0, 2)
 CORES = st.integers(1, 6)
 NAMES = st.sampled_from("abc")  # few, so that they are used again
+NEVER = Lending(least_pods=MAX + 1)
+EAGER = Lending(least_pods=1, share=1, demand_seconds=60)
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,7 @@ class Cluster(RuleBasedStateMachine):
     """Rules are what may happen next."""
 
     patience = PATIENCE
+    lending = NEVER
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +174,9 @@ class Cluster(RuleBasedStateMachine):
     def hear_quota(self, one: int) -> None:
         replica = self.replicas[one]
         if replica.book is None:
-            replica.book = QuotaBook(self.quota, self.now, self.patience)
+            self.serial += 1
+            own = OwnAllowance(f"replica-{self.serial}", self.lending)
+            replica.book = QuotaBook(self.quota, self.now, self.patience, own)
         else:
             replica.book.take(self.quota, self.now)
 
@@ -177,7 +194,19 @@ class Cluster(RuleBasedStateMachine):
         return replica, book
 
     def ask(self, one: int, asked: list[tuple[Reservation, int]]) -> None:
-        """Judge a batch, and send what it needs written."""
+        """Admit what can be drawn; judge the others, and send what they need written."""
+        book, rest = self.replicas[one].book, []
+        for reservation, cpu in asked:
+            wanted = Asked(reservation)
+            books = [] if book is None else [book]
+            expect(wanted, books, RESOURCE_QUOTA_RULES, self.now)
+            if draw(wanted, books, RESOURCE_QUOTA_RULES, self.now):
+                self.in_flight.append(Granted(reservation, cpu, self.now))
+            else:
+                rest.append((reservation, cpu))
+        self.judge(one, rest)
+
+    def judge(self, one: int, asked: list[tuple[Reservation, int]]) -> None:
         if (ready := self.judging(one)) is None:
             return
         replica, book = ready
@@ -189,13 +218,15 @@ class Cluster(RuleBasedStateMachine):
             for (reservation, cpu), verdict in zip(asked, judgement.verdicts, strict=True)
             if verdict is not None and verdict.allowed
         ]
-        for _, reservations in judgement.writes:
-            self.send(replica, book, reservations, granted)
+        for _, draft in judgement.writes:
+            self.send(replica, book, draft, granted)
 
-    def send(
-        self, replica: Replica, book: QuotaBook, what: Reservations, granted: list[Granted]
-    ) -> None:
-        replica.writing = Write(book.quota.version, book.annotation(what), granted)
+    def send(self, replica: Replica, book: QuotaBook, what: Draft, granted: list[Granted]) -> None:
+        replica.writing = Write(book.quota.version, book.sending(what, self.now), granted)
+
+    @rule(one=REPLICAS)
+    def mind_allowance(self, one: int) -> None:
+        self.judge(one, [])
 
     @rule(one=REPLICAS, wanted=st.lists(st.tuples(NAMES, CORES), min_size=1, max_size=4))
     def create(self, one: int, wanted: list[tuple[str, int]]) -> None:
@@ -226,9 +257,11 @@ class Cluster(RuleBasedStateMachine):
     def tidy(self, one: int) -> None:
         if (ready := self.judging(one)) is not None:
             replica, book = ready
+            for abandoned in book.abandoned(self.now):
+                book.has_ended(abandoned, self.version)
             kept = book.pruned(self.now)
-            if len(kept.by_key) < len(book.reservations.by_key):
-                self.send(replica, book, kept, [])
+            if kept.size < book.reservations.size:
+                self.send(replica, book, Draft(kept, book.allowance.drawn), [])
 
     @rule(one=REPLICAS)
     def ask_after_overdue(self, one: int) -> None:
@@ -261,6 +294,8 @@ class Cluster(RuleBasedStateMachine):
         if succeeds:
             self.version += 1
             self.quota = replace(self.quota, version=self.version, reservations=write.annotation)
+        if answered and not succeeds:
+            replica.book.allowance.not_sent()
         replica.book.take(self.quota, self.now)
         if succeeds and answered:
             self.in_flight += write.granted
@@ -283,13 +318,14 @@ class Cluster(RuleBasedStateMachine):
             self.replicas[one].writing = None
             self.hear_quota(one)
             self.relist(one)
-        for _ in range(3):
-            self.now += PATIENCE.unseen_seconds
+        for _ in range(4):
+            self.now += PATIENCE.unseen_seconds + self.lending.seconds
             for one in range(3):
-                self.hear_quota(one)
-                self.ask_after_overdue(one)
-                self.tidy(one)
-                self.write_arrives(one, answered=True)
+                for duty in (self.ask_after_overdue, self.mind_allowance, self.tidy):
+                    self.hear_quota(one)
+                    self.relist(one)  # as a bookmark does
+                    duty(one)
+                    self.write_arrives(one, answered=True)
         for one in range(3):
             self.hear_quota(one)
             book = self.replicas[one].book
@@ -304,10 +340,53 @@ class BusyCluster(Cluster):
     patience = Patience(settled_seconds=0)
 
 
+class LendingCluster(Cluster):
+    """One where replicas take ahead whatever they may."""
+
+    lending = EAGER
+
+    @rule(one=REPLICAS)
+    def take_ahead(self, one: int) -> None:
+        self.hear_quota(one)
+        self.watch(one, most=99)
+        self.create(one, [("d", 1), ("e", 1)])
+        self.write_arrives(one, answered=True)
+
+    @rule(one=REPLICAS)
+    def draw_all(self, one: int) -> None:
+        """Have all that was taken ahead become pods at once."""
+        book = self.replicas[one].book
+        for number in range(MAX + 1):
+            name = f"drawn-{number}"
+            if book is not None and name not in self.pods:
+                self.serial += 1
+                wanted = Asked(Reservation(f"pod-{self.serial}", name, {"cpu": 1}))
+                if draw(wanted, [book], RESOURCE_QUOTA_RULES, self.now):
+                    self.in_flight.append(Granted(wanted.reservation, 1, self.now))
+        self.carry_out_all()
+
+    @rule(one=REPLICAS)
+    def fill(self, one: int) -> None:
+        """Have a replica admit, at once, what it thinks is free."""
+        self.hear_quota(one)
+        for number in range(MAX):
+            self.create_at_once(one, f"fill-{number}", 1)
+
+
+class BusyLendingCluster(LendingCluster):
+    """One where they do, and forget at once what was seen."""
+
+    patience = Patience(settled_seconds=0)
+
+
 Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestQuotasAreNotOverrun = Cluster.TestCase
 BusyCluster.TestCase.settings = Cluster.TestCase.settings
 TestBusyQuotasAreNotOverrun = BusyCluster.TestCase
+LendingCluster.TestCase.settings = Cluster.TestCase.settings
+TestQuotasTakenAheadAreNotOverrun = LendingCluster.TestCase
+BusyLendingCluster.TestCase.settings = Cluster.TestCase.settings
+TestBusyQuotasTakenAheadAreNotOverrun = BusyLendingCluster.TestCase
 
 FAST, SLOW = 0, 1
 
@@ -373,3 +452,92 @@ def test_the_promise_of_a_resize_that_never_came_is_given_back() -> None:
     cluster.grow(FAST, "a", 6)
     cluster.write_arrives(FAST, answered=True)
     cluster.teardown()  # a later step refused it: nothing may be reserved any more
+
+
+def lending(cluster: LendingCluster, one: int) -> None:
+    """Have a replica take something ahead, and another one hear of it."""
+    cluster.take_ahead(one)
+    cluster.carry_out_all()
+    cluster.watch(one, most=9)
+    cluster.create_at_once(one, "a", 1)
+    assert has_allowance(cluster)
+    cluster.hear_quota(SLOW)
+
+
+def has_allowance(cluster: Cluster) -> bool:
+    return '"allowances"' in cluster.quota.reservations
+
+
+def test_nothing_is_drawn_once_others_may_take_the_allowance_for_abandoned() -> None:
+    cluster = LendingCluster()
+    lending(cluster, FAST)
+    for _ in range(2):
+        cluster.now += 91  # 15 s to draw from it, 75 s until requests have ended
+        cluster.relist(SLOW)
+        cluster.tidy(SLOW)
+        cluster.write_arrives(SLOW, answered=True)
+    cluster.fill(SLOW)
+    before = len(cluster.pods)
+    cluster.draw_all(FAST)  # it was asleep, and has heard nothing
+    assert len(cluster.pods) == before
+    cluster.max_holds()
+
+
+def test_an_allowance_counts_while_pods_drawn_from_it_may_still_be_stored() -> None:
+    cluster = LendingCluster()
+    lending(cluster, FAST)
+    cluster.now += 14
+    wanted = Asked(Reservation("late", "late", {"cpu": 1}))
+    book = cluster.replicas[FAST].book
+    assert book is not None
+    assert draw(wanted, [book], RESOURCE_QUOTA_RULES, cluster.now)
+    cluster.in_flight.append(Granted(wanted.reservation, 1, cluster.now))
+    cluster.now += 60  # as long as a request may take
+    cluster.relist(SLOW)
+    cluster.tidy(SLOW)
+    cluster.write_arrives(SLOW, answered=True)
+    cluster.replicas[FAST].writing = None
+    late = cluster.in_flight.pop()
+    cluster.fill(SLOW)
+    cluster.in_flight.append(late)
+    cluster.carry_out_all()
+    assert "late" in cluster.pods
+    cluster.max_holds()
+
+
+def test_an_abandoned_allowance_counts_until_its_pods_have_been_heard_of() -> None:
+    cluster = LendingCluster()
+    lending(cluster, FAST)
+    cluster.relist(SLOW)
+    cluster.draw_all(FAST)
+    book = cluster.replicas[FAST].book
+    assert book is not None
+    gone = f'"{book.allowance.replica}"'
+    cluster.crash(FAST)
+    for _ in range(2):
+        cluster.now += 91
+        cluster.tidy(SLOW)
+        cluster.write_arrives(SLOW, answered=True)
+    assert gone in cluster.quota.reservations  # else all would have to wait for that
+    cluster.relist(SLOW)
+    cluster.tidy(SLOW)
+    cluster.write_arrives(SLOW, answered=True)
+    assert gone not in cluster.quota.reservations
+    cluster.fill(SLOW)
+    cluster.max_holds()
+
+
+def test_a_slow_watch_waits_for_the_pods_whose_allowance_was_given_back() -> None:
+    cluster = BusyLendingCluster()
+    lending(cluster, FAST)
+    cluster.relist(SLOW)
+    cluster.draw_all(FAST)
+    cluster.watch(FAST, most=99)
+    cluster.now += 16
+    cluster.lending = NEVER
+    cluster.mind_allowance(FAST)
+    cluster.write_arrives(FAST, answered=True)
+    cluster.hear_quota(SLOW)
+    assert cluster.judging(SLOW) is None
+    cluster.fill(SLOW)
+    cluster.max_holds()

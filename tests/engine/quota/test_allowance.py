@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.quota import Allowance, Lending, OwnAllowance, Reservation
+
+NOW = 100.0
+LENDING = Lending(seconds=15, demand_seconds=4, least_pods=64, share=16)
+MAX = {"cpu": 1_000_000}
+
+
+def own() -> OwnAllowance:
+    return OwnAllowance("replica-1", LENDING)
+
+
+def one(uid: str, **amounts: int) -> Reservation:
+    return Reservation(uid, uid, amounts)
+
+
+def written(**ahead: int) -> OwnAllowance:
+    """Return one that was written, at NOW, for no pod yet."""
+    allowance = own()
+    what = allowance.next({}, ahead)
+    allowance.sending(what, {}, MAX, NOW)
+    allowance.found(what)
+    return allowance
+
+
+def test_pods_are_drawn_until_one_does_not_fit() -> None:
+    allowance = written(cpu=1_000)
+    assert allowance.draw(one("a", cpu=600), MAX, NOW)
+    assert not allowance.draw(one("b", cpu=500), MAX, NOW)  # 400 are left
+    assert allowance.draw(one("c", cpu=400), MAX, NOW)
+    assert not allowance.draw(one("d", memory=1), MAX, NOW)  # nothing was taken of that
+    assert allowance.drawn.keys() == {"a", "c"}
+
+
+def test_nothing_is_drawn_while_it_may_be_written_anew() -> None:
+    allowance = written(cpu=1_000)
+    less = allowance.next({}, {"cpu": 100})
+    allowance.sending(less, {}, MAX, NOW)
+    assert not allowance.draw(one("a", cpu=600), MAX, NOW)
+    allowance.not_sent()
+    assert allowance.draw(one("a", cpu=600), MAX, NOW)
+
+
+def test_a_write_without_an_answer_counts_once_it_is_found() -> None:
+    allowance = written(cpu=1_000)
+    pods = {"a": one("a", cpu=300)}
+    more = allowance.next(pods, {"cpu": 500})
+    assert more.amounts == {"cpu": 800}
+    allowance.sending(more, pods, MAX, NOW + 1)
+    allowance.found(more)
+    assert allowance.drawn == pods
+    assert not allowance.draw(one("b", cpu=501), MAX, NOW + 1)  # 800 - 300 are left
+    assert allowance.draw(one("b", cpu=500), MAX, NOW + 1)
+
+
+def test_a_write_that_is_not_found_has_changed_nothing() -> None:
+    allowance = written(cpu=1_000)
+    assert allowance.draw(one("a", cpu=300), MAX, NOW)
+    allowance.sending(allowance.next(allowance.drawn, {"cpu": 9_000}), {}, MAX, NOW)
+    allowance.found(Allowance("replica-1", 1, {"cpu": 1_000}))  # a newer version with the first one
+    assert allowance.drawn.keys() == {"a"}
+    assert not allowance.draw(one("b", cpu=701), MAX, NOW)
+
+
+def test_it_ends_15_seconds_after_its_write_began() -> None:
+    allowance = written(cpu=1_000)
+    assert allowance.draw(one("a", cpu=1), MAX, NOW + 14.9)
+    assert not allowance.draw(one("b", cpu=1), MAX, NOW + 15)
+
+
+def test_it_ends_when_max_changes() -> None:
+    assert not written(cpu=1_000).draw(one("a", cpu=1), {"cpu": 500}, NOW)
+
+
+def test_it_runs_low_after_half_of_its_amounts_or_of_its_time() -> None:
+    allowance = written(cpu=1_000)
+    assert not allowance.runs_low(NOW + 7.4)
+    assert allowance.runs_low(NOW + 7.5)
+    assert allowance.draw(one("a", cpu=500), MAX, NOW)
+    assert not allowance.runs_low(NOW)
+    assert allowance.draw(one("b", cpu=1), MAX, NOW)
+    assert allowance.runs_low(NOW)
+
+
+def test_what_was_asked_for_lately_is_taken_ahead() -> None:
+    allowance = own()
+    allowance.note({"cpu": 900, "pods": 1}, NOW - 4)  # too long ago
+    for _ in range(3):
+        allowance.note({"cpu": 100, "pods": 1}, NOW)
+    # A sixteenth of what is free is more.
+    assert allowance.wanted({"cpu": 100_000}, NOW) == {"cpu": 300, "pods": 3}
+
+
+def test_no_more_than_a_sixteenth_of_what_is_free_is_taken() -> None:
+    allowance = own()
+    for _ in range(100):
+        allowance.note({"cpu": 100}, NOW)
+    assert allowance.wanted({"cpu": 6_400}, NOW) == {"cpu": 400}
+    assert allowance.wanted({"cpu": 6_399}, NOW) == {}  # 64 of 100 each do not fit
+
+
+def test_a_pod_that_comes_alone_takes_nothing_ahead() -> None:
+    allowance = own()
+    allowance.note({"cpu": 100}, NOW)
+    assert allowance.wanted({"cpu": 100_000}, NOW) == {}
+
+
+def test_it_is_given_back_where_less_than_half_of_that_is_free() -> None:
+    allowance = own()
+    allowance.note({"cpu": 100}, NOW)
+    assert not allowance.is_scarce({"cpu": 3_200})
+    assert allowance.is_scarce({"cpu": 3_199})
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 2**63 - 1)), max_size=5),
+    st.dictionaries(st.sampled_from("abc"), st.integers(-(2**63), 2**63 - 1)),
+)
+def test_nothing_is_taken_beyond_what_is_free(
+    recent: list[dict[str, int]], free: dict[str, int]
+) -> None:
+    allowance = own()
+    for amounts in recent:
+        allowance.note(amounts, NOW)
+    for name, amount in allowance.next({}, allowance.wanted(free, NOW)).amounts.items():
+        assert 0 < amount <= max(0, free.get(name, 2**63 - 1))
