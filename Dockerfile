@@ -18,8 +18,11 @@ COPY README.md LICENSE ./
 COPY engine engine
 COPY webhook webhook
 # Bytecode is made here, the same whatever the time, as the image is read-only where it runs; not of
-# the thousands of Kubernetes models, which nothing imports. Tests of libraries stay behind.
+# the thousands of Kubernetes models, which nothing imports. Tests of libraries stay behind, and what
+# uv notes for itself: a lock, and when it was.
 RUN uv pip install --python /opt/stowplan/bin/python --no-deps . \
+ && rm /opt/stowplan/.lock /opt/stowplan/lib/python3*/site-packages/stowplan-*/uv_cache.json \
+ && sed -i /uv_cache.json/d /opt/stowplan/lib/python3*/site-packages/stowplan-*/RECORD \
  && find /opt/stowplan/lib -type d -name tests -prune -exec rm -r {} + \
  && python -m compileall -q -j 0 --invalidation-mode unchecked-hash \
       -x 'kubernetes/(aio/)?client/(api|models)/' /opt/stowplan/lib
@@ -32,7 +35,8 @@ LABEL org.opencontainers.image.title="stowplan" \
 RUN python -m pip uninstall --yes --quiet --root-user-action ignore setuptools wheel pip \
  && rm -rf /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* /usr/local/bin/idle* /root/.cache
 COPY --from=build /opt/stowplan /opt/stowplan
-ENV PATH=/opt/stowplan/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# The user has no name, and so no home that Python could find; the Kubernetes client asks for one.
+ENV HOME=/ PATH=/opt/stowplan/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
 EXPOSE 9443 9444
 ENTRYPOINT ["stowplan"]

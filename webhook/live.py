@@ -88,7 +88,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
             rules=settings.quota_rules(),
             count_write=metrics.quota_written,
         )
-        in_background(stack, ledger.look_after())
+        in_background(stack, ledger.run())
         refusals = Refusals(connection, view=state.view, identity=identity)
         in_background(stack, refusals.run())
 

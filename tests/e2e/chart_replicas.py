@@ -27,6 +27,7 @@ def chart_replicas(
     count: int,
     values: dict[str, object],
     host: str = "",
+    program: Sequence[str] = (),
 ) -> list[Replica]:
     """Return replicas of a release, not yet started.
 
@@ -37,6 +38,7 @@ def chart_replicas(
         count: how many.
         values: the release was installed with.
         host: address they listen on, if not that of this machine alone.
+        program: what runs `stowplan`, if not that of this Python.
     """
     manifests = rendered(namespace=release.namespace, release=release.name, values=values)
     policies = folder / "policies"
@@ -58,7 +60,7 @@ def chart_replicas(
         *((("host", host),) if host else ()),
     )
     return [
-        Replica(f"{folder.name}-{number}", folder, (ports[0], ports[1]), options)
+        Replica(f"{folder.name}-{number}", folder, (ports[0], ports[1]), options, program)
         for number, ports in enumerate(free_ports(2) for _ in range(count))
     ]
 

@@ -1,9 +1,9 @@
 """Try to overrun quotas on a real API server, again and again.
 
 Run as `python -m tests.e2e.overrun --runs 20`. In each run 100 clients create pods in a namespace
-with room for 40, then in ten such namespaces, while two of three replicas are killed and started
-and the third one hears everything 5 s late. The exit status is 1 if one pod was too many, or if in
-the end what is free cannot be used.
+with room for 40, then in ten such namespaces, then in one with room for 300, while two of three
+replicas are killed and started and the third one hears everything 5 s late. The exit status is 1 if
+one pod was too many, or if in the end what is free cannot be used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -23,9 +24,17 @@ from tests.e2e.cluster import connected
 from tests.e2e.conftest import install
 from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.installed import Installed
-from tests.e2e.quotas import ELASTIC_QUOTAS, Shop, enforced, new_namespaces, one_on_a_link
+from tests.e2e.quotas import (
+    ELASTIC_QUOTAS,
+    LARGE_ROOM,
+    Shop,
+    enforced,
+    new_namespaces,
+    one_on_a_link,
+)
 
 _NAMESPACES = 10
+_TOO_MANY = 60
 _WATCH_DELAY_SECONDS = 5
 _LONGEST_LIFE_SECONDS = 2.0
 
@@ -55,10 +64,11 @@ async def _tried(runs: int, control_plane: ControlPlane, folder: Path) -> bool:
             for run in range(runs):
                 one = Shop(cluster, await new_namespaces(cluster, 1))
                 ten = Shop(cluster, await new_namespaces(cluster, _NAMESPACES))
-                shops += [one, ten]
-                for shop in (one, ten):
+                large = Shop(cluster, await new_namespaces(cluster, 1), room=LARGE_ROOM)
+                shops += [one, ten, large]
+                for shop in (one, ten, large):
                     await shop.limit(stowplan)
-                overshoot += await _run(run, (one, ten), stowplan)
+                overshoot += await _run(run, (one, ten, large), stowplan)
             print("what is free can be used:", flush=True)
             await asyncio.gather(*(shop.fills_up() for shop in shops))
             overshoot += sum([await shop.overshoot() for shop in shops])
@@ -66,12 +76,12 @@ async def _tried(runs: int, control_plane: ControlPlane, folder: Path) -> bool:
     return overshoot > 0
 
 
-async def _run(run: int, shops: tuple[Shop, Shop], stowplan: Installed) -> int:
+async def _run(run: int, shops: Sequence[Shop], stowplan: Installed) -> int:
     """Have pods created while replicas come and go; return how many were too many."""
     killing = asyncio.create_task(_come_and_go(stowplan))
     start = time.perf_counter()
     try:
-        outcomes = [await shop.burst() for shop in shops]
+        outcomes = [await shop.burst(each=shop.room + _TOO_MANY) for shop in shops]
     finally:
         killing.cancel()
         kills = await killing

@@ -24,6 +24,9 @@ ELASTIC_QUOTAS = Path(__file__).parent / "crds" / f"elasticquotas.{GROUP}.yaml"
 """The definition of the quotas."""
 
 ROOM = 40
+LARGE_ROOM = 300
+"""So much that replicas take room ahead."""
+
 CLIENTS = 100
 RESERVATION_SECONDS = 61  # the shortest there is
 Outcome = Literal["admitted", "denied", "refused", "failed"]
@@ -35,16 +38,18 @@ _BACK_WITHIN_SECONDS = 3 * RESERVATION_SECONDS
 
 
 class Shop:
-    """Namespaces with room for 40 pods each, and the clients who create pods there.
+    """Namespaces with room for so many pods each, and the clients who create pods there.
 
     Args:
         cluster: as its admin.
         namespaces: which exist, without pods.
+        room: for how many.
     """
 
-    def __init__(self, cluster: Cluster, namespaces: Sequence[str]) -> None:
+    def __init__(self, cluster: Cluster, namespaces: Sequence[str], *, room: int = ROOM) -> None:
         self.namespaces = namespaces
         self._cluster = cluster
+        self.room = room
         self._serial = itertools.count()
 
     async def limit(self, stowplan: Installed) -> None:
@@ -102,14 +107,14 @@ class Shop:
 
     async def overshoot(self) -> int:
         """Return how many pods there are too many, in all namespaces together."""
-        return sum(max(0, count - ROOM) for count in await self.stored())
+        return sum(max(0, count - self.room) for count in await self.stored())
 
     async def fills_up(self) -> None:
         """Wait until what is free can be used, to the last pod and no further."""
 
         async def full() -> bool:
             counts = dict(zip(self.namespaces, await self.stored(), strict=True))
-            room = [namespace for namespace, count in counts.items() if count < ROOM]
+            room = [namespace for namespace, count in counts.items() if count < self.room]
             await asyncio.gather(*(self.create(namespace) for namespace in room))
             return not room
 
@@ -141,7 +146,7 @@ class Shop:
                 "apiVersion": f"{GROUP}/v1alpha1",
                 "kind": "ElasticQuota",
                 "metadata": {"name": _LIMIT, "namespace": namespace},
-                "spec": {"max": {"cpu": "4"}},  # 40 pods of 100m
+                "spec": {"max": {"cpu": f"{100 * self.room}m"}},
             }
         )
 

@@ -29,13 +29,19 @@ class Replica(Part):
         folder: for the log.
         ports: of reviews and of metrics.
         options: for `stowplan serve`, without the leading dashes; go before ours.
+        program: what runs `stowplan`, if not that of this Python.
 
     Attributes:
         port: where reviews go.
     """
 
     def __init__(
-        self, name: str, folder: Path, ports: tuple[int, int], options: Sequence[tuple[str, str]]
+        self,
+        name: str,
+        folder: Path,
+        ports: tuple[int, int],
+        options: Sequence[tuple[str, str]],
+        program: Sequence[str] = (),
     ) -> None:
         self.port, self._metrics_port = ports
         listening = {
@@ -44,7 +50,7 @@ class Replica(Part):
             "metrics-host": LOCAL,
             "metrics-port": self._metrics_port,
         }
-        command = [str(_PROGRAM), "serve"]
+        command = [*(program or [str(_PROGRAM)]), "serve"]
         given = dict(options)
         usual = ((option, value) for option, value in listening.items() if option not in given)
         for option, value in (*usual, *options):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ _OF_OTHERS = {
         "ServiceMonitor": "servicemonitors",
         "PrometheusRule": "prometheusrules",
     },
+}
+_NO_SLEEP = {"preStop": {"exec": {"command": ["sleep", "0"]}}}
+_ASKED = {
+    ("", "pods", "CREATE"),
+    ("", "pods/resize", "UPDATE"),
+    ("scheduling.x-k8s.io", "elasticquotas", "CREATE"),
+    ("scheduling.x-k8s.io", "elasticquotas", "UPDATE"),
+    ("scheduling.sigs.k8s.io", "elasticquotas", "CREATE"),
+    ("scheduling.sigs.k8s.io", "elasticquotas", "UPDATE"),
 }
 
 
@@ -151,6 +161,11 @@ async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
         ({"certificates.mode": "ExistingSecret"}, "certificates.secretName"),
         ({"webhook.caBundle": "QUJD"}, "fought over"),
         ({"webhook.port": 9444}, "are the same"),
+        ({"webhook.caBundle": "-----BEGIN CERTIFICATE-----"}, "caBundle"),
+        ({"podDisruptionBudget.maxUnavailable": "some"}, "maxUnavailable"),
+        ({"podDisruptionBudget.maxUnavailable": 0}, "minimum"),
+        ({"fullnameOverride": "Stow_Plan"}, "fullnameOverride"),
+        ({"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}}, "metrics.enabled"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 2}}, "is above"),
         ({"quota.matchConditions": [{"name": "half"}]}, "`expression`"),
     ],
@@ -172,8 +187,8 @@ def test_the_webhook_takes_the_settings_it_is_given(
     taken = Settings()
     assert container["args"][0] == "serve"
     # Whoever is told to end has time for all it wants to do.
-    hook = container["lifecycle"]["preStop"]["exec"]["command"]
-    assert pod_spec["terminationGracePeriodSeconds"] > int(hook[1]) + taken.drain_seconds
+    _, seconds = container.get("lifecycle", _NO_SLEEP)["preStop"]["exec"]["command"]
+    assert pod_spec["terminationGracePeriodSeconds"] > int(seconds) + taken.drain_seconds
     for configuration in (one for one in manifests if "WebhookConfiguration" in one["kind"]):
         assert taken.tls_cert or taken.webhook_configurations == (
             configuration["metadata"]["name"],
@@ -186,9 +201,59 @@ def test_the_webhook_takes_the_settings_it_is_given(
         assert set(excluded) == set(taken.excluded_namespaces)
 
 
-@pytest.mark.parametrize(("mode", "expects"), [("Enforce", "true"), ("Audit", "false")])
-def test_advice_is_expected_only_of_an_installation_that_gives_it(mode: str, expects: str) -> None:
-    manifests = rendered(values={"placement.mode": mode})
+def test_an_image_is_taken_by_its_digest_where_there_is_one() -> None:
+    digest = f"sha256:{'0' * 64}"
+    images = {
+        container["image"]
+        for one in rendered(values={"image.digest": digest, "image.tag": "edge"})
+        for spec in [one.get("spec", {}).get("template", one).get("spec", {})]
+        for container in spec.get("containers", ())
+    }
+    assert images == {f"ghcr.io/stowplan/stowplan@{digest}"}
+
+
+@pytest.mark.parametrize(
+    ("values", "replicas", "kinds"),
+    [
+        ({}, 3, {"PodDisruptionBudget"}),
+        ({"replicas": 1}, 1, set()),
+        ({"podDisruptionBudget.enabled": False}, 3, set()),
+        (
+            {"autoscaling.enabled": True},
+            None,
+            {"HorizontalPodAutoscaler", "PodDisruptionBudget"},
+        ),
+        (
+            {"autoscaling": {"enabled": True, "minReplicas": 1}},
+            None,
+            {"HorizontalPodAutoscaler"},
+        ),
+    ],
+)
+def test_what_keeps_it_available_fits_the_number_of_replicas(
+    values: Json, replicas: int | None, kinds: set[str]
+) -> None:
+    manifests = rendered(values=values)
+    assert of_kind(manifests, "Deployment")["spec"].get("replicas") == replicas
+    made = {one["kind"] for one in manifests}
+    assert made & {"HorizontalPodAutoscaler", "PodDisruptionBudget"} == kinds
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace", "expects"),
+    [
+        ({}, "stowplan-system", "true"),
+        ({"placement.mode": "Audit"}, "stowplan-system", "false"),
+        ({"enabled": False}, "stowplan-system", "false"),
+        ({"tests.expectAdvice": False}, "stowplan-system", "false"),
+        ({"excludedNamespaces": ["default"]}, "stowplan-system", "false"),
+        ({}, "default", "false"),  # our own namespace is left alone
+    ],
+)
+def test_advice_is_expected_only_of_an_installation_that_gives_it(
+    values: Json, namespace: str, expects: str
+) -> None:
+    manifests = rendered(namespace=namespace, values=values)
     tried = next(one for one in manifests if one["kind"] == "Pod")
     (given,) = (
         one["value"]
@@ -196,6 +261,33 @@ def test_advice_is_expected_only_of_an_installation_that_gives_it(mode: str, exp
         if one["name"] == "EXPECT_ADVICE"
     )
     assert given == expects
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_nothing_is_asked_about_that_a_cluster_needs_to_start(values: Path) -> None:
+    for configuration in rendered(values):
+        if "WebhookConfiguration" not in configuration["kind"]:
+            continue
+        for webhook in configuration["webhooks"]:
+            for rule in webhook["rules"]:
+                assert rule["scope"] == "Namespaced"
+                for group in rule["apiGroups"]:
+                    asked = product([group], rule["resources"], rule["operations"])
+                    assert set(asked) <= _ASKED
+            if configuration["kind"].startswith("Mutating"):
+                assert [rule["resources"] for rule in webhook["rules"]] == [["pods"]]
+
+
+def test_while_it_is_away_a_pod_waits_for_three_seconds_and_is_created() -> None:
+    asked_about_a_pod = [
+        webhook
+        for one in rendered()
+        if "WebhookConfiguration" in one["kind"]
+        for webhook in one["webhooks"]
+        if webhook["rules"][0]["resources"] == ["pods"]
+    ]
+    assert sum(webhook["timeoutSeconds"] for webhook in asked_about_a_pod) == 3
+    assert {webhook["failurePolicy"] for webhook in asked_about_a_pod} == {"Ignore"}
 
 
 # What the API server asks because of it.

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 
 from tests.e2e.chart import CONFIGURATIONS, Release, rendered
 from tests.e2e.cluster import Cluster
+from tests.e2e.control_plane import ControlPlane
+from webhook.certificates.bundles import Bundles
+from webhook.cluster.connection import ApiError, connected
 
 _READ = {"get", "list", "watch"}
 _VERBS = (*sorted(_READ), "create", "update", "patch", "delete", "deletecollection")
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _SPECIAL = ("bind", "escalate", "impersonate", "approve", "sign", "use")
 
 _Right = tuple[str, str, str, str]
@@ -33,8 +38,8 @@ def _rights(release: Release) -> Iterator[_Right]:
         yield "patch", f"elasticquotas/status.{group}", "", ""
     yield "create", "events", "", ""
     for kind in CONFIGURATIONS:
-        yield "get", f"{kind}.admissionregistration.k8s.io", "", release.name
-        yield "patch", f"{kind}.admissionregistration.k8s.io", "", release.name
+        for verb in ("get", "watch", "patch"):
+            yield verb, f"{kind}.admissionregistration.k8s.io", "", release.name
     yield "create", "secrets", release.namespace, ""
     yield "get", "secrets", release.namespace, f"{release.name}-tls"
     yield "patch", "secrets", release.namespace, f"{release.name}-tls"
@@ -112,6 +117,22 @@ async def test_its_account_may_do_what_it_must_and_nothing_else(
             )
         )
     assert beyond == {None}
+
+
+async def test_its_account_hears_of_its_own_configurations_and_of_no_others(
+    control_plane: ControlPlane, release: Release
+) -> None:
+    user = f"system:serviceaccount:{release.namespace}:{release.name}"
+    kubeconfig = control_plane.kubeconfig(user, ["system:authenticated"])
+    async with connected(kubeconfig, None) as connection:
+        bundles = Bundles(connection, mutating=[release.name], validating=[release.name])
+        async with bundles.occasions(3600) as occasion, asyncio.timeout(60):
+            await occasion()  # a watch begins with what there is
+        every = connection.watch(_CONFIGURATIONS, [("watch", "true")], read_timeout_seconds=60)
+        with pytest.raises(ApiError) as refused:
+            async with every:
+                pass
+        assert refused.value.status == HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.parametrize("mode", ["CertManager", "ExistingSecret"])

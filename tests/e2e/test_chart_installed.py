@@ -78,7 +78,8 @@ async def test_a_cold_start_waits_for_nobody_and_the_off_switch_frees_the_rest(
         return False
 
     await eventually(is_in_force, "pods are refused")
-    for part in (control_plane.controllers, control_plane.scheduler, control_plane.api_server):
+    clients = (control_plane.controllers, control_plane.scheduler)
+    for part in (*clients, control_plane.api_server, control_plane.etcd):
         await asyncio.to_thread(part.kill)
     await asyncio.to_thread(control_plane.start)
     await nodes.add("node-a")

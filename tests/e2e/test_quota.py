@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import FailurePolicy, Installed
-from tests.e2e.quotas import ROOM, Shop, enforced, new_namespaces, one_on_a_link
+from tests.e2e.quotas import LARGE_ROOM, ROOM, Shop, enforced, new_namespaces, one_on_a_link
 from tests.e2e.workloads import deployment
 
 WATCH_DELAY_SECONDS = 5
@@ -52,6 +52,18 @@ async def test_ten_namespaces_are_filled_at_once_to_the_last_pod(
     await shop.limit(stowplan)
     assert await shop.burst() == {"admitted": 400, "denied": 600}
     assert await shop.stored() == [40] * 10
+
+
+async def test_a_large_quota_is_filled_to_the_last_pod(
+    cluster: Cluster, stowplan: Installed, namespace: str
+) -> None:
+    shop = Shop(cluster, [namespace], room=LARGE_ROOM)
+    await shop.limit(stowplan)
+    outcomes = await shop.burst(each=LARGE_ROOM + 100)
+    written = sum([(await one.quota_writes())["written"] for one in stowplan.replicas])
+    assert written < LARGE_ROOM / 2, "room is taken ahead"
+    assert outcomes == {"admitted": LARGE_ROOM, "denied": 100}
+    assert await shop.stored() == [LARGE_ROOM]
 
 
 async def test_replicas_that_are_killed_and_started_do_not_overrun(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 from cryptography import x509
 
+from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
+from webhook.cluster.backoff import Backoff
 from webhook.cluster.connection import ApiError, Connection
+from webhook.cluster.pace import USUAL
 
 _API = "/apis/admissionregistration.k8s.io/v1"
 _NOT_FOUND = 404
+_GATHER_SECONDS = 0.2  # Helm installs one configuration after the other
+_WATCH_AGAIN_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +110,51 @@ class Bundles:
                 )
                 _log.info("caBundle of %s changed", path.removeprefix(f"{_API}/"))
         return True
+
+    @asynccontextmanager
+    async def occasions(self, every_seconds: float) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """Give what waits until there is a reason to look at the configurations again.
+
+        That is a change, after a moment in which others may follow, or else that much time. Should
+        changes not end, as where somebody undoes ours, the moments become as long as that time.
+        Without the right to watch there is the time alone.
+        """
+        changed = asyncio.Event()
+        pauses = Backoff(_GATHER_SECONDS, every_seconds)
+
+        async def occasion() -> None:
+            try:
+                async with asyncio.timeout(every_seconds):
+                    await changed.wait()
+            except TimeoutError:
+                pauses.reset()
+                return
+            await asyncio.sleep(pauses.next())
+            changed.clear()
+
+        async with AsyncExitStack() as stack:
+            for path in self._paths:
+                in_background(stack, self._watch(path, changed.set))
+            yield occasion
+
+    async def _watch(self, path: str, heard: Callable[[], None]) -> None:
+        """Call `heard` when a configuration changes, and when it is watched anew; never ends."""
+        collection, _, name = path.rpartition("/")
+        query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("fieldSelector", f"metadata.name={name}"),
+        ]
+        while True:
+            try:
+                async with self._connection.watch(
+                    collection, query, read_timeout_seconds=USUAL.silence_seconds
+                ) as lines:
+                    async for _ in lines:  # whatever it says: what there is now is read anew
+                        heard()
+            except ApiError as error:
+                _log.debug("%s not watched: %s", path.removeprefix(f"{_API}/"), error)
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
 
     async def _existing(self) -> AsyncIterator[tuple[str, _Configuration]]:
         for path in self._paths:

@@ -11,7 +11,6 @@ missing, spoilt or expired is made anew.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -140,13 +139,18 @@ class Rotation:
         self._told_foreign = False
 
     async def run(self) -> None:
-        """Take a turn now and then, until cancelled: a duty of the holder of the Lease."""
-        while True:
-            try:
-                await self.turn()
-            except (ApiError, msgspec.DecodeError) as error:
-                _log.warning("certificates are looked after again soon: %s", error)
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+        """Take turns until cancelled: a duty of the holder of the Lease.
+
+        A configuration that comes without its bundle has no caller that could call us, so a turn
+        is taken when one changes, and now and then anyway.
+        """
+        async with self._bundles.occasions(_LOOK_EVERY_SECONDS) as occasion:
+            while True:
+                try:
+                    await self.turn()
+                except (ApiError, msgspec.DecodeError) as error:
+                    _log.warning("certificates are looked after again soon: %s", error)
+                await occasion()
 
     async def turn(self) -> None:
         """Do all that can be done now; every write is refused if somebody else was faster.

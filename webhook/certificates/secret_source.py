@@ -86,11 +86,12 @@ class SecretSource:
             await self.look()
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Call `changed` whenever there is another pair."""
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
-            if await self.look():
-                await changed()
+        """Call `changed` whenever there is another pair; whom callers trust is known by then."""
+        async with self._bundles.occasions(_LOOK_EVERY_SECONDS) as occasion:
+            while True:
+                await occasion()
+                if await self.look():
+                    await changed()
 
     def _problem(self) -> TlsError | None:
         """Return why the pair cannot be served now."""

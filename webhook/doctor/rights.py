@@ -86,9 +86,10 @@ def _to_write(at: Installation, spec: PodSpec) -> Iterator[Right]:
     secret = spec.setting("STOWPLAN_CERTIFICATE_SECRET")
     if secret:
         yield Right("create", "", "secrets", at.namespace)
-        group = ADMISSION.split("/")[2]
         for verb in ("get", "patch"):
             yield Right(verb, "", "secrets", at.namespace, secret)
+        group = ADMISSION.split("/")[2]
+        for verb in ("get", "watch", "patch"):
             for kind in (MUTATING, VALIDATING):
                 yield Right(verb, group, f"{kind.lower()}s", "", at.release)
 

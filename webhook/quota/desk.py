@@ -113,12 +113,11 @@ class Desk:
 
         Others may need it, which shows when they write the quota; or nobody asks here any more.
         """
-        books, now = self._shelf.glance() or [], self._timing.clock()
-        held = [book for book in books if book.allowance.is_held]
+        if not any(book.allowance.is_held for book in self._shelf.glance() or ()):
+            return
+        books, now = self._shelf.look(), self._timing.clock()
         others_wrote = [book.quota.version for book in books] != self._judged
-        if held and (
-            others_wrote or any(one.allowance.is_over(one.quota.max, now) for one in held)
-        ):
+        if others_wrote or any(book.allowance.is_over(book.quota.max, now) for book in books):
             self._care()
 
     async def tidy(self) -> None:

@@ -86,12 +86,16 @@ class QuotaLedger:
                 except StoreError as error:
                     _log.warning("quotas of `%s` not tidied: %s", namespace, error)
 
-    async def look_after(self) -> None:
-        """Keep what was taken ahead in order until cancelled: others may need it."""
+    async def run(self) -> None:
+        """Look after what was taken ahead until cancelled."""
         while True:
             await self._timing.sleep(_LOOK_SECONDS)
-            for desk in self._desks.values():
-                desk.look_after()
+            self.look_after()
+
+    def look_after(self) -> None:
+        """Begin to write anew, or to give back, what was taken ahead and others may need."""
+        for desk in self._desks.values():
+            desk.look_after()
 
     async def close(self) -> None:
         """End; whoever waits gets no verdict, and what was taken ahead is given back."""

@@ -70,7 +70,8 @@ def main() -> None:
     if os.environ["EXPECT_ADVICE"] == "true" and not heard:
         sys.exit(
             "the pod comes back without advice: is the webhook ready, does the API server reach it"
-            f" and trust it, does a policy speak of pods in namespace {namespace}?"
+            f" and trust it, do the labels of namespace {namespace} let it be asked, does a policy"
+            " speak of pods there?"
         )
 
 

@@ -72,6 +72,13 @@ app.kubernetes.io/component: webhook
 {{- concat (list "kube-node-lease" "kube-public" "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}
 {{- end }}
 
+{{/* Whether `helm test` can ask for advice where it asks for a pod: true or false. */}}
+{{- define "stowplan.advisesTest" -}}
+{{- $asked := and .Values.enabled (eq .Values.placement.mode "Enforce") }}
+{{- $excluded := include "stowplan.excludedNamespaces" . | fromJsonArray }}
+{{- and .Values.tests.expectAdvice $asked (not (has .Values.tests.namespace $excluded)) }}
+{{- end }}
+
 {{- define "stowplan.webhookAnnotations" -}}
 {{- $annotations := deepCopy .Values.webhook.annotations }}
 {{- if eq .Values.certificates.mode "CertManager" }}

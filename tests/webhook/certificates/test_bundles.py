@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import copy
 from datetime import timedelta
 
@@ -77,6 +78,30 @@ async def test_a_configuration_that_cannot_be_read_is_an_error() -> None:
         here.server.fail_next(1, 403)
         with pytest.raises(ApiError):
             await here.bundles().read()
+
+
+async def test_where_somebody_undoes_every_change_looks_become_rare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def hurry(seconds: float) -> None:
+        if seconds:
+            pauses.append(seconds)
+        await sleep(0)
+
+    async with cluster(OURS) as here, here.bundles().occasions(10) as occasion:
+        await here.server.until(lambda: here.server.watches() == 2)
+        monkeypatch.setattr(asyncio, "sleep", hurry)
+        for number in range(9):
+            changed = here.configurations(OURS)[0]
+            changed["metadata"]["labels"]["team"] = str(number)
+            here.server.replace(changed)
+            await occasion()
+    # 0.2 s, doubled up to 10 s; jitter leaves at least half of it.
+    assert pauses[0] <= 0.2
+    assert pauses[-1] >= 5
 
 
 async def test_a_bundle_that_is_not_pem_names_nobody() -> None:

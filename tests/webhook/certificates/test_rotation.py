@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -8,6 +10,7 @@ import pytest
 
 from tests.webhook.certificates.installed import FOREIGN, NAMES, OURS, SECRET, Cluster, cluster
 from webhook.certificates import Authority, KeyPair
+from webhook.certificates import bundles as bundles_module
 from webhook.certificates import rotation as module
 from webhook.certificates.authority import certificates_of, is_for, is_signed_by
 from webhook.certificates.rotation import Holdings, Rotation, Step, names_of_service, next_step
@@ -325,11 +328,61 @@ async def test_three_replicas_that_start_together_serve_what_one_of_them_made() 
         assert len([path for path in creations if path.endswith("/secrets")]) == 1
 
 
+@asynccontextmanager
+async def looked_after(here: Cluster) -> AsyncIterator[None]:
+    """Have the holder of the Lease at work until the block is left."""
+    running = asyncio.ensure_future(here.rotation().run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def all_trust_somebody(here: Cluster) -> bool:
+    return all(certificates_of(bundle) for bundle in here.bundles_of(OURS))
+
+
+@pytest.fixture
+def no_look_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave only what changes as a reason to look."""
+    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 3600)
+
+
+@pytest.mark.usefixtures("no_look_unasked")
+async def test_configurations_that_come_later_get_their_bundle_at_once() -> None:
+    async with cluster() as here, looked_after(here):
+        await here.server.until(lambda: here.server.watches() == 2)
+        here.configure(OURS)
+        await here.server.until(lambda: all_trust_somebody(here))
+
+
+@pytest.mark.usefixtures("no_look_unasked")
+async def test_a_bundle_that_somebody_empties_is_put_back_at_once() -> None:
+    async with cluster(OURS) as here, looked_after(here):
+        await here.server.until(lambda: all_trust_somebody(here) and here.server.watches() == 2)
+        emptied = here.configurations(OURS)[0]
+        del emptied["webhooks"][0]["clientConfig"]["caBundle"]
+        here.server.replace(emptied)
+        assert not all_trust_somebody(here)
+        await here.server.until(lambda: all_trust_somebody(here))
+
+
+@pytest.mark.usefixtures("no_look_unasked")
+async def test_a_watch_that_breaks_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles_module, "_WATCH_AGAIN_SECONDS", 0.01)
+    async with cluster() as here, looked_after(here):
+        await here.server.until(lambda: here.server.watches() == 2)
+        here.server.fail_next(3, 403, method="WATCH")
+        here.server.cut_watches()
+        await here.server.until(lambda: here.server.watches() == 2)
+        here.configure(OURS)
+        await here.server.until(lambda: all_trust_somebody(here))
+
+
 async def test_a_turn_that_fails_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 0.01)
     async with cluster(OURS) as here:
         here.server.fail_next(3, 500)
-        running = asyncio.ensure_future(here.rotation().run())
-        await here.server.until(lambda: SECRET in here.server.objects("secrets"))
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with looked_after(here):
+            await here.server.until(lambda: SECRET in here.server.objects("secrets"))

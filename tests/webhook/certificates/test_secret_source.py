@@ -87,6 +87,27 @@ async def test_whether_callers_trust_us_follows_the_configurations() -> None:
         assert certificate.bundle_matches is False
 
 
+async def until_bundle_matches(certificate: LiveCertificate, *, says: bool) -> None:
+    async with asyncio.timeout(10):
+        while certificate.bundle_matches is not says:  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0)
+
+
+async def test_a_bundle_that_changes_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 3600)
+    async with cluster() as here:
+        await here.rotation().turn()
+        certificate = await live(here, source_of(here))
+        watching = asyncio.ensure_future(certificate.watch())
+        await here.server.until(lambda: here.server.watches() == 2)
+        here.configure(OURS)
+        await until_bundle_matches(certificate, says=False)
+        await here.rotation().turn()
+        await until_bundle_matches(certificate, says=True)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
 async def test_one_webhook_that_does_not_trust_us_is_enough_not_to_match() -> None:
     async with cluster(OURS) as here:
         await here.rotation().turn()

@@ -21,7 +21,8 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import BRISK, Time, eventually
 from webhook import review
 from webhook.answers import Outcome
-from webhook.cluster.connection import Connection, Query, connected
+from webhook.background import in_background
+from webhook.cluster.connection import NO_CONTACT, ApiError, Connection, Query, connected
 from webhook.cluster.intake import Intake
 from webhook.cluster.live import live_cluster
 from webhook.quota import QuotaReviews, SeenPods, Timing
@@ -59,7 +60,8 @@ class GatedConnection:
         self.gate, self.quota_gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
         self.quota_gate.set()
-        self.get, self.write = connection.get, connection.write
+        self.get: Any = connection.get
+        self.write: Any = connection.write
 
     @asynccontextmanager
     async def watch(
@@ -73,6 +75,10 @@ class GatedConnection:
                 yield _gated(lines, self.quota_gate)
             else:
                 yield lines
+
+
+async def _no_contact(*_: object, **__: object) -> bytes:
+    raise ApiError(NO_CONTACT, "", "it has crashed")
 
 
 async def _gated(lines: AsyncIterator[bytes], gate: asyncio.Event) -> AsyncIterator[bytes]:
@@ -165,6 +171,12 @@ class World:
         found["metadata"]["annotations"] = {RESERVATIONS_ANNOTATION: text}
         self.server.replace(found)
 
+    def limit(self, **limits: str) -> None:
+        """Change the quota."""
+        found = self.server.objects(f"elasticquotas.{GROUP}")["shop", "team"]
+        found["spec"]["max"] = limits
+        self.server.replace(found)
+
     def writes(self) -> int:
         """Return how many writes of quotas were asked for."""
         return sum(request.method == "PATCH" for request in self.server.requests)
@@ -224,10 +236,17 @@ class Replica:
             excluded_namespaces=["kube-system"],
         )
         self._stack.push_async_callback(self.ledger.close)
+        if world.real_time:
+            in_background(self._stack, self.ledger.run())
         await self._cluster.synced()
+
+    async def stop(self) -> None:
+        """End as when told to: what was taken ahead is given back."""
+        await self._stack.aclose()
 
     async def crash(self) -> None:
         """End at once, whoever waits."""
+        self._connection.write = self._connection.get = _no_contact
         await self._stack.aclose()
 
     @property
