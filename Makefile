@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e check bench docs chart lock clean
+.PHONY: help demo test e2e check bench budgets docs chart lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ check: $(READY) ## Run the static checks: format, lint, types, import direction
 
 bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare the ratios
 	@$(BIN)/python -m tests.bench
+
+budgets: $(READY) ## Check that nothing became slower, by ratios to floors of the same run
+	@$(BIN)/python -m tests.bench.budgets
 
 docs: $(READY) ## Write docs/plugins.md from what the plugins say of themselves
 	@$(BIN)/python -m tests.docs

@@ -123,7 +123,7 @@ def _without_a_say(decision: Decision) -> Iterator[tuple[str, str, str]]:
         for outcome in decision.filters
         if outcome.abstained
     )
-    scores = ((score.policy, score.rule, score.reason) for score in decision.scores if score.reason)
+    scores = ((score.policy, score.rule, score.reason) for score in decision.scored if score.reason)
     yield from dict.fromkeys((*filters, *scores))
 
 
@@ -148,20 +148,25 @@ def _reasons(decision: Decision) -> Iterator[str]:
 
 
 def _ranking(decision: Decision, most: int | None) -> Iterator[dict[str, Any]]:
-    for i, row in enumerate(decision.candidates[:most].tolist()):
+    rows, totals = decision.candidates[:most].tolist(), decision.totals[:most].tolist()
+    columns = [
+        (score, score.raw.tolist(), score.normalized.tolist())
+        for score in decision.best_scores(most)
+    ]
+    for i, (row, total) in enumerate(zip(rows, totals, strict=True)):
         yield {
             "node": decision.names[row],
-            "total": int(decision.totals[i]),
+            "total": total,
             "scores": [
                 {
                     "policy": score.policy,
                     "rule": score.rule,
-                    "raw": score.raw[i].item(),
-                    "normalized": int(score.normalized[i]),
+                    "raw": raw[i],
+                    "normalized": normalized[i],
                     "weight": score.weight,
-                    "weighted": int(score.normalized[i]) * score.weight,
+                    "weighted": normalized[i] * score.weight,
                 }
-                for score in decision.scores
+                for score, raw, normalized in columns
             ],
         }
 
@@ -201,7 +206,7 @@ def _inputs(decision: Decision, row: int) -> Iterator[dict[str, Any]]:
     rules += (outcome for outcome in decision.filters if outcome.rejects[row])
     if not rules:
         rules += (outcome for outcome in decision.filters if outcome.policy != SCHEDULER)
-        rules += decision.scores
+        rules += decision.scored
     told: list[dict[str, Any]] = []
     for rule in rules:
         inputs = dict(rule.inputs(row))

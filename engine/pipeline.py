@@ -15,7 +15,6 @@ from engine.model.decision import (
     Decision,
     FilterOutcome,
     PlacementOptions,
-    ScoreOutcome,
     Verdict,
     WhenNoneFits,
 )
@@ -117,7 +116,7 @@ def _decide_by(
     # 3. Weigh and rank.
     totals = np.zeros(candidates.size, np.int64)
     for score in scores:
-        totals += score.normalized * score.weight
+        totals += score.normalized if score.weight == 1 else score.normalized * score.weight
     order = _best_first(totals, view, candidates, request.pod)
 
     # 4. Say what follows, and why.
@@ -133,7 +132,8 @@ def _decide_by(
         valid=view.valid.copy(),
         filters=(*own, *asked),
         stopped=(*unreachable, *stopped),
-        scores=tuple(_reordered(score, order) for score in scores),
+        scored=tuple(scores),
+        order=order,
         candidates=candidates.take(order),
         totals=totals.take(order),
         estimate=_estimate(policies, request.pod),
@@ -192,10 +192,6 @@ def _sieve(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> tuple[BoolCol
         before, left = left, int(np.count_nonzero(nodes))
         stopped.append(before - left)
     return nodes, stopped
-
-
-def _reordered(score: ScoreOutcome, order: NDArray[np.intp]) -> ScoreOutcome:
-    return replace(score, raw=score.raw.take(order), normalized=score.normalized.take(order))
 
 
 def _best_first(

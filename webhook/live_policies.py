@@ -29,6 +29,8 @@ class LivePolicies:
         paths: policy files and folders of them.
         track: told the LoadAware profiles of a set before it comes into force, so that the view
             has their sums.
+        prepare: told them before that, while the policies before are still in force; what it does
+            between two steps must not take long.
         now: the time of day.
         only_audit: whether no policy may act, whatever it says of itself.
 
@@ -45,11 +47,13 @@ class LivePolicies:
         paths: Sequence[Path],
         *,
         track: Callable[[Iterable[SumProfile]], None],
+        prepare: Callable[[Iterable[SumProfile]], Iterable[None]] = lambda _: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         only_audit: bool = False,
     ) -> None:
         self._paths = paths
         self._track = track
+        self._prepare = prepare
         self._now = now
         self._only_audit = only_audit
         self.last_error = ""
@@ -76,6 +80,8 @@ class LivePolicies:
             self.last_error = str(error)
             _log.error("policies not reloaded, the last good ones stay: %s", error)
             return False
+        for _ in self._prepare(policies.load_profiles):
+            await asyncio.sleep(0)  # reviews go on
         self.last_error = ""
         before = self._current
         self._use(policies)

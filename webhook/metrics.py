@@ -122,6 +122,10 @@ class Metrics:
         """Count one reload of the policy files."""
         self._policy_reloads.labels("loaded" if succeeded else "failed").inc()
 
+    def show_tasks(self, count: Callable[[], int]) -> None:
+        """Ask `count` for the tasks of the event loop: a number that only grows is a leak."""
+        self._gauge("stowplan_tasks", "Tasks of the event loop.", count)
+
     def show_in_flight(self, path: str, count: Callable[[], int]) -> None:
         """Ask `count` for the reviews of `path` being worked on."""
         self._in_flight.labels(path).set_function(count)

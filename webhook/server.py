@@ -160,6 +160,7 @@ async def listening(
     policies = LivePolicies(
         settings.policies,
         track=cluster.state.track,
+        prepare=cluster.state.preparing,
         now=today,
         only_audit=settings.placement_mode == "Audit",
     )
@@ -181,6 +182,8 @@ async def listening(
         },
     )
     _show(metrics, cluster, policies, certificate, health, now)
+    loop = asyncio.get_running_loop()
+    metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
     explanations = Explanations(settings.explanations_kept)
 
     # 3. What answers: advice fails open, quota leaves it to the API server.

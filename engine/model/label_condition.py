@@ -164,7 +164,7 @@ class LabelCondition:
         """How many `terms` there are, or a few more."""
         return sum(one.width for one in self.alternatives)
 
-    @property
+    @cached_property
     def exactness(self) -> Exactness:
         """How much of what it stands for is in it."""
         if not self.reasons:
@@ -172,7 +172,7 @@ class LabelCondition:
         says_something = all(one.labels for one in self.alternatives)
         return Exactness.PARTIAL if says_something else Exactness.NONE
 
-    @property
+    @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Why it is not exact, in the order of the text; none if it is."""
         return tuple(sorted(frozenset().union(*(one.unknown for one in self.alternatives))))

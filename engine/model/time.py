@@ -19,7 +19,8 @@ def micros(moment: datetime) -> Micros:
     """Return `moment` as microseconds since the epoch; a moment without a zone is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Micros((moment - _EPOCH) // _MICROSECOND)
+    since = moment - _EPOCH  # dividing it would take twice as long
+    return Micros((since.days * 86_400 + since.seconds) * SECOND + since.microseconds)
 
 
 def date(moment: Micros) -> datetime:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
+
+import msgspec
 
 from engine.model import api, resources
 from engine.model.amounts_table import AmountsTable
 from engine.model.duration import parse_duration
+from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
-
-if TYPE_CHECKING:
-    from engine.model.resources import Amounts
 
 DEFAULT_REPORT_INTERVAL_SECONDS = 60
 """Koordinator's default of spec.metricCollectPolicy.reportIntervalSeconds."""
@@ -20,8 +20,7 @@ DEFAULT_REPORT_INTERVAL_SECONDS = 60
 _KOORD_PROD = "koord-prod"
 
 
-@dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodUsage(msgspec.Struct, frozen=True, gc=False):
     """Measured usage of one pod.
 
     Attributes:
@@ -43,9 +42,16 @@ class PodUsages(Mapping[str, PodUsage]):
         self._is_prod = bytes(usage.is_prod for usage in usages.values())
 
     def __getitem__(self, key: str) -> PodUsage:
+        usage: PodUsage | None = self.get(key)
+        if usage is None:
+            raise KeyError(key)
+        return usage
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 (as in Mapping)
+        """Return the usage of a pod; asked of every pod, where a miss must not raise."""
         row = self._amounts.row(key)
         if row is None:
-            raise KeyError(key)
+            return default
         return PodUsage(self._amounts.at(row), bool(self._is_prod[row]))
 
     def __iter__(self) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +32,11 @@ class Groups:
 
     def __init__(self, view: ClusterView, labels: Sequence[str], unreachable: BoolColumn) -> None:
         others = np.flatnonzero(unreachable & view.valid)
-        self._columns = [
-            (label, column, _counts(column, others))
-            for label in labels
-            for column in (label_column(view, label),)
+        columns = ((label, label_column(view, label)) for label in labels)
+        self._labels = [
+            _Label(label, column, others)
+            for label, column in columns
+            if len(column.book) > 1  # most are of other clouds: MISSING is all there is
         ]
 
     def describe(self, rows: NDArray[np.intp]) -> Requirement | None:
@@ -42,36 +45,49 @@ class Groups:
         Args:
             rows: at least one, without repeats, none of them unreachable.
         """
-        for label, column, counts in self._columns:
-            codes = _exact_codes(column.codes, counts, rows)
-            if codes:
-                values = sorted(column.values[code] or "" for code in codes)
-                return requirement(label, Operator.IN, values)
+        for label in self._labels:
+            values = label.exactly(rows)
+            if values:
+                return requirement(label.key, Operator.IN, values)
         return None
 
 
-def _counts(column: LabelColumn, others: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return how many nodes have each value, apart from `others`."""
-    if not others.size:
-        return column.counts
-    return column.counts - np.bincount(column.codes[others], minlength=column.counts.size)
+@dataclass(frozen=True)
+class _Label:
+    """A label of all nodes.
 
-
-def _exact_codes(
-    codes: NDArray[np.int32], counts: NDArray[np.int64], rows: NDArray[np.intp]
-) -> list[int]:
-    """Return the numbers of the few values that all of `rows` have and no other node, or none.
-
-    Most sets that are no group are told by their first node, most others by a few.
+    Attributes:
+        key: its name.
+        column: its values.
+        others: rows of nodes that it may also stand for.
     """
-    if counts[codes[rows[0]]] > rows.size:
-        return []
-    for some in (rows[:_SAMPLE], rows):
-        found = np.flatnonzero(np.bincount(codes[some]))
-        if (
-            found[0] == MISSING
-            or found.size > MAX_VALUES
-            or counts[found].sum() > rows.size  # never less over all of `rows`
-        ):
+
+    key: str
+    column: LabelColumn
+    others: NDArray[np.intp]
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        """How many nodes have each value, apart from `others`."""
+        counts = self.column.counts
+        if not self.others.size:
+            return counts
+        return counts - np.bincount(self.column.codes[self.others], minlength=counts.size)
+
+    def exactly(self, rows: NDArray[np.intp]) -> list[str]:
+        """Return the few values that all of `rows` have and no other node, or none.
+
+        Most sets that are no group are told by their first node, most others by a few.
+        """
+        codes, first = self.column.codes, self.column.codes[rows[0]]
+        if first == MISSING or self._counts[first] > rows.size:
             return []
-    return found.tolist()
+        for some in (rows[:_SAMPLE], rows):
+            found = np.flatnonzero(np.bincount(codes[some]))
+            if (
+                found[0] == MISSING
+                or found.size > MAX_VALUES
+                or self._counts[found].sum() > rows.size  # never less over all of `rows`
+            ):
+                return []
+        return sorted(self.column.values[code] or "" for code in found.tolist())

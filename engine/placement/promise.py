@@ -53,6 +53,8 @@ class Promise:
 
     def applied(self, decision: Decision) -> Decision:
         """Return a decision with the filters that are kept as filters of the scheduler itself."""
+        if not self.kept:
+            return decision
         filters = (
             replace(outcome, policy=SCHEDULER) if outcome in self.kept else outcome
             for outcome in decision.filters

@@ -263,7 +263,7 @@ def _filter_rule(
         dynamic = rule.plugin not in STATIC_PLUGINS
     else:
         expression = node_condition(programs.found[path], _RULES)
-        judge = ExpressionJudge(expression, rule.message or "")
+        judge = ExpressionJudge.of(expression, rule.message)
         dynamic = not expression.reads_labels_alone
         errors_pass = rule.on_error is schema.OnFilterError.IGNORE_RULE
         labels = filter_labels(expression.program, errors_pass=errors_pass)

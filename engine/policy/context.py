@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.cel import Budget, CelError, Program
 from engine.model.request import PlacementRequest
 from engine.policy.activation import request_value
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_ITERATIONS: Final = 250_000
 """Loop iterations that all expressions of a policy may take for one pod: some 100 ms at worst."""
+
+_NO_ROWS: Final = np.zeros(0, np.bool_)
 
 
 class PolicyContext:
@@ -33,6 +38,8 @@ class PolicyContext:
         self._values: dict[str, object] = {}
         self._variables: dict[str, object] = {}
         self._failed: set[str] = set()
+        self._rows: NDArray[np.intp] | None = None
+        self._mask = _NO_ROWS
 
     def activation(self, program: Program) -> dict[str, object]:
         """Return the values that a program reads, all but `node`.
@@ -48,6 +55,13 @@ class PolicyContext:
             elif root != "node":
                 activation[root] = self._value(root)
         return activation
+
+    def mask_of(self, rows: NDArray[np.intp], length: int) -> NDArray[np.bool_]:
+        """Return some rows as a mask, shape (length,); the scores of a policy share one."""
+        if rows is not self._rows:
+            self._rows, self._mask = rows, np.zeros(length, np.bool_)
+            self._mask[rows] = True
+        return self._mask
 
     def _value(self, root: str) -> object:
         if root not in self._values:

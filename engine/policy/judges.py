@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.model.decision import Codes
 from engine.model.time import Micros
 from engine.plugins import FAULT, Filter
 from engine.policy.context import PolicyContext
 from engine.policy.expressions import NodeExpression
-from engine.view import ClusterView, Domain, IntColumn
+from engine.view import ClusterView, Domain
 
 _FAILED = 1  # the one code of a filter that is an expression
 _LONGEST_QUOTE = 120  # characters of an expression that are repeated in a reason
@@ -24,7 +25,7 @@ class PluginJudge:
     plugin: Filter
     reads: tuple[Domain, ...]
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> Codes:
         """Return the plugin's codes."""
         return self.plugin.filter(context.request.pod, view, now)
 
@@ -48,32 +49,37 @@ class ExpressionJudge:
     """A filter by an expression, true for the nodes that pass.
 
     Attributes:
-        message: why a node is turned away; empty to quote the expression.
+        message: why a node is turned away.
     """
 
     expression: NodeExpression
     message: str
+
+    @classmethod
+    def of(cls, expression: NodeExpression, message: str | None) -> ExpressionJudge:
+        """Return the judge of an expression; without a message it is quoted."""
+        if message:
+            return cls(expression, message)
+        text = " ".join(expression.program.source.split())
+        cut = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+        return cls(expression, f"failed expression: {cut}")
 
     @property
     def reads(self) -> tuple[Domain, ...]:
         """What the expression reads."""
         return self.expression.reads
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> Codes:
         """Return PASS where the expression is true."""
         passes = self.expression.column(context, view, view.valid, now)
-        codes = (~passes.values).astype(np.int64)  # PASS is 0 and _FAILED is 1
+        codes = (~passes.values).view(np.int8)  # PASS is 0 and _FAILED is 1, as of bools
         if passes.faults is not None:
             codes[passes.faults] = FAULT
         return codes
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
-        """Return the message, or the expression."""
-        if self.message:
-            return self.message
-        text = " ".join(self.expression.program.source.split())
-        cut = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-        return f"failed expression: {cut}"
+        """Return the message."""
+        return self.message
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return the error of the evaluation."""

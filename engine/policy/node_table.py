@@ -288,8 +288,8 @@ def _while(view: ClusterView, now: Micros) -> _While:
         ends = view.metric_time + USAGE_LIFETIME
         silent = ends <= now
         span = _While(
-            since=int(ends[silent].max(initial=_EVER.min)),
-            until=int(ends[~silent].min(initial=_EVER.max)),
+            since=int(np.where(silent, ends, _EVER.min).max(initial=_EVER.min)),
+            until=int(np.where(silent, _EVER.max, ends).min(initial=_EVER.max)),
             silent=silent,
             key=np.flatnonzero(silent & (view.metric_time > 0)).tobytes(),
         )

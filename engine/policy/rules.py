@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterOutcome, ScoreOutcome, tally
+from engine.model.decision import Codes, FilterOutcome, ScoreOutcome, tally
 from engine.model.time import Micros
 from engine.plugins import FAULT, PASS
 from engine.policy.context import PolicyContext
@@ -31,7 +31,7 @@ class Judge(Protocol):
     def reads(self) -> tuple[Domain, ...]:
         """What of the cluster its codes rest on."""
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> IntColumn:
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> Codes:
         """Return a code per row, shape (n,): PASS, FAULT, or a reason > 0; any for invalid rows."""
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
@@ -77,7 +77,7 @@ class _Reasons(Mapping[int, str]):
 
     def __init__(
         self,
-        codes: IntColumn,
+        codes: Codes,
         rejects: BoolColumn,
         told: dict[int, str],
         tell: Callable[[int], str],
@@ -129,8 +129,7 @@ class FilterRule:
         freshness: Freshness = FRESH,
     ) -> FilterOutcome:
         """Return what the filter says of every node; it passes all if what it reads is stale."""
-        stale = freshness.stale_among(self.judge.reads)
-        if stale:
+        if freshness.stale and (stale := freshness.stale_among(self.judge.reads)):
             return self._abstention(context, view, stale)
         codes = self.judge.codes(context, view, now)
         rejects = (codes != PASS) & view.valid
@@ -202,22 +201,24 @@ class ScoreRule:
 
         All get nothing if what the score reads is stale.
         """
-        stale = freshness.stale_among(self.scorer.reads)
-        if stale:
+        if freshness.stale and (stale := freshness.stale_among(self.scorer.reads)):
             return self._abstention(candidates.size, stale)
         raw, faulty = self.scorer.raw(context, view, candidates, now)
-        sound: BoolColumn | slice = slice(None)
+        judged, sound = raw, None
         faults, reason = 0, ""
         if faulty is not None and faulty.any():
-            sound, faults = ~faulty, int(faulty.sum())
+            sound, faults = ~faulty, int(np.count_nonzero(faulty))
             reason = self.scorer.fault(context, view, int(candidates[faulty.argmax()]), now)
             context.errors.append(_fault_line(self.policy, self.name, reason, faults))
             if self.on_error is OnScoreError.IGNORE_RULE:
                 sound[:] = False
-        normalized = np.zeros(candidates.size, np.int64)
-        if raw[sound].size:
-            normalized[sound] = self.scorer.normalize(raw[sound])
+            judged = raw[sound]
+        normalized = np.zeros(0, np.int64)
+        if judged.size:
+            normalized = self.scorer.normalize(judged)
             reason = "" if normalized.any() else _NO_POINTS
+        if sound is not None:
+            normalized = _put_where(sound, normalized)
         return ScoreOutcome(
             policy=self.policy,
             rule=self.name,
@@ -240,6 +241,13 @@ class ScoreRule:
             reason=", ".join(stale.values()),
             abstained=stale,
         )
+
+
+def _put_where(mask: BoolColumn, values: IntColumn) -> IntColumn:
+    """Return values in the places where a mask is true, 0 elsewhere."""
+    column = np.zeros(mask.size, np.int64)
+    column[mask] = values
+    return column
 
 
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:

@@ -28,7 +28,7 @@ class PluginScorer:
     ) -> tuple[Numbers, BoolColumn | None]:
         """Return the plugin's scores."""
         scores = self.plugin.score(context.request.pod, view, now)
-        return scores.values[rows], None if scores.faults is None else scores.faults[rows]
+        return scores.values.take(rows), None if scores.faults is None else scores.faults.take(rows)
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return the scores as the plugin puts them on the scale."""
@@ -60,14 +60,13 @@ class ExpressionScorer:
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
         """Return the numbers that the expression gives."""
-        wanted = np.zeros(len(view), np.bool_)
-        wanted[rows] = True
+        wanted = context.mask_of(rows, len(view))
         column = self.expression.column(context, view, wanted, now)
-        numbers = column.values[rows]
-        faults = ~np.isfinite(numbers)
-        if column.faults is not None:
-            faults |= column.faults[rows]
-        return numbers, faults
+        numbers = column.values.take(rows)
+        finite = np.isfinite(numbers)
+        if column.faults is None:
+            return numbers, None if finite.all() else ~finite
+        return numbers, ~finite | column.faults.take(rows)
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.

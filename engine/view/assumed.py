@@ -94,15 +94,16 @@ class AssumedPods:
 
         Its time runs from its creation; where it was known before, from when its gates were gone.
         """
+        key = pod.key
         advice = None if pod.gated else advice_in(pod.annotations)
         if advice is None or not advice.nodes:
-            self.forget(pod.key)
+            self.forget(key)
             return None
-        held = self._held.get(pod.key)
+        held = self._held.get(key)
         if held is not None:
-            return self.hold(pod.key, advice.nodes, held.since) if held.nodes else held
+            return self.hold(key, advice.nodes, held.since) if held.nodes else held
         since = micros(pod.created) if is_new and pod.created is not None else seen_at
-        return self.hold(pod.key, advice.nodes, since)
+        return self.hold(key, advice.nodes, since)
 
     def hold(self, key: str, nodes: Iterable[str], since: Micros) -> Assumed:
         """Hold a pod, in place of what was held under the same key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import numpy as np
 
 from engine.view.assumed import AssumedPods
 from engine.view.domain import Domain
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from engine.model.time import Micros
     from engine.view.pod_sums import PodChange
 
-_MOST_CHANGES = 1024  # beyond it, counting whole nodes again is as fast
 _PODS = int(Domain.PODS)  # numpy takes plain integers twice as fast
 
 
@@ -45,7 +44,7 @@ class CountedPods:
         self.workloads = WorkloadBook()
         self._rows = rows
         self._shares = Shares(rows)
-        self._changes: list[PodChange] | None = None  # since they were taken; None is too many
+        self._changes: list[PodChange] = []  # since they were taken
 
     def part_with(self) -> None:
         """Leave what was given out so far to those who hold it, and write to copies."""
@@ -53,8 +52,8 @@ class CountedPods:
         self.turnover.part_with()
         self.workloads.part_with()
 
-    def take_changes(self) -> list[PodChange] | None:
-        """Return which pods came and went since the last call, None if they are too many."""
+    def take_changes(self) -> list[PodChange]:
+        """Return which pods came to nodes and went from them since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -122,39 +121,30 @@ class CountedPods:
             self.table.delete(key)
         else:
             self.table.put(key, new)
-            if old is not None and replace(old, standing=new.standing) == new:
-                return  # for its node nothing changed
+            if old is not None and old.counts_on_its_node_as(new):
+                return
         leaves = old is not None and (new is None or new.row != old.row)
         recount = old is None or new is None or leaves or new.shape is not old.shape
-        rows = self._rows
         if old is not None and old.row != NO_ROW:
-            if recount:
-                share = self._shares.of(old.shape).sums  # before the sums: it may make room in them
-                column = rows.sums[:, old.row]
-                column -= share
-            if old.assumed:
-                rows.assumed[old.row] -= 1
-            self._note(-1, key, old)
+            self._count(-1, key, old, with_sums=recount)
             if leaves:
-                rows.release(old.row)
+                self._rows.release(old.row)
         if new is not None and new.row != NO_ROW:
-            if recount:
-                share = self._shares.of(new.shape).sums
-                column = rows.sums[:, new.row]
-                column += share
-            if new.assumed:
-                rows.assumed[new.row] += 1
-            self._note(1, key, new)
+            self._count(1, key, new, with_sums=recount)
 
-    def _note(self, sign: int, key: str, pod: PodEntry) -> None:
-        """Remember that a pod came to its node, 1, or went from it, -1."""
-        self._rows.touch(pod.row, _PODS)
+    def _count(self, sign: int, key: str, pod: PodEntry, *, with_sums: bool) -> None:
+        """Count a pod that came to its node, 1, or went from it, -1."""
+        rows, row = self._rows, pod.row
+        if with_sums:
+            share = self._shares.of(pod.shape).sums  # before the sums: it may make room in them
+            column = rows.sums[:, row]
+            (np.add if sign > 0 else np.subtract)(column, share, out=column)
+        if pod.assumed:
+            rows.assumed[row] += sign
+        rows.touch(row, _PODS)
         if pod.shape.workload is not None:
-            self.workloads.count(pod.shape.workload, self._rows.names[pod.row], sign)
-        if self._changes is not None:
-            self._changes.append((sign, key, pod))
-            if len(self._changes) > _MOST_CHANGES:
-                self._changes = None
+            self.workloads.count(pod.shape.workload, rows.names[row], sign)
+        self._changes.append((sign, key, pod))
 
 
 def _standing(phase: str) -> int:

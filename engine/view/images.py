@@ -23,26 +23,28 @@ _IN_MEMORY = "image index"
 class ImageIndex:
     """The rows of each image, by any of its names.
 
-    Views of one cluster share it. It is brought up to date when someone asks: costs nothing before
-    a rule needs it, and looks at no node twice that has not changed.
+    Views of one cluster share it. Each brings it up to date, though no rule may need it: that costs
+    10 us for a new node and next to nothing for others, where a first question about 5,000 nodes
+    would have to wait for 50 ms.
     """
 
     def __init__(self) -> None:
-        self._version = -1
+        self._version = -1  # at which any node last changed
         self._held: list[tuple[api.ContainerImage, ...]] = []  # by row, as it is indexed
         self._rows: dict[api.ContainerImage, array[int]] = {}
         self._named: dict[str, list[api.ContainerImage]] = {}
 
     def catch_up(self, view: ClusterView) -> bool:
-        """Index a view as a whole; says whether it could, for it cannot go back to an old one."""
-        if view.version < self._version:
+        """Index a view as a whole; says whether it could, for it cannot go back to old nodes."""
+        latest = view.latest[Domain.NODES]
+        if latest < self._version:
             return False
-        if view.latest[Domain.NODES] > self._version:
+        if latest > self._version:
             self._held.extend([()] * (len(view) - len(self._held)))
             for row in view.changed_since(self._version, _NODES).tolist():
                 node = view.nodes[row]
                 self._put(row, node.images if node else ())
-        self._version = view.version
+        self._version = latest
         return True
 
     def sizes(self, name: str) -> IntColumn:

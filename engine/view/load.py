@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.time import SECOND
+from engine.view.axis import GREATEST_AMOUNT as _MOST
 from engine.view.axis import capped
 from engine.view.estimation import deadline, estimate_vector, windows
 from engine.view.pod_sums import Part, PodSums
@@ -96,9 +97,9 @@ class LoadTracker(PodSums):
         self._nothing: _Amounts = (0,) * len(profile.known)
         self._facts: dict[PodShape, _ShapeFacts] = {}
 
-    def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> Part:
+    def _sum_of(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> Part:
         """Return the sums of a node, those of a kind side by side."""
-        sums = super()._counted(report, pods)
+        sums = super()._sum_of(report, pods)
         if report is None or not self._profile.include_system:
             return sums
         system = self._nothing * 2 + self._projected(report.system_usage) + self._nothing
@@ -116,7 +117,7 @@ class LoadTracker(PodSums):
         # An estimate stands beside the measurement while that may not know the pod yet. Where a
         # report knows the node alone, the node's usage holds all pods but the new ones, and what
         # production uses of it is not known but by estimates.
-        above = tuple([max(e - u, 0) for e, u in zip(estimate, usage, strict=True)])
+        above = tuple([e - u if e > u else 0 for e, u in zip(estimate, usage, strict=True)])
         is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
         excess = above if is_fresh or (own is None and report.pods_measured) else nothing
 
@@ -130,7 +131,8 @@ class LoadTracker(PodSums):
 
     def _projected(self, amounts: Amounts) -> _Amounts:
         """Return amounts by known resource, capped."""
-        return tuple([capped(amounts.get(name, 0)) for name in self._profile.known])
+        known = map(amounts.get, self._profile.known, self._nothing)
+        return tuple([amount if -_MOST <= amount <= _MOST else capped(amount) for amount in known])
 
     def _facts_of(self, shape: PodShape) -> _ShapeFacts:
         """Return what the profile makes of a shape; remembered, it depends on nothing else."""
@@ -172,6 +174,8 @@ def _is_fresh(facts: _ShapeFacts, pod: PodEntry, report: NodeUsage) -> bool:
         return True
     if pod.assigned_at > updated - report.report_interval_seconds * SECOND:
         return True
+    if not (facts.after_scheduled or facts.after_initialized):
+        return False
     until = deadline(
         pod.assigned_at, pod.initialized_at, facts.after_scheduled, facts.after_initialized
     )

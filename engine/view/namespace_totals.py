@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 REQUESTED = 4
 """What every pod counts for, beside its standing."""
 
-_Totals: TypeAlias = dict[str, dict[str, int]]
+_Total: TypeAlias = dict[str, int]
+_Totals: TypeAlias = dict[str, _Total]
 _Amounts: TypeAlias = Iterable[tuple[str, int]]
 
 
@@ -31,7 +32,9 @@ class NamespaceTotals:
         self.requested: _Totals = {}
         self.scheduled: _Totals = {}
         self.running: _Totals = {}
-        self._own: set[str] = set()  # namespaces whose totals nobody else holds
+        # Of namespaces whose totals nobody else holds: the three totals, where they stand in the
+        # attributes unless they are empty.
+        self._own: dict[str, tuple[_Total, _Total, _Total]] = {}
 
     def part_with(self) -> None:
         """Leave what was given out so far to those who hold it, and write to others."""
@@ -42,49 +45,62 @@ class NamespaceTotals:
 
     def add(self, namespace: str, share: Share, which: int) -> None:
         """Count a pod in some of the totals: REQUESTED, SCHEDULED, RUNNING, added up."""
-        if namespace not in self._own:
-            self._make_own(namespace)
+        own = self._own.get(namespace)
+        requested, scheduled, running = self._made_own(namespace) if own is None else own
         if which & REQUESTED:
-            _add(self.requested, namespace, share.requests)
+            if not requested:
+                self.requested[namespace] = requested
+            _add(requested, share.requests)
         if which & SCHEDULED:
-            _add(self.scheduled, namespace, share.requests)
+            if not scheduled:
+                self.scheduled[namespace] = scheduled
+            _add(scheduled, share.requests)
         if which & RUNNING:
-            _add(self.running, namespace, share.bare_requests)
+            if not running:
+                self.running[namespace] = running
+            _add(running, share.bare_requests)
 
     def subtract(self, namespace: str, share: Share, which: int) -> None:
-        """Take a pod off totals that it was added to, exactly."""
-        if namespace not in self._own:
-            self._make_own(namespace)
-        if which & RUNNING:
-            _subtract(self.running, namespace, share.bare_requests)
-        if which & SCHEDULED:
-            _subtract(self.scheduled, namespace, share.requests)
-        if which & REQUESTED:
-            _subtract(self.requested, namespace, share.requests)
-            if namespace not in self.requested:
-                self._own.remove(namespace)
+        """Take a pod off totals that it was added to, exactly; of no pods nothing is left."""
+        own = self._own.get(namespace)
+        requested, scheduled, running = self._made_own(namespace) if own is None else own
+        if which & RUNNING and _is_empty_without(running, share.bare_requests):
+            del self.running[namespace]
+        if which & SCHEDULED and _is_empty_without(scheduled, share.requests):
+            del self.scheduled[namespace]
+        if which & REQUESTED and _is_empty_without(requested, share.requests):
+            del self.requested[namespace], self._own[namespace]
 
-    def _make_own(self, namespace: str) -> None:
-        """Copy the totals of a namespace, to be written."""
-        self._own.add(namespace)
-        for totals in (self.requested, self.scheduled, self.running):
-            if namespace in totals:
-                totals[namespace] = totals[namespace].copy()
+    def _made_own(self, namespace: str) -> tuple[_Total, _Total, _Total]:
+        """Make the totals of a namespace ones that may be written to."""
+        own = self._own[namespace] = (
+            _copied(self.requested, namespace),
+            _copied(self.scheduled, namespace),
+            _copied(self.running, namespace),
+        )
+        return own
 
 
-def _add(totals: _Totals, namespace: str, amounts: _Amounts) -> None:
-    """Add a pod by its amounts, the pod itself among them."""
+def _copied(totals: _Totals, namespace: str) -> _Total:
+    """Put a copy in the place of a total; return it, or an empty one that has no place yet."""
     total = totals.get(namespace)
     if total is None:
-        total = totals[namespace] = {}
+        return {}
+    copy = totals[namespace] = total.copy()
+    return copy
+
+
+def _add(total: _Total, amounts: _Amounts) -> None:
+    """Add a pod by its amounts, the pod itself among them."""
     for name, amount in amounts:
         total[name] = total.get(name, 0) + amount
 
 
-def _subtract(totals: _Totals, namespace: str, amounts: _Amounts) -> None:
-    """Take a pod off; nothing is left of a namespace without one."""
-    total = totals[namespace]
+def _is_empty_without(total: _Total, amounts: _Amounts) -> bool:
+    """Take a pod off; if it was the last, nothing is left and it is told."""
     for name, amount in amounts:
         total[name] -= amount
-    if not total[PODS]:
-        del totals[namespace]
+    if total[PODS]:
+        return False
+    total.clear()
+    return True

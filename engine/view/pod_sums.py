@@ -50,12 +50,17 @@ class PodSums:
     Args:
         width: how many sums there are.
         reads_reports: whether a part depends on the report of the node.
+
+    Attributes:
+        is_complete: whether the last refresh left no row to be counted.
     """
 
     def __init__(self, width: int, *, reads_reports: bool = True) -> None:
         self._sums = np.zeros((width, 0), np.int64)
         self._reads_reports = reads_reports
-        self._version = -1
+        self._version = 0
+        self.is_complete = False
+        self._counted = 0  # rows below it are kept up to date, the others are not counted yet
 
     def part_with(self) -> None:
         """Leave what was given out so far to those who hold it, and write to a copy."""
@@ -67,7 +72,9 @@ class PodSums:
         usages: Sequence[NodeUsage | None],
         changed: IntColumn,
         version: int,
-        changes: Sequence[PodChange] | None,
+        changes: Sequence[PodChange],
+        *,
+        at_most: int | None = None,
     ) -> IntColumn:
         """Return the sums at `version`, (width, n); those given out before are overwritten.
 
@@ -79,28 +86,32 @@ class PodSums:
             usages: the report of each row.
             changed: (len(Domain), n), the version at which each row last changed.
             version: what to bring the sums up to.
-            changes: of pods since the last time; None when there were too many to be listed.
+            changes: of pods since the last time.
+            at_most: how many rows to count that were not before, None for all. Where some are left,
+                the sums are not to be read yet.
         """
         since, self._version = self._version, version
-        n = changed.shape[-1]
+        known, n = self._counted, changed.shape[-1]
+        self._counted = n if at_most is None else min(known + at_most, n)
+        self.is_complete = self._counted == n
         if self._sums.shape[-1] < n:
             self._sums = np.pad(self._sums, ((0, 0), (0, 2 * n - self._sums.shape[-1])))
         outdated = changed[Domain.METRICS] > (since if self._reads_reports else version)
-        if changes is None or since < 0:
-            outdated |= changed[Domain.PODS] > since
-        rows = np.flatnonzero(outdated).tolist()
+        outdated[known:] = True
+        rows = np.flatnonzero(outdated[: self._counted]).tolist()
         for row in rows:
-            self._sums[:, row] = self._counted(usages[row], pods.on_row(row))
-        counted = set(rows)
-        for sign, key, entry in changes or ():
-            if entry.row not in counted:
+            self._sums[:, row] = self._sum_of(usages[row], pods.on_row(row))
+        just_counted = set(rows)
+        for sign, key, entry in changes:
+            if entry.row < self._counted and entry.row not in just_counted:
+                column = self._sums[:, entry.row]
                 part = self._part(key, entry, usages[entry.row])
-                self._sums[:, entry.row] += sign * np.array(part, np.int64)
+                (np.add if sign > 0 else np.subtract)(column, part, out=column)
         sums = self._sums[:, :n]
         sums.flags.writeable = False
         return sums
 
-    def _counted(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> Part:
+    def _sum_of(self, report: NodeUsage | None, pods: Iterable[tuple[str, PodEntry]]) -> Part:
         """Return the sums of a node."""
         nothing = (0,) * len(self._sums)
         parts = [self._part(key, pod, report) for key, pod in pods]

@@ -38,6 +38,16 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
     assumed: bool = False
     standing: int = 0
 
+    def counts_on_its_node_as(self, other: PodEntry) -> bool:
+        """Return whether both are one and the same to their node, whose standing is no matter."""
+        return (
+            self.row == other.row
+            and self.shape is other.shape
+            and self.assigned_at == other.assigned_at
+            and self.initialized_at == other.initialized_at
+            and self.assumed == other.assumed
+        )
+
 
 class PodTable:
     """Slots of pods, found by `namespace/name`, and for each row the slots on it.

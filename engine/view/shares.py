@@ -24,7 +24,7 @@ class Share(NamedTuple):
 
     Attributes:
         requests: of the namespace, with `pods`.
-        bare_requests: the same by `PodShape.bare_requests`.
+        bare_requests: the same by `PodShape.bare_requests`; nearly always the same object.
         sums: of the node, (len(Sum) * n_resources,), base units.
     """
 
@@ -62,9 +62,11 @@ class Shares:
         if len(self._shares) > _SHAPES_REMEMBERED:
             self._shares.clear()
         self._name(named_resources(shape))
+        requests = tuple(counted_requests(shape).items())
+        bare_requests = (*shape.bare_requests.items(), (PODS, 1))
         share = self._shares[shape] = Share(
-            requests=tuple(counted_requests(shape).items()),
-            bare_requests=(*shape.bare_requests.items(), (PODS, 1)),
+            requests=requests,
+            bare_requests=requests if bare_requests == requests else bare_requests,
             sums=shape_vector(shape, self._rows.axis).reshape(-1),
         )
         return share

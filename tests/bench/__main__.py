@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.bench.processor import processor
+
 _FLAGS = ("--nodes", "--pods")
 
 
@@ -23,21 +25,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1_000, help="nodes of the generated cluster")
     parser.add_argument("--pods", type=int, default=30_000, help="pods on them")
     sizes = vars(parser.parse_args())
-    print(f"{_processor()}, {platform.system()} {platform.release()}", flush=True)
+    print(f"{processor()}, {platform.system()} {platform.release()}", flush=True)
     for file in sorted(Path(__file__).parent.glob("bench_*.py")):
         print(f"\n== {file.stem}", flush=True)
         taken = [flag for flag in _FLAGS if f'"{flag}"' in file.read_text(encoding="utf-8")]
         arguments = [f"{flag}={sizes[flag.lstrip('-')]}" for flag in taken]
         module = f"tests.bench.{file.stem}"
         subprocess.run([sys.executable, "-m", module, *arguments], check=True)  # noqa: S603 (our own modules)
-
-
-def _processor() -> str:
-    """Return the name of the processor (Linux), or what Python knows of it."""
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

@@ -83,12 +83,12 @@ def main() -> None:
     print(f"{nodes:,} nodes, best of {_ROUNDS}       cold us  changed us    warm us  scalar/warm")
     ours: dict[str, _Ours] = {}
     for name, text in {**FILTERS, **SCORES, **SLOW}.items():
-        expression = _expression(name, text)
-        times = _times([expression], state, pods, usages)
-        scalar = _scalar_time(expression.program, state.view())
+        rule = expression(name, text)
+        times = _times([rule], state, pods, usages)
+        scalar = _scalar_time(rule.program, state.view())
         ours[name] = _Ours(times[0], times[-1], scalar)
         print(f"  {name:24} {_told(times)} {scalar / times[-1]:12.0f}")
-    rules = [_expression(name, text) for name, text in {**FILTERS, **SCORES}.items()]
+    rules = [expression(name, text) for name, text in {**FILTERS, **SCORES}.items()]
     print(f"  {f'all {len(rules)} rules':24} {_told(_times(rules, state, pods, usages))}")
     for engine in NAMES:
         if not is_installed(engine):
@@ -157,7 +157,7 @@ def _compare_compiling(answers: _Answers) -> None:
     _print_row("", ["closures", "with plan", *answers], width=16)
     for name, text in {**FILTERS, **SCORES}.items():
         alone = least_time(partial(compile_program, text, _ENVIRONMENT))
-        planned = least_time(partial(_expression, name, text))
+        planned = least_time(partial(expression, name, text))
         others = [found[name].compiling for found in answers.values()]
         _print_row(name, [f"{time:.0f}" for time in (alone, planned, *others)], width=16)
 
@@ -239,7 +239,8 @@ def _told(times: Sequence[float]) -> str:
     return f"{cold:12.0f} {changed:11.0f} {warm:10.1f}"
 
 
-def _expression(name: str, text: str) -> NodeExpression:
+def expression(name: str, text: str) -> NodeExpression:
+    """Return a rule as policies have it; those of `SCORES` give numbers."""
     program = compile_program(text, _ENVIRONMENT)
     return (node_number if name in SCORES else node_condition)(program, _ENVIRONMENT)
 

@@ -1,7 +1,8 @@
 """How fast the cluster view is filled and kept up to date, and what it costs to hold.
 
 Run as `python -m tests.bench.bench_view [--nodes N --pods P]`, each time in a process of its own.
-Times depend on the machine: compare the ratios, which are to decoding one pod in the same run.
+Times are medians in microseconds and depend on the machine: compare the ratios, which are to
+decoding the same events in the same run.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import os
 import platform
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from itertools import cycle, islice
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,23 +25,28 @@ import numpy as np
 import webhook.server  # noqa: F401 (a replica holds it beside the view)
 from engine.model import api
 from engine.model.elastic_quota import quota_of
-from engine.model.node import Node, node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.node import node_of
+from engine.model.pod import pod_of
 from engine.model.time import micros
-from engine.model.usage import NodeUsage, usage_of_node_metric
+from engine.model.usage import usage_of_node_metric
 from engine.view import ClusterState, LoadProfile
 from tests.bench.generate import GeneratedCluster
+from tests.bench.measuring import resident_mib
 from tests.bench.texts import NOW
+from webhook.cluster.envelopes import Meta, meta_of
 
 _Step: TypeAlias = Callable[[Any], Any]
 
-_ROUNDS = 7
-_SAMPLE = 4_000  # events of a kind per round
+_ROUNDS = 3
+_PODS = 2_000  # of a round: each time others, so that none of them is in a cache
+_WARM_PODS, _WARM_ROUNDS = 50, 60
+_BURST = 50  # events between two views
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 _PROFILE = LoadProfile(known=("cpu", "memory"), factors=(("cpu", 85), ("memory", 70)))
 _RUNNING = b'"phase":"Running"'
 _NOW = micros(NOW)
 
+_clock = time.perf_counter_ns
 _decode_node = msgspec.json.Decoder(api.Node).decode
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
 _decode_metric = msgspec.json.Decoder(api.NodeMetric).decode
@@ -61,15 +67,17 @@ def main() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
     print(f"filling the view with {size.nodes:,} nodes and {size.pods:,} pods")
-    before = _resident_mib()
+    before = resident_mib()
     state = filled(cluster)
     start = time.perf_counter()
     state.view()
     print(f"  first view with the sums of LoadAware {time.perf_counter() - start:8.2f} s")
     gc.collect()
-    after = _resident_mib()
+    gc.freeze()
+    after = resident_mib()
     print(f"resident memory: {after:.0f} MiB, {after - before:.0f} MiB of it the view")
     _time_events(state, cluster)
+    _time_views(state, cluster)
 
 
 def machine() -> str:
@@ -88,24 +96,16 @@ def filled(cluster: GeneratedCluster) -> ClusterState:
 
     def load(name: str, texts: Iterable[bytes], decode: _Step, make: _Step, apply: _Step) -> None:
         nonlocal total
-        spent = [0.0, 0.0, 0.0]
+        spent = [0, 0, 0]
         count = 0
         for text in texts:
-            start = time.perf_counter()
-            decoded = decode(text)
-            read = time.perf_counter()
-            made = make(decoded)
-            ready = time.perf_counter()
-            apply(made)
-            done = time.perf_counter()
-            spent[0] += read - start
-            spent[1] += ready - read
-            spent[2] += done - ready
+            for step, duration in enumerate(_timed(text, decode, make, apply)):
+                spent[step] += duration
             count += 1
         total += sum(spent)
-        decoding, making, applying = (1e6 * seconds / count for seconds in spent)
+        decoding, making, applying = (nanoseconds / 1e3 / count for nanoseconds in spent)
         print(
-            f"  {name:8} {sum(spent):8.2f} s, each: decode {decoding:6.1f},"
+            f"  {name:8} {sum(spent) / 1e9:8.2f} s, each: decode {decoding:6.1f},"
             f" make {making:6.1f}, apply {applying:6.1f} us"
         )
 
@@ -113,88 +113,146 @@ def filled(cluster: GeneratedCluster) -> ClusterState:
     load("nodes", cluster.nodes(), _decode_node, node_of, state.set_node)
     load("usage", cluster.node_metrics(), _decode_metric, usage_of_node_metric, state.set_usage)
     load("pods", cluster.pods(), _decode_pod, pod_of, lambda pod: state.set_pod(pod, seen_at=_NOW))
-    print(f"  {'all':8} {total:8.2f} s")
+    print(f"  {'all':8} {total / 1e9:8.2f} s")
     return state
 
 
-def _time_events(state: ClusterState, cluster: GeneratedCluster) -> None:
-    """Print what single events cost, in random order.
+@dataclass(frozen=True)
+class _Event:
+    """Events of one kind: the objects as they come, and what is done with each."""
 
-    Each object is decoded anew just before, as it would be, so it is at hand and the view is not.
+    name: str
+    texts: Sequence[bytes]
+    decode: _Step
+    make: _Step
+    apply: _Step
+
+
+def _time_events(state: ClusterState, cluster: GeneratedCluster) -> None:
+    """Print what single events cost, of objects that no cache of the processor holds, and others.
+
+    Each is decoded just before, as it would be, so it is at hand and the view is not.
     """
+    share = 2 * _ROUNDS * _PODS / cluster.pod_count
     source = random.Random(1)
-    share = _SAMPLE / cluster.pod_count
     pods = [text for text in cluster.pods() if _RUNNING in text and source.random() < share]
     source.shuffle(pods)
-    nodes = list(islice(cluster.nodes(), _SAMPLE))
+    nodes = list(islice(cluster.nodes(), _PODS))
     source.shuffle(nodes)
-    metrics = list(islice(cluster.node_metrics(), _SAMPLE // 10))
-    shapes = cycle([_pod(text).shape for text in pods[1:] + pods[:1]])
+    metrics = list(islice(cluster.node_metrics(), _PODS // 10))
+    source.shuffle(metrics)
 
-    def resized(text: bytes) -> Pod:
-        return msgspec.structs.replace(_pod(text), shape=next(shapes))
+    print(f"{'events, us':44} decode    make   apply   apply/decode")
+    cold = [pods[number * _PODS : (number + 1) * _PODS] for number in range(_ROUNDS)]
+    _print_medians(
+        "cold", state, ([*_lives(state, some), *_others(state, nodes, metrics)] for some in cold)
+    )
+    warm = pods[-_WARM_PODS:]
+    _print_medians(
+        "warm",
+        state,
+        (
+            [*_lives(state, warm), *_others(state, nodes[:_WARM_PODS], metrics[:_WARM_PODS])]
+            for _ in range(_WARM_ROUNDS)
+        ),
+    )
 
-    def set_pod(pod: Pod) -> None:
-        state.set_pod(pod, seen_at=_NOW)
 
-    def set_usage_and_view(usage: NodeUsage) -> None:
-        state.set_usage(usage)
+def _lives(state: ClusterState, running: Sequence[bytes]) -> Iterator[_Event]:
+    """Yield what happens to pods that run, and then run again; each needs what came before."""
+
+    def pods(name: str, texts: Sequence[bytes]) -> _Event:
+        return _Event(
+            name, texts, _decode_pod, pod_of, lambda pod: state.set_pod(pod, seen_at=_NOW)
+        )
+
+    def forget(meta: Meta) -> None:
+        state.delete_pod(meta.key)
+
+    bound = [_earlier(text, is_bound=True) for text in running]
+    pending = [_earlier(text, is_bound=False) for text in running]
+    yield pods("a pod: only its status changed", running)
+    yield _Event("a pod: deleted", running, lambda text: meta_of(msgspec.Raw(text)), _same, forget)
+    yield pods("a pod: created", pending)
+    yield pods("a pod: bound", bound)
+    yield pods("a pod: running", running)
+
+
+def _others(
+    state: ClusterState, nodes: Sequence[bytes], metrics: Sequence[bytes]
+) -> Iterator[_Event]:
+    """Yield what happens to nodes."""
+    other = [text.replace(b'/region":', b'/country":', 1) for text in nodes]
+    yield _Event("a node: heartbeat", nodes, _decode_node, node_of, state.set_node)
+    yield _Event("a node: another label", other, _decode_node, node_of, state.set_node)
+    yield _Event("a node: as before", nodes, _decode_node, node_of, state.set_node)
+    make = usage_of_node_metric
+    yield _Event("a usage report", metrics, _decode_metric, make, state.set_usage)
+
+
+def _earlier(text: bytes, *, is_bound: bool) -> bytes:
+    """Return a running pod as it was before it ran, and before it was bound."""
+    pod = msgspec.json.decode(text)
+    conditions = [one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled"]
+    pod["status"] = {"phase": "Pending", "qosClass": pod["status"]["qosClass"]}
+    if is_bound:
+        pod["status"]["conditions"] = conditions
+    else:
+        del pod["spec"]["nodeName"]
+    return msgspec.json.encode(pod)
+
+
+def _print_medians(name: str, state: ClusterState, rounds: Iterable[Sequence[_Event]]) -> None:
+    spent: dict[str, list[tuple[int, int, int]]] = {}
+    for events in rounds:
+        for event in events:
+            times = spent.setdefault(event.name, [])
+            for text in event.texts:
+                times.append(_timed(text, event.decode, event.make, event.apply))
+            state.view()  # so that no kind pays for the rows that others changed
+    for kind, times in spent.items():
+        decode, make, apply = (median(column) / 1e3 for column in zip(*times, strict=True))
+        print(f"  {name}  {kind:34} {decode:8.2f}{make:8.2f}{apply:8.2f}{apply / decode:15.2f}")
+
+
+def _time_views(state: ClusterState, cluster: GeneratedCluster) -> None:
+    """Print what a view costs after events, while nobody holds the one before."""
+    texts = [text for text in islice(cluster.pods(), 40_000) if _RUNNING in text]
+    source = random.Random(1)
+    pods = [pod_of(_decode_pod(text)) for text in source.sample(texts, _PODS)]
+    metrics = list(islice(cluster.node_metrics(), _PODS // 10))
+    usages = [usage_of_node_metric(_decode_metric(text)) for text in metrics]
+    for events in (1, _BURST):
+        spent = []
+        for start in range(0, len(pods), events):
+            for pod in pods[start : start + events]:
+                state.delete_pod(pod.key)
+            spent.append(_timed(None, lambda _: state.view(), _same, _same)[0])
+        for pod in pods:
+            state.set_pod(pod, seen_at=_NOW)
         state.view()
-
-    # What is done before the clock starts, and what it measures. Each step leaves what the next
-    # one needs.
-    steps: Sequence[tuple[str, Sequence[bytes], _Step, _Step]] = [
-        ("decode a pod", pods, lambda text: text, _decode_pod),
-        ("make the engine's pod of it", pods, _decode_pod, pod_of),
-        ("a pod that did not change", pods, _pod, set_pod),
-        ("a pod deleted", pods, _pod, lambda pod: state.delete_pod(pod.key)),
-        ("a pod added", pods, _pod, set_pod),
-        ("a pod with other amounts", pods, resized, set_pod),
-        ("the same pods as before", pods, _pod, set_pod),
-        ("a heartbeat of a node", nodes, _node, state.set_node),
-        ("a node cordoned", nodes, _cordoned, state.set_node),
-        ("a node uncordoned", nodes, _node, state.set_node),
-        ("make usage of a NodeMetric", metrics, _decode_metric, usage_of_node_metric),
-        ("a usage report", metrics, _usage, state.set_usage),
-        ("a usage report, then a view", metrics, _usage, set_usage_and_view),
-    ]
-    best = [float("inf")] * len(steps)
-    for _ in range(_ROUNDS):
-        for number, (_, texts, prepare, call) in enumerate(steps):
-            seconds = 0.0
-            for text in texts:
-                prepared = prepare(text)
-                start = time.perf_counter()
-                call(prepared)
-                seconds += time.perf_counter() - start
-            best[number] = min(best[number], seconds / len(texts) * 1e6)
-            state.view()  # so that no step pays for the rows that others changed
-    print(f"events in random order, best of {_ROUNDS} rounds      us   ratio")
-    for (name, *_), each in zip(steps, best, strict=True):
-        print(f"  {name:32} {each:16.2f} {each / best[0]:7.2f}")
+        print(f"a view after {events:3} pods went {median(spent) / 1e3:16.1f} us")
+    spent = []
+    for usage in usages:
+        state.set_usage(usage)
+        spent.append(_timed(None, lambda _: state.view(), _same, _same)[0])
+    print(f"a view after a usage report {median(spent) / 1e3:15.1f} us")
 
 
-def _pod(text: bytes) -> Pod:
-    return pod_of(_decode_pod(text))
+def _timed(text: Any, decode: _Step, make: _Step, apply: _Step) -> tuple[int, int, int]:  # noqa: ANN401 (what the first step takes)
+    """Return how many nanoseconds three steps took, each with what the one before gave."""
+    start = _clock()
+    decoded = decode(text)
+    read = _clock()
+    made = make(decoded)
+    ready = _clock()
+    apply(made)
+    done = _clock()
+    return read - start, ready - read, done - ready
 
 
-def _node(text: bytes) -> Node:
-    return node_of(_decode_node(text))
-
-
-def _cordoned(text: bytes) -> Node:
-    node = _node(text)
-    return replace(node, unschedulable=not node.unschedulable)
-
-
-def _usage(text: bytes) -> NodeUsage:
-    return usage_of_node_metric(_decode_metric(text))
-
-
-def _resident_mib() -> float:
-    """Return the resident memory of this process (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+def _same(anything: Any) -> Any:  # noqa: ANN401 (what the step before gave)
+    return anything
 
 
 if __name__ == "__main__":

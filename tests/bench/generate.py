@@ -7,7 +7,7 @@ seconds to write out. What they look like is in `tests.bench.texts`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 
 import numpy as np
@@ -56,10 +56,14 @@ class GeneratedCluster:
     every node has a NodeMetric that knows each of its pods; a few pods are pending or finished.
 
     Attributes:
+        now: the moment it is looked at; ages of pods and of measurements go back from it.
         workloads: what the pods are made from.
     """
 
-    def __init__(self, *, nodes: int = 5_000, pods: int = 150_000, seed: int = 1) -> None:
+    def __init__(
+        self, *, nodes: int = 5_000, pods: int = 150_000, seed: int = 1, now: datetime = NOW
+    ) -> None:
+        self.now = now
         self.node_count = nodes
         self.pod_count = pods
         random = np.random.default_rng(seed)
@@ -107,7 +111,7 @@ class GeneratedCluster:
                 yield template.pod(
                     ordinal,
                     node=self.node_name(row) if row >= 0 else "",
-                    bound_at=NOW - timedelta(seconds=int(self._age[at])),
+                    bound_at=self.now - timedelta(seconds=int(self._age[at])),
                     phase=phase if row >= 0 else "Pending",
                 )
 
@@ -118,7 +122,7 @@ class GeneratedCluster:
         for row in range(self.node_count):
             pods = [self._pod_usage(at) for at in order[starts[row] : starts[row + 1]].tolist()]
             age = 600 if row % 100 == 99 else row % 60
-            yield texts.node_metric(self.node_name(row), NOW - timedelta(seconds=age), pods)
+            yield texts.node_metric(self.node_name(row), self.now - timedelta(seconds=age), pods)
 
     def objects(self) -> Iterator[bytes]:
         """Yield everything there is."""

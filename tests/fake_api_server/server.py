@@ -14,7 +14,7 @@ from tests.fake_api_server.answers import Answers, Play
 from tests.fake_api_server.faults import Faults
 from tests.fake_api_server.kubeconfig import tls_pair, write_kubeconfig
 from tests.fake_api_server.lists import Lists
-from tests.fake_api_server.resources import RESOURCES, Resource, Target, resource_named
+from tests.fake_api_server.resources import RESOURCES, Key, Resource, Target, resource_named
 from tests.fake_api_server.statuses import ApiFault
 from tests.fake_api_server.store import Object, Store, complete
 from tests.fake_api_server.watches import Watch
@@ -92,6 +92,18 @@ class FakeApiServer:
         found = resource_named(resource, self._store.resources)
         stored = self._store.of(found).objects.items()
         return {(key.namespace, key.name): complete(found, body) for key, body in stored}
+
+    def read(self, resource: str, namespace: str, name: str) -> Object:
+        """Return a copy of one object; `namespace` is empty for a cluster's own.
+
+        Raises:
+            LookupError: there is none.
+        """
+        found = resource_named(resource, self._store.resources)
+        stored = self._store.read(found, Key(namespace, name))
+        if stored is None:
+            raise LookupError(f"there is no `{name}` among {resource}")
+        return stored
 
     @property
     def version(self) -> int:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -169,3 +169,22 @@ async def test_the_digest_is_the_same_for_the_same_policies_and_for_no_others(
     write(path, "one", plugin="LoadAware")
     await live.reload()
     assert live.digest != before
+
+
+async def test_what_new_policies_need_is_prepared_while_the_old_ones_are_in_force(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    in_force: list[list[str]] = []
+
+    def prepare(_profiles: Iterable[SumProfile]) -> Iterator[None]:
+        for _ in range(2):
+            in_force.append(names(live))
+            yield
+
+    live = LivePolicies([path], track=ignore, prepare=prepare)
+    write(path, "two")
+    assert await live.reload()
+    assert in_force == [["one"], ["one"]]
+    assert names(live) == ["two"]

@@ -156,10 +156,12 @@ class Desk:
             while self._waiting or self._needs_care:
                 await self._timing.sleep(max(0.0, self._shelf.rests_until - self._timing.clock()))
                 self._needs_care = False
-                batch = [one for one in self._waiting[:_MOST_AT_A_TIME] if not self._served(one)]
+                batch = self._waiting[:_MOST_AT_A_TIME]
                 del self._waiting[:_MOST_AT_A_TIME]
                 async with self._at_work:
                     await self._serve(batch)
+                # Who came meanwhile finds room taken ahead by now, and needs not wait any longer.
+                self._waiting = [waiter for waiter in self._waiting if not self._served(waiter)]
         finally:
             self._worker = None
             for waiter in self._waiting:

@@ -122,5 +122,7 @@ class Choice(Step):
 
 def _within(mask: Bools, wanted: Bools | None, run: Run) -> Bools:
     """Return a mask of shape () or (n,) in shape (n,), for wanted rows alone."""
+    if wanted is not None and not mask.ndim and mask:
+        return wanted
     whole: Bools = np.broadcast_to(mask, len(run.table))
     return whole if wanted is None else whole & wanted

@@ -8,7 +8,14 @@ from typing import Final
 from engine.cel import Program
 from engine.model.label_condition import LabelCondition
 from engine.policy.context import PolicyContext
-from engine.policy.labels.claims import DOES_NOT_FAIL, PASSES, Claim, Question, Unknown
+from engine.policy.labels.claims import (
+    DOES_NOT_FAIL,
+    PASSES,
+    Claim,
+    Question,
+    Settled,
+    Unknown,
+)
 from engine.policy.labels.finder import claim_of
 from engine.policy.labels.outlook import Outlook, outlook_of
 from engine.policy.labels.requirements import condition_of, settled
@@ -30,8 +37,9 @@ class FilterLabels:
 
     def condition(self, context: PolicyContext) -> LabelCondition:
         """Return what labels a node needs to pass, for the pod of a context."""
-        activation = context.activation(self.program) if self.program else {}
-        return condition_of(self.claim, self.question, activation)
+        if isinstance(self.claim, Settled) or self.program is None:
+            return condition_of(self.claim, self.question, {})  # the pod has no say in it
+        return condition_of(self.claim, self.question, context.activation(self.program))
 
     @property
     def outlook(self) -> Outlook:

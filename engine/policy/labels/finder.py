@@ -94,7 +94,13 @@ class _Finder:
                 found = self._comparison(node, meanings)
             case ast.Has() | ast.Call():
                 found = _presence(node, meanings)
-        return found or Unknown(_reason(node), tuple(self._needed(node, meanings)))
+        return found or self._unknown(node, meanings)
+
+    def _unknown(self, node: ast.Node, meanings: Meanings) -> Claim:
+        """Return the claim of a part that may give anything."""
+        unknown = Unknown(_reason(node), tuple(self._needed(node, meanings)))
+        # Without labels that it needs, it comes to the same for every pod.
+        return unknown if unknown.reads else settled(unknown)
 
     def _visit(self) -> bool:
         """Count a visit; return whether it may be made."""

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from engine.errors import QuantityError
 from engine.model import api
 from engine.model.pod import PodShape, pod_of, shape_of
+from engine.model.resources import amounts
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:
@@ -32,6 +36,23 @@ def test_the_shape_of_a_pod_of_hostile_size_is_right_and_not_kept(
     assert shape is not again
     assert shape.requests == again.requests
     assert sum(shape.requests.values()) == 1_000
+
+
+@pytest.mark.parametrize("amount", [10**30, float("nan")])
+def test_a_bare_number_of_any_size_is_read_as_it_is_elsewhere(amount: float) -> None:
+    try:
+        expected: object = amounts({"cpu": amount})
+    except QuantityError as error:
+        with pytest.raises(QuantityError, match=re.escape(str(error))):
+            _shape({"cpu": amount})
+    else:
+        assert _shape({"cpu": amount}).requests == expected
+
+
+def test_half_a_character_in_a_label_makes_no_other_shape() -> None:
+    labels = {"koordinator.sh/qosClass": "\ud800"}
+    shape = shape_of(api.Pod(metadata=api.ObjectMeta(labels=labels)))
+    assert shape.requests == {}
 
 
 def test_a_pod_has_the_images_of_all_its_containers_and_where_room_is_made_for_it() -> None:

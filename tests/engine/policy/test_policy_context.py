@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import numpy as np
+
 from engine.model.decision import FilterOutcome
 from engine.model.request import PlacementRequest
 from engine.plugins import FAULT
@@ -74,3 +76,10 @@ def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
     assert "iterations" in outcome.reasons[FAULT]
     outcome, _ = _filtered(spec, view, request_of({"containers": containers[:50]}))
     assert outcome.faults == 0
+
+
+def test_rows_become_a_mask_whichever_were_asked_for_before() -> None:
+    context = PolicyContext(policy("filters: []"), request_of())
+    for rows in ([0, 2], [1], []):
+        mask = context.mask_of(np.array(rows, np.intp), 3)
+        assert np.flatnonzero(mask).tolist() == rows

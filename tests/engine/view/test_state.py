@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +105,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         self.kept: list[tuple[ClusterView, dict[str, object]]] = []
         self.most_names = 0
         self.now = NOW
+        self.preparing: Iterator[None] = iter(())
 
     @rule(name=NODES, cpu=st.integers(1, 3), has_gpu=st.booleans(), cordoned=st.booleans())
     def set_node(self, *, name: str, cpu: int, has_gpu: bool, cordoned: bool) -> None:
@@ -197,6 +198,14 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def track(self, profiles: list[LoadProfile]) -> None:
         self.profiles = tuple(profiles)
         self.state.track(profiles)
+
+    @rule(profiles=st.lists(st.sampled_from(PROFILES), unique=True))
+    def prepare(self, profiles: list[LoadProfile]) -> None:
+        self.preparing = self.state.preparing(profiles)
+
+    @rule()
+    def prepare_more(self) -> None:
+        next(self.preparing, None)
 
     @rule()
     def keep_a_view(self) -> None:

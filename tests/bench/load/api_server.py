@@ -1,0 +1,86 @@
+"""The API server of the bench, a process of its own: `python -m tests.bench.load.api_server`.
+
+The stateful server of the tests, over TLS, holding a generated cluster in which things happen once
+it is told so. It is ready when there is a kubeconfig in its folder, and ends with its standard
+input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from tests.bench.generate import GeneratedCluster
+from tests.bench.load.churn import Churn, Running
+from tests.bench.load.standard_input import until_closed
+from tests.fake_api_server import FakeApiServer, fake_api_server
+
+CONTROL_PATH = "/bench/churn"
+"""POST `{"happening": true}` here lets things happen; the answer says how many there were."""
+
+_HISTORY = 5_000  # changes per resource: half a minute
+_BOOKMARK_SECONDS = 30
+
+
+async def serve(cluster: GeneratedCluster, events: float, folder: Path) -> None:
+    """Serve a cluster until nobody wants it any more."""
+    async with fake_api_server(tls=True, without=(), history_limit=_HISTORY) as server:
+        churn = Churn(server, cluster, _fill(server, cluster), events)
+
+        def control(asked: dict[str, bool]) -> dict[str, int]:
+            churn.happening = asked["happening"]
+            return {"events": churn.events}
+
+        server.play("POST", CONTROL_PATH, control)
+        gc.collect()
+        gc.freeze()
+        tasks = [asyncio.create_task(churn.run()), asyncio.create_task(_speak_up(server))]
+        server.kubeconfig(folder)
+        await until_closed()
+        for task in tasks:
+            task.cancel()
+
+
+def _fill(server: FakeApiServer, cluster: GeneratedCluster) -> list[Running]:
+    """Store all objects of the cluster; return the pods that may end: not those of DaemonSets."""
+    running = []
+    for text in cluster.objects():
+        obj = msgspec.json.decode(text)
+        server.create(obj)
+        is_pod = obj["kind"] == "Pod"
+        if is_pod and obj["status"]["phase"] == "Running":
+            meta = obj["metadata"]
+            if meta["namespace"] != "kube-system":
+                running.append(Running(meta["namespace"], meta["name"], obj["spec"]["nodeName"]))
+    return running
+
+
+async def _speak_up(server: FakeApiServer) -> None:
+    """Tell watches now and then that they are alive, as a real server does."""
+    while True:
+        await asyncio.sleep(_BOOKMARK_SECONDS)
+        server.send_bookmarks()
+        server.requests.clear()  # the log would grow for ever
+
+
+def main() -> None:
+    """Generate a cluster and serve it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--pods", type=int, required=True)
+    parser.add_argument("--events", type=float, required=True, help="of pods and nodes per second")
+    parser.add_argument("--folder", type=Path, required=True, help="for the kubeconfig")
+    asked = parser.parse_args()
+    cluster = GeneratedCluster(nodes=asked.nodes, pods=asked.pods, now=datetime.now(UTC))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(cluster, asked.events, asked.folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.bench.generate import GeneratedCluster
+from tests.bench.load import verdicts
+from tests.bench.load.messages import Arrival, Phase, Target, Window
+from tests.bench.load.reviews import Reviews
+from tests.bench.load.schedule import moments
+from tests.bench.load.scrape import Handled
+from tests.bench.load.sender import Sender
+from webhook import review
+
+TARGET = Target(port=0, path="/mutate")
+
+
+def reviews(*, dry_run: bool = False) -> Reviews:
+    return Reviews(GeneratedCluster(nodes=20, pods=400).workloads, 30, dry_run=dry_run)
+
+
+def test_a_review_is_of_a_pod_without_name_and_node_and_no_two_are_the_same() -> None:
+    asked = [review.decode(body) for body in itertools.islice(reviews(), 60)]
+    assert all(one.creates_pod and not one.dry_run for one in asked)
+    pods = [one.pod() for one in asked]
+    assert not any(pod.metadata.name or pod.spec.node_name for pod in pods)
+    assert len({one.uid for one in asked}) == 60
+
+
+def test_a_dry_run_says_so() -> None:
+    assert review.decode(next(iter(reviews(dry_run=True)))).dry_run
+
+
+@pytest.mark.parametrize("arrival", [Arrival.EVEN, Arrival.RANDOM, Arrival.BURST])
+def test_as_many_reviews_are_due_as_the_rate_says_in_order_and_in_time(arrival: Arrival) -> None:
+    due = moments(Phase(target=TARGET, arrival=arrival, seconds=4, rate=50))
+    assert len(due) == 200
+    assert due == sorted(due)
+    assert due[0] >= 0
+    assert due[-1] <= 4
+
+
+def test_a_quantile_lies_within_its_bucket() -> None:
+    said = Handled(outcomes={}, mean=0, counts={0.001: 50, 0.002: 90, 0.005: 90, math.inf: 100})
+    assert said.quantile(0.5) == pytest.approx(0.001)
+    assert said.quantile(0.7) == pytest.approx(0.0015)  # 20 of the 40 from 1 to 2 ms
+    assert said.quantile(0.99) == math.inf
+
+
+def test_memory_that_grows_in_the_second_half_is_a_leak_and_at_first_is_not() -> None:
+    warming_up = [(float(minute), min(200.0 + 5 * minute, 250.0)) for minute in range(30)]
+    leaking = [(float(minute), 200.0 + minute) for minute in range(30)]
+    assert verdicts.memory(warming_up).good
+    assert not verdicts.memory(leaking).good
+
+
+async def test_the_sender_counts_answers_and_refusals() -> None:
+    number = itertools.count()
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        if next(number) % 4:
+            return web.Response(text='{"response":{"patch":"W10="}}')
+        return web.Response(status=503, text="too many")
+
+    app = web.Application()
+    app.router.add_post("/mutate", answer)
+    async with TestServer(app) as server:
+        if server.port is None:
+            raise AssertionError("it listens")
+        target = Target(port=server.port, path="/mutate")
+        phase = Phase(target=target, arrival=Arrival.EVEN, seconds=0.2, rate=200)
+        came = Window()
+        async for window in Sender(reviews()).send(phase):
+            came.add(window)
+    assert (len(came.latencies), came.advised) == (30, 30)
+    assert came.failed == {"status 503": 10}
+    assert not came.timed_out

@@ -1,0 +1,234 @@
+"""What budgets are set for: ratios of two things that take turns, so that both have the same luck.
+
+All times are CPU time. What a ratio is to, its floor, is one of:
+
+- a plain score: the limits of all nodes weighed one by one in plain Python,
+- the same on another cluster,
+- decoding the pod that an event is about.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Final, TypeAlias
+
+import msgspec
+
+from engine.explain import explanation
+from engine.model import api
+from engine.model.decision import Decision
+from engine.model.pod import pod_of
+from engine.model.request import PlacementRequest
+from engine.model.time import micros
+from engine.pipeline import Scope
+from engine.placement import patch_for
+from engine.policy import PolicyContext, load_policies
+from tests.bench.arrivals import Arrivals, running_in
+from tests.bench.bench_cel import expression
+from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
+from tests.bench.generate import GeneratedCluster
+from tests.bench.load.reviews import Reviews
+from tests.bench.measuring import baseline_of, clock, loaded
+from tests.bench.replica import Replica
+from tests.bench.texts import NOW
+from webhook import review
+from webhook.answers import pod_in
+from webhook.cluster.known import KnownCluster
+from webhook.explanations import Explanations
+from webhook.placement_reviews import PlacementReviews
+
+Spent: TypeAlias = Sequence[float]
+"""CPU nanoseconds of a few calls."""
+
+Pair: TypeAlias = tuple[Callable[[], Spent], Callable[[], Spent]]
+"""What is measured, and its floor; each call of either measures a few."""
+
+_NOW: Final = micros(NOW)
+_POLICY: Final = Path(__file__).with_name("policy.yaml")
+_CALLS: Final = 12  # before it is the other's turn
+_TURNS: Final = 4
+_NODES_EXPLAINED: Final = 10  # as many as the webhook keeps
+_EXPLANATIONS: Final = 256
+_EVENTS: Final = 2_000  # different pods
+_REVIEWS: Final = 500  # different ones
+
+_decode_pod = msgspec.json.Decoder(api.Pod).decode
+
+
+def ratio(pair: Pair) -> float:
+    """Return the median of what is measured over that of its floor."""
+    measured, floor = pair
+    spent: list[float] = []
+    floors: list[float] = []
+    for _ in range(_TURNS):
+        floors += floor()
+        spent += measured()
+    return median(spent) / median(floors)
+
+
+class _World:
+    """A cluster of some size, with pods that arrive and end."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        policies = load_policies([_POLICY])
+        self.cluster = GeneratedCluster(nodes=nodes, pods=pods)
+        self.state = loaded(self.cluster.objects(), policies)
+        self.policies = policies
+        self._replica = Replica(self.state, policies)
+        self.arriving = Arrivals(self.cluster.workloads).as_rollouts()
+        self._ended = cycle(running_in(self.cluster))
+
+    def still(self) -> Spent:
+        """Decide while nothing changes."""
+        return self._replica.still(list(islice(self.arriving, _CALLS)))
+
+    def amid_events(self) -> Spent:
+        """Decide on a view of its own each time."""
+        return self._replica.amid_events(list(islice(self.arriving, _CALLS)), self._ended)
+
+    def plain_score(self) -> Spent:
+        """Score all nodes in plain Python."""
+        return [1e3 * baseline_of(self.state.view())]
+
+    def patches(self) -> Spent:
+        """Make patches of decisions."""
+        view = self.state.view()
+        return self._of_decisions(lambda decision, asked: patch_for(decision, asked, view))
+
+    def explanations(self) -> Spent:
+        """Explain decisions as the webhook keeps them."""
+        return self._of_decisions(
+            lambda decision, _: explanation(decision, most_nodes=_NODES_EXPLAINED)
+        )
+
+    def _of_decisions(self, make: Callable[[Decision, PlacementRequest], object]) -> Spent:
+        view = self.state.view()
+        spent = []
+        for request in islice(self.arriving, _CALLS):
+            decision = self._replica.decide(request, view)
+            start = clock()
+            make(decision, request)
+            spent.append(clock() - start)
+        return spent
+
+
+class _Rules:
+    """The CEL rules of `bench_cel`, on a cluster."""
+
+    def __init__(self, world: _World) -> None:
+        self._state = world.state
+        self._expressions = [expression(*item) for item in {**FILTERS, **SCORES}.items()]
+        self._pod = next(pod for pod in running_in(world.cluster) if pod.node_name)
+        self._usage = next(usage for usage in world.state.view().usages if usage is not None)
+
+    def remembered(self) -> Spent:
+        """Evaluate all rules while nothing changes."""
+        return [self._evaluated() for _ in range(_CALLS)]
+
+    def after_events(self) -> Spent:
+        """Evaluate all rules after a pod and a report."""
+        spent = []
+        for _ in range(_CALLS):
+            self._state.delete_pod(self._pod.key)
+            self._state.set_pod(self._pod, seen_at=_NOW)
+            self._state.set_usage(self._usage)
+            spent.append(self._evaluated())
+        return spent
+
+    def _evaluated(self) -> int:
+        view = self._state.view()
+        context = PolicyContext(None, REQUEST)
+        for each in self._expressions:  # what a pod is, is the same for all rules
+            context.activation(each.program)
+        start = clock()
+        for each in self._expressions:
+            each.column(context, view, view.valid, _NOW)
+        return clock() - start
+
+
+class _PodEvents:
+    """Pods that end and come again, in random order."""
+
+    def __init__(self, world: _World) -> None:
+        self._state = world.state
+        every = max(1, world.cluster.pod_count // _EVENTS)
+        texts = list(islice(world.cluster.pods(), 0, None, every))
+        random.Random(1).shuffle(texts)
+        self._texts = cycle(texts)
+        self._batch: list[bytes] = []
+
+    def decoded(self) -> Spent:
+        """Decode what the next events are about."""
+        self._batch = list(islice(self._texts, _CALLS))
+        spent = []
+        for text in self._batch:
+            start = clock()
+            _decode_pod(text)
+            spent.append(clock() - start)
+        return spent
+
+    def applied(self) -> Spent:
+        """Let a pod be gone, and let it be there: half of the time of both."""
+        spent = []
+        for pod in [pod_of(_decode_pod(text)) for text in self._batch]:
+            start = clock()
+            self._state.delete_pod(pod.key)
+            self._state.set_pod(pod, seen_at=_NOW)
+            spent.append((clock() - start) / 2)
+        self._state.view()  # so that nobody else pays for the rows that changed
+        return spent
+
+
+class _WholeReviews:
+    """Reviews from their first to their last byte, without a server."""
+
+    def __init__(self, world: _World) -> None:
+        self._known = KnownCluster(state=world.state, now=lambda: _NOW, is_live=True)
+        self._answer = PlacementReviews(
+            policies=lambda: world.policies,
+            view=self._known.view,
+            judged_at=self._known.now,
+            clock=time.monotonic,
+            scope=Scope(),
+            explanations=Explanations(_EXPLANATIONS),
+            in_flight=self._known,
+        ).answer
+        self._bodies = iter(Reviews(world.cluster.workloads, _REVIEWS))
+
+    def answered(self) -> Spent:
+        """Answer with advice; nothing ever comes of the pods."""
+        spent = []
+        for body in islice(self._bodies, _CALLS):
+            start = clock()
+            request = review.decode(body)
+            review.encode(self._answer(request).response)
+            spent.append(clock() - start)
+            self._known.withdraw(pod_in(request))
+        return spent
+
+
+def pairs(nodes: int, pods: int) -> dict[str, Pair]:
+    """Return all that is measured on a cluster, on one of a tenth of its pods and a larger one."""
+    world = _World(nodes, pods)
+    few_pods = _World(nodes, pods // 10)
+    more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
+    rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
+    return {
+        "a decision": (world.still, world.plain_score),
+        "a view and a decision, amid events": (world.amid_events, world.plain_score),
+        "a patch": (world.patches, world.plain_score),
+        "an explanation": (world.explanations, world.plain_score),
+        "a whole review": (reviews.answered, world.plain_score),
+        "14 CEL rules, remembered": (rules.remembered, world.plain_score),
+        "14 CEL rules, after two events": (rules.after_events, world.plain_score),
+        "a pod event": (events.applied, events.decoded),
+        "a decision, twice the nodes": (more_nodes.still, few_pods.still),
+        "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),
+        "a decision, ten times the pods": (world.still, few_pods.still),
+        "amid events, ten times the pods": (world.amid_events, few_pods.amid_events),
+    }

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from engine.model.api import Pod
+from engine.model.decision import Decision, FilterOutcome, ScoreOutcome, Verdict, tally
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+
+SMALL, LARGE = st.integers(-1, 5), st.integers(-1, 2**62)
+
+
+def decision(
+    valid: NDArray[np.bool_],
+    filters: tuple[FilterOutcome, ...] = (),
+    stopped: tuple[int, ...] = (),
+    *,
+    scored: tuple[ScoreOutcome, ...] = (),
+    order: NDArray[np.intp] | None = None,
+) -> Decision:
+    order = np.zeros(0, np.intp) if order is None else order
+    return Decision(
+        pod=pod_of(Pod()),
+        verdict=Verdict.ABSTAIN,
+        message="",
+        valid=valid,
+        filters=filters,
+        stopped=stopped,
+        scored=scored,
+        candidates=order,
+        order=order,
+        totals=np.zeros(order.size, np.int64),
+        estimate={},
+        decided_at=Micros(0),
+        view_version=1,
+    )
+
+
+@settings(max_examples=100)
+@given(codes=st.lists(SMALL) | st.lists(LARGE))
+def test_codes_are_counted_in_ascending_order(codes: list[int]) -> None:
+    assert list(tally(np.array(codes, np.int64)).items()) == sorted(Counter(codes).items())
+
+
+def test_codes_of_a_byte_are_counted_too() -> None:
+    assert tally(np.array([1, -1, 1, 0], np.int8)) == {-1: 1, 0: 1, 1: 2}
+
+
+ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(-1, 3)), min_size=1)
+
+
+@settings(max_examples=100)
+@given(rows=ROWS)
+def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
+    rows: list[tuple[bool, int, int]],
+) -> None:
+    valid = np.array([is_node for is_node, _, _ in rows])
+    filters, stopped, left = [], [], valid
+    for number in (1, 2):
+        codes = np.array([row[number] for row in rows])
+        rejects = (codes != 0) & valid
+        faults = int(np.count_nonzero((codes == -1) & valid))
+        reasons = {code: str(code) for code in (-1, 1, 2, 3)}
+        rule = str(number)
+        filters.append(
+            FilterOutcome(
+                policy="p", rule=rule, codes=codes, rejects=rejects, reasons=reasons, faults=faults
+            )
+        )
+        stopped.append(int(np.count_nonzero(left & rejects)))
+        left = left & ~rejects
+    expected = Counter(
+        ("1", str(first)) if first else ("2", str(second))
+        for is_node, first, second in rows
+        if is_node and (first or second)
+    )
+    told = decision(valid, tuple(filters), tuple(stopped)).left_out
+    assert {(out.rule, out.reason): out.nodes for out in told} == expected
+
+
+@pytest.mark.parametrize("most", [None, 2])
+def test_scores_are_those_of_the_best_candidates_best_first(most: int | None) -> None:
+    raw = np.array([1, 3, 2])
+    score = ScoreOutcome(policy="p", rule="r", weight=1, raw=raw, normalized=raw * 10)
+    judged = decision(np.ones(3, np.bool_), scored=(score,), order=np.array([1, 2, 0]))
+    (best,) = judged.best_scores(most)
+    assert best.raw.tolist() == [3, 2, 1][:most]
+    assert best.normalized.tolist() == [30, 20, 10][:most]
+    assert judged.scores[0].raw.tolist() == [3, 2, 1]
