@@ -5,9 +5,9 @@ everybody else counts all of it. Its replica admits pods out of it without askin
 the escrow method (O'Neil, "The Escrow Transactional Method", 1986).
 
 INVARIANT: what was drawn since an allowance was last written, and what it was written for, is never
-more than the allowance on the object. So a pod is drawn only while no write of it is on its way,
-and for `seconds` from when the last one was begun: whoever sees an allowance that stood still for
-longer knows that nothing more comes out of it.
+more than the allowance on the object. So while a write of it is on its way, a pod must fit what is
+left of it before as well as after. And pods are drawn for `seconds` only from when the last write
+was begun: whoever sees an allowance that stood still for longer knows that no more come of it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ class _Written:
     maximum: Amounts | None = None  # of the quota that it was taken from
     begun: float = float("-inf")
 
+    def ahead_of(self, drawn: Mapping[str, Reservation]) -> dict[str, int]:
+        """Return what is left beyond some pods."""
+        held = sum_of(one.amounts for one in drawn.values())
+        return {name: amount - held.get(name, 0) for name, amount in self.amounts.items()}
+
 
 class OwnAllowance:
     """What one replica has taken of one quota.
@@ -73,6 +78,7 @@ class OwnAllowance:
         self._on_object = _Written()
         self._sent: _Written | None = None  # perhaps written, perhaps not
         self._serial = 0  # never used twice: by it others tell whether an allowance stood still
+        self._drawn_since: set[str] = set()  # that was sent
         self._left: dict[str, int] = {}
         self._taken: Amounts = {}  # what was left when it was written
         self._recent: deque[tuple[float, Amounts]] = deque(maxlen=_MOST_RECENT)  # asked for, when
@@ -87,7 +93,7 @@ class OwnAllowance:
             maximum: what the quota allows by now.
             now: by the clock of all moments here.
         """
-        if self._sent is not None or self.is_over(maximum, now) or len(self.drawn) >= _MOST_DRAWN:
+        if self.is_over(maximum, now) or len(self.drawn) >= _MOST_DRAWN:
             return False
         left = self._left
         if any(left.get(name, 0) < amount for name, amount in one.amounts.items()):
@@ -95,6 +101,7 @@ class OwnAllowance:
         for name, amount in one.amounts.items():
             left[name] -= amount
         self.drawn[one.key] = one
+        self._drawn_since.add(one.key)
         return True
 
     def is_over(self, maximum: Amounts | None, now: float) -> bool:
@@ -166,28 +173,29 @@ class OwnAllowance:
     ) -> None:
         """Take note that a write begins after which the object has this for some pods, or none."""
         if what is None:
-            self._sent = _Written(drawn=drawn)
+            self._sent = _Written(drawn=dict(drawn))
         else:
-            self._sent = _Written(what.serial, what.amounts, drawn, maximum, now)
+            self._sent = _Written(what.serial, what.amounts, dict(drawn), maximum, now)
+        self._drawn_since.clear()
+        after = self._sent.ahead_of(drawn)
+        self._left = {name: min(amount, after.get(name, 0)) for name, amount in self._left.items()}
 
     def not_sent(self) -> None:
         """Take note that the write was refused for certain."""
         self._sent = None
+        self._left = self._on_object.ahead_of(self.drawn)
 
     def found(self, what: Allowance | None) -> None:
         """Take what a newer version of the object has; nobody else writes it but to take it off."""
         sent, self._sent = self._sent, None
         serial = 0 if what is None else what.serial
-        if serial == self._on_object.serial and serial:
-            return
-        is_ours = sent is not None and serial == sent.serial
-        self._on_object = sent if is_ours and sent is not None else _Written()
-        self.drawn = dict(self._on_object.drawn)
-        held = sum_of(one.amounts for one in self.drawn.values())
-        self._taken = {
-            name: amount - held.get(name, 0) for name, amount in self._on_object.amounts.items()
-        }
-        self._left = dict(self._taken)
+        if serial != self._on_object.serial or not serial:
+            is_ours = sent is not None and serial == sent.serial
+            self._on_object = sent if is_ours and sent is not None else _Written()
+            since = {key: self.drawn[key] for key in self._drawn_since} if is_ours else {}
+            self.drawn = {**self._on_object.drawn, **since}
+            self._taken = self._on_object.ahead_of(self._on_object.drawn)
+        self._left = self._on_object.ahead_of(self.drawn)
 
 
 def _fit(free: Amounts, total: Amounts, pods: int) -> int:

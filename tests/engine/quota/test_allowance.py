@@ -36,13 +36,37 @@ def test_pods_are_drawn_until_one_does_not_fit() -> None:
     assert allowance.drawn.keys() == {"a", "c"}
 
 
-def test_nothing_is_drawn_while_it_may_be_written_anew() -> None:
+def test_while_it_is_written_anew_pods_must_fit_before_and_after() -> None:
     allowance = written(cpu=1_000)
     less = allowance.next({}, {"cpu": 100})
     allowance.sending(less, {}, MAX, NOW)
-    assert not allowance.draw(one("a", cpu=600), MAX, NOW)
+    assert not allowance.draw(one("a", cpu=101), MAX, NOW)
+    assert allowance.draw(one("b", cpu=60), MAX, NOW)
+    allowance.found(less)
+    assert allowance.drawn.keys() == {"b"}
+    assert not allowance.draw(one("c", cpu=41), MAX, NOW)  # 100 - 60 are left
+    more = allowance.next(allowance.drawn, {"cpu": 500})
+    allowance.sending(more, allowance.drawn, MAX, NOW)
+    assert not allowance.draw(one("d", cpu=41), MAX, NOW)
+    assert allowance.draw(one("e", cpu=40), MAX, NOW)
+    allowance.found(more)
+    assert allowance.draw(one("f", cpu=460), MAX, NOW)  # 60 + 500 - 60 - 40 are left
+    assert not allowance.draw(one("g", cpu=1), MAX, NOW)
+
+
+def test_what_was_drawn_during_a_write_that_failed_comes_out_of_the_old_one() -> None:
+    allowance = written(cpu=1_000)
+    allowance.sending(allowance.next({}, {"cpu": 100}), {}, MAX, NOW)
+    assert allowance.draw(one("a", cpu=60), MAX, NOW)
     allowance.not_sent()
-    assert allowance.draw(one("a", cpu=600), MAX, NOW)
+    assert not allowance.draw(one("b", cpu=941), MAX, NOW)
+    assert allowance.draw(one("c", cpu=940), MAX, NOW)
+
+
+def test_nothing_is_drawn_while_it_is_given_back() -> None:
+    allowance = written(cpu=1_000)
+    allowance.sending(None, {}, MAX, NOW)
+    assert not allowance.draw(one("a", cpu=1), MAX, NOW)
 
 
 def test_a_write_without_an_answer_counts_once_it_is_found() -> None:
