@@ -11,7 +11,8 @@ leaves the object only
 
 The same holds for a pod drawn from an allowance, which its own replica counts by itself and all
 others within the allowance. One that stood still for so long that nobody can draw from it, and any
-request for a pod drawn before has ended, leaves the object with a `seen_up_to` learnt after that.
+request for a pod drawn before has ended, leaves the count once all pods that are stored then have
+been heard of, and the object with a `seen_up_to` that says so.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class QuotaBook:
         self._settled: dict[str, _Settled] = {}
         self._missing: set[str] = set()
         self._still_since: dict[tuple[str, int], float] = {}  # allowances of others
-        self._ended: dict[tuple[str, int], int] = {}  # no pod of it is stored after that version
+        self._ended: dict[tuple[str, int], int] = {}  # no pod of it is newer than that version
         self._heard = 0
         self._read(now)
 
@@ -184,7 +185,9 @@ class QuotaBook:
         What is left of its own allowance is not among that.
         """
         pods = (one.amounts for key, one in self._promises() if not self._is_over(key))
-        return sum_of([*pods, *(one.amounts for one in self._allowances_of_others())])
+        ended = self._heard_of()
+        others = (one for one in self._allowances_of_others() if _standing(one) not in ended)
+        return sum_of([*pods, *(one.amounts for one in others)])
 
     def lent(self, now: float) -> dict[str, int]:
         """Return what others may have taken ahead and give back when they are asked for it."""
@@ -205,7 +208,7 @@ class QuotaBook:
         ]
 
     def has_ended(self, abandoned: Allowance, version: int) -> None:
-        """Take note that every pod that came of it was stored by some resourceVersion."""
+        """Take note that all pods that came of it and still exist have at most that version."""
         self._ended[_standing(abandoned)] = version
 
     # What to write.
@@ -218,11 +221,7 @@ class QuotaBook:
         """
         old = self._old(self.reservations.by_key, now)
         # Nobody may judge before having heard of all pods up to that, so we wait for it first.
-        ended = {
-            replica: version
-            for (replica, _), version in self._ended.items()
-            if version <= self._heard
-        }
+        ended = {replica: version for (replica, _), version in self._heard_of().items()}
         return Reservations(
             max(self.reservations.seen_up_to, *old.values(), *ended.values(), 0),
             {
@@ -300,6 +299,10 @@ class QuotaBook:
     def _allowances_of_others(self) -> list[Allowance]:
         own = self.allowance.replica
         return [one for who, one in self.reservations.allowances.items() if who != own]
+
+    def _heard_of(self) -> dict[tuple[str, int], int]:
+        """Return the abandoned allowances of which all pods are in the view by now."""
+        return {one: version for one, version in self._ended.items() if version <= self._heard}
 
     def _old(self, promises: Mapping[str, Reservation], now: float) -> dict[str, int]:
         """Return those settled for long enough, with the versions at which they were seen."""

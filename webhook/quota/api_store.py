@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -10,11 +11,12 @@ from engine.model import api
 from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, quota_of
 from engine.model.pod import TERMINAL_PHASES
 from webhook.cluster.connection import ApiError, Connection
-from webhook.cluster.envelopes import page_of
+from webhook.cluster.envelopes import meta_of, page_of
 from webhook.cluster.faults import UNREADABLE
 from webhook.quota.store import ConflictError, StoredPod, StoreError, UnreachableError
 
 _REFUSALS = frozenset(range(400, 500)) - {HTTPStatus.TOO_MANY_REQUESTS}  # asking again won't help
+_PAGE = "500"
 _MERGE_PATCH = "application/merge-patch+json"
 
 _quota = msgspec.json.Decoder(api.ElasticQuota).decode
@@ -71,17 +73,24 @@ class ApiStore:
         return StoredPod(wire.metadata.uid, wire.metadata.version, holds)
 
     async def newest(self, namespace: str) -> int:
-        """Return a resourceVersion that no pod is newer than that is stored in a namespace.
+        """Return the newest resourceVersion of a pod in a namespace, 0 if there is none.
 
         Raises:
             StoreError: there is no answer.
         """
-        # A list says as of which version it is, be it of a single pod.
-        body = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods?limit=1")
-        try:
-            return api.version_number(page_of(body or b"").metadata.resource_version)
-        except UNREADABLE as error:
-            raise UnreachableError(f"a list that cannot be read: {error}") from error
+        newest, more = 0, {"limit": _PAGE}
+        while True:
+            path = f"/api/v1/namespaces/{namespace}/pods?{urlencode(more)}"
+            body = await self._request("GET", path)
+            try:
+                page = page_of(body or b"")
+            except UNREADABLE as error:
+                raise UnreachableError(f"a list that cannot be read: {error}") from error
+            versions = (meta_of(raw).resource_version for raw in page.items or ())
+            newest = max(newest, *map(api.version_number, versions), 0)
+            if not page.metadata.token:
+                return newest
+            more = {"limit": _PAGE, "continue": page.metadata.token}
 
     async def _request(self, method: str, path: str, body: bytes = b"") -> bytes | None:
         """Return an answer, None for what is not there."""

@@ -199,6 +199,7 @@ class Desk:
         if not await self._shelf.reread():
             return False
         await self._shelf.ask_after_overdue()
+        await self._shelf.ask_after_abandoned()
 
         # 2. See as much of the pods as whoever wrote them.
         while not self._shelf.sees_enough(books := self._shelf.look()):

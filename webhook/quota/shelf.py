@@ -131,7 +131,7 @@ class Shelf:
             book.exists(one.key, pod.version, self._timing.clock())
 
     async def ask_after_abandoned(self) -> None:
-        """Learn when the last pod can have come of the allowances that replicas left behind."""
+        """Learn the newest pod that can have come of an allowance that a replica left behind."""
         for book in self.look():
             for one in book.abandoned(self._timing.clock()):
                 try:

@@ -49,7 +49,7 @@ class Store(Protocol):
         """Return the pod of a name as it is right now, None if there is none."""
 
     async def newest(self, namespace: str) -> int:
-        """Return a resourceVersion that no pod is newer than that is stored in a namespace."""
+        """Return the newest resourceVersion of a pod in a namespace, 0 if there is none."""
 
 
 class MemoryStore:
@@ -73,5 +73,5 @@ class MemoryStore:
         return None
 
     async def newest(self, _namespace: str) -> int:
-        """Return 0: nothing is ever stored."""
+        """Return 0: none is ever added."""
         return 0

@@ -258,10 +258,13 @@ class Cluster(RuleBasedStateMachine):
         if (ready := self.judging(one)) is not None:
             replica, book = ready
             for abandoned in book.abandoned(self.now):
-                book.has_ended(abandoned, self.version)
+                book.has_ended(abandoned, self.newest())
             kept = book.pruned(self.now)
             if kept.size < book.reservations.size:
                 self.send(replica, book, Draft(kept, book.allowance.drawn), [])
+
+    def newest(self) -> int:
+        return max((pod.version for pod in self.pods.values()), default=0)
 
     @rule(one=REPLICAS)
     def ask_after_overdue(self, one: int) -> None:
@@ -323,7 +326,6 @@ class Cluster(RuleBasedStateMachine):
             for one in range(3):
                 for duty in (self.ask_after_overdue, self.mind_allowance, self.tidy):
                     self.hear_quota(one)
-                    self.relist(one)  # as a bookmark does
                     duty(one)
                     self.write_arrives(one, answered=True)
         for one in range(3):
