@@ -17,6 +17,7 @@ class Outcome(StrEnum):
     """What came of a review; the label of its metric."""
 
     PLACED = "placed"  # advice was written on the pod
+    SHARED = "shared"  # the same, from the decision for a pod of the same template
     ABSTAINED = "abstained"  # a pod we have nothing to say about
     DENIED = "denied"  # a policy asks for denial where no node passes
     ADMITTED = "admitted"  # fits its quotas, or has none

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
+
+PER_SECOND: Final = 20
+"""How many decisions a second are explained in the long run, and how many at once at most."""
 
 
 class Explanations:
     """A bounded memory of explanations; the oldest makes room for the newest.
 
-    They are kept as plain JSON values, not as decisions: those hold whole columns.
+    They are kept as plain JSON values, not as decisions: those hold whole columns. To make one
+    takes a tenth of a whole review, so where pods come faster than anyone could read, only some
+    are made. What is left out is counted, and the annotations of each pod tell why all the same.
+
+    Args:
+        most: how many are kept, 0 for none.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=most)
+        self._clock = clock
+        self._left_out = 0  # since the latest that is kept
+        self._allowed = float(PER_SECOND)  # at `_counted_at`
+        self._counted_at = clock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether any are kept at all."""
-        return self._kept.maxlen != 0
+    def offer(self, explain: Callable[[], dict[str, Any]], *, always: bool = False) -> None:
+        """Remember a decision, with `leftOutBefore`: how many others were not since the last one.
 
-    def add(self, explanation: dict[str, Any]) -> None:
-        """Remember one explanation, as `engine.explain.explanation` gives it."""
-        self._kept.append(explanation)
+        Args:
+            explain: gives what `engine.explain.explanation` does; called if it will be kept.
+            always: whether to keep it however many there are.
+        """
+        if not self._kept.maxlen:
+            return
+        if not always and not self._one_is_allowed():
+            self._left_out += 1
+            return
+        self._kept.append({**explain(), "leftOutBefore": self._left_out})
+        self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> list[dict[str, Any]]:
         """Return explanations, newest first.
@@ -36,6 +57,15 @@ class Explanations:
         """
         found = [one for one in reversed(self._kept) if pod in _key(one)]
         return found[:limit]
+
+    def _one_is_allowed(self) -> bool:
+        now = self._clock()
+        allowed = self._allowed + (now - self._counted_at) * PER_SECOND
+        self._allowed, self._counted_at = min(allowed, PER_SECOND), now
+        if self._allowed < 1:
+            return False
+        self._allowed -= 1
+        return True
 
 
 def _key(explanation: dict[str, Any]) -> str:

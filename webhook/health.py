@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from engine.model.time import SECOND, Micros, date
-from engine.view import ClusterView, Freshness
+from engine.view import ClusterState, Freshness
 from webhook.cluster.source_status import SourceStatus
 from webhook.freshness import age_seconds
 from webhook.live_policies import LivePolicies
@@ -30,7 +30,8 @@ class Health:
 
     Args:
         policies: the policies in force.
-        view: the cluster as it is known.
+        state: the cluster as it is known. No view of it is asked for: probes come all the time,
+            also while the first list is read, when each view is much work.
         view_updated_at: when the view last heard of the cluster, of whatever source.
         certificate: the one in use.
         now: the time of day.
@@ -46,7 +47,7 @@ class Health:
         self,
         *,
         policies: LivePolicies,
-        view: Callable[[], ClusterView],
+        state: ClusterState,
         view_updated_at: Callable[[], Micros],
         certificate: LiveCertificate,
         now: Callable[[], Micros],
@@ -55,7 +56,7 @@ class Health:
         also: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._policies = policies
-        self._view = view
+        self._state = state
         self._view_updated_at = view_updated_at
         self._certificate = certificate
         self._now = now
@@ -79,7 +80,6 @@ class Health:
 
     def detail(self) -> dict[str, Any]:
         """Return what is loaded, as plain JSON values."""
-        view = self._view()
         return {
             "ready": self.ready(),
             "draining": self.draining,
@@ -91,8 +91,8 @@ class Health:
                 "lastReloadError": self._policies.last_error,
             },
             "view": {
-                "version": view.version,
-                "nodes": int(view.valid.sum()),
+                "version": self._state.version,
+                "nodes": self._state.node_count,
                 "ageSeconds": round(self.view_age_seconds, 3),
                 "stale": list(self._freshness().stale.values()),
             },

@@ -31,6 +31,8 @@ class LivePolicies:
             has their sums.
         prepare: told them before that, while the policies before are still in force; what it does
             between two steps must not take long.
+        warm_up: told a set once all of its sums are kept, and before reviews are answered by it, so
+            that none of them has to wait for what the set works out once; as `prepare`.
         now: the time of day.
         only_audit: whether no policy may act, whatever it says of itself.
 
@@ -48,12 +50,14 @@ class LivePolicies:
         *,
         track: Callable[[Iterable[SumProfile]], None],
         prepare: Callable[[Iterable[SumProfile]], Iterable[None]] = lambda _: (),
+        warm_up: Callable[[PolicySet], Iterable[None]] = lambda _: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         only_audit: bool = False,
     ) -> None:
         self._paths = paths
         self._track = track
         self._prepare = prepare
+        self._warm_up = warm_up
         self._now = now
         self._only_audit = only_audit
         self.last_error = ""
@@ -82,11 +86,21 @@ class LivePolicies:
             return False
         for _ in self._prepare(policies.load_profiles):
             await asyncio.sleep(0)  # reviews go on
+        self._track((*self._current.load_profiles, *policies.load_profiles))
+        await self._warmed(policies)
         self.last_error = ""
         before = self._current
         self._use(policies)
         _log.info("policies reloaded: %s", "; ".join(_changes(before, policies)) or "no change")
         return True
+
+    async def warm_up(self) -> None:
+        """Work out what the policies in force work out once, for when the cluster is known."""
+        await self._warmed(self._current)
+
+    async def _warmed(self, policies: PolicySet) -> None:
+        for _ in self._warm_up(policies):
+            await asyncio.sleep(0)  # reviews go on
 
     def _use(self, policies: PolicySet) -> None:
         self._track(policies.load_profiles)

@@ -20,6 +20,7 @@ from webhook import review
 from webhook.answers import Answer, Outcome, ignored, pod_in, unadvised
 from webhook.explanations import Explanations
 from webhook.review import AdmissionError, AdmissionRequest, AdmissionResponse
+from webhook.twins import Twins
 
 _LONGEST_EVALUATION_SECONDS = 0.2
 """How long the expressions of all policies may take for one pod; the rules that are left err."""
@@ -75,6 +76,7 @@ class PlacementReviews:
         self._explanations = explanations
         self._freshness = freshness
         self._in_flight = in_flight
+        self._twins = Twins(clock)
 
     def answer(self, request: AdmissionRequest) -> Answer:
         """Return a pod's advice; if there can be none, the pod passes unmodified."""
@@ -110,6 +112,17 @@ class PlacementReviews:
             self._in_flight.assume(pod, advice)
 
     def _advised(self, pod: Pod, request: AdmissionRequest) -> tuple[Answer, Advice]:
+        policies, began = self._policies(), self._clock()
+        shared = self._twins.find(request, policies)
+        if shared is not None:
+            return shared
+        decided = self._decided(pod, request, policies)
+        self._twins.keep(request, policies, decided, began)
+        return decided
+
+    def _decided(
+        self, pod: Pod, request: AdmissionRequest, policies: PolicySet
+    ) -> tuple[Answer, Advice]:
         view = self._view()
         until = self._clock() + _LONGEST_EVALUATION_SECONDS
         labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
@@ -122,15 +135,18 @@ class PlacementReviews:
         )
         decision = decide(
             placement,
-            self._policies(),
+            policies,
             view,
             self._judged_at(),
             scope=self._scope,
             freshness=self._freshness(),
         )
         outcome, response, advice = _response(request, placement, decision, view)
-        if self._explanations.wanted and not request.dry_run:
-            self._explanations.add(explanation(decision, most_nodes=_NODES_EXPLAINED))
+        if not request.dry_run:
+            self._explanations.offer(
+                lambda: explanation(decision, most_nodes=_NODES_EXPLAINED),
+                always=decision.verdict is Verdict.DENY or bool(decision.errors),
+            )
         abstained = Counter(domain for rule in decision.abstained for domain in rule.abstained)
         rule_errors = len(decision.errors)
         answer = Answer(outcome, response, rule_errors=rule_errors, abstained=abstained)

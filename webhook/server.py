@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,6 +35,7 @@ from webhook.quota.quota_objects import QuotaObjectReviews, by_resource
 from webhook.settings import Settings
 from webhook.settings_sources import SettingsError
 from webhook.tls import CertificateFiles, CertificateSource, LiveCertificate, SelfSigned
+from webhook.warm_up import warm_up
 
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _LOOK_AGAIN_SECONDS = 0.05
@@ -71,6 +72,8 @@ class Listening:
         ca_pem: what a caller must trust; empty with a given certificate.
         health: what it works with.
         reviews: the server behind `url`.
+        warm_up: makes the next reviews as quick as those after them; for when much has come to be
+            known of the cluster.
     """
 
     url: str
@@ -78,6 +81,7 @@ class Listening:
     ca_pem: bytes
     health: Health
     reviews: web.Server
+    warm_up: Callable[[], Awaitable[None]]
 
     def greeting(self) -> str:
         """Return what to tell the person who started it."""
@@ -157,10 +161,15 @@ async def listening(
     parts = parts or _parts_of_recording(settings, cluster, today())
 
     # 1. What may change while we run.
+    scope = Scope(
+        scheduler_names=settings.scheduler_names,
+        excluded_namespaces=settings.excluded_namespaces,
+    )
     policies = LivePolicies(
         settings.policies,
         track=cluster.state.track,
         prepare=cluster.state.preparing,
+        warm_up=lambda policies: warm_up(policies, cluster, scope),
         now=today,
         only_audit=settings.placement_mode == "Audit",
     )
@@ -170,7 +179,7 @@ async def listening(
     metrics = parts.metrics
     health = Health(
         policies=policies,
-        view=cluster.state.view,
+        state=cluster.state,
         view_updated_at=cluster.heard_at,
         certificate=certificate,
         now=now,
@@ -192,10 +201,7 @@ async def listening(
         view=cluster.view,
         judged_at=cluster.now,
         clock=time.monotonic,
-        scope=Scope(
-            scheduler_names=settings.scheduler_names,
-            excluded_namespaces=settings.excluded_namespaces,
-        ),
+        scope=scope,
         explanations=explanations,
         freshness=cluster.freshness,
         in_flight=cluster if cluster.is_live else None,
@@ -254,6 +260,7 @@ async def listening(
             ca_pem=certificate.current.ca_pem,
             health=health,
             reviews=server,
+            warm_up=policies.warm_up,
         )
 
 

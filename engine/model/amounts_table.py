@@ -37,6 +37,9 @@ class AmountsTable(Mapping[str, Amounts]):
     def __getitem__(self, key: str) -> Amounts:
         return self.at(self._row_of[key])
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._row_of
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._row_of)
 
@@ -51,9 +54,10 @@ class AmountsTable(Mapping[str, Amounts]):
         """Return the amounts of the key at a position."""
         width = len(self._names)
         values = self._values[row * width : (row + 1) * width]
-        return {
-            name: value for name, value in zip(self._names, values, strict=True) if value != _ABSENT
-        }
+        amounts = dict(zip(self._names, values, strict=True))
+        if _ABSENT in values:
+            return {name: value for name, value in amounts.items() if value != _ABSENT}
+        return amounts
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,8 +98,12 @@ class NodeUsage:
     pods_measured: bool = True
 
 
-def usage_of_node_metric(wire: api.NodeMetric) -> NodeUsage:
+def usage_of_node_metric(wire: api.NodeMetric, *, pod_key: Callable[[str], str] = str) -> NodeUsage:
     """Return the report in a Koordinator NodeMetric.
+
+    Args:
+        wire: as it was read.
+        pod_key: returns the string to keep for `namespace/name`, equal to the one it is given.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -117,7 +121,7 @@ def usage_of_node_metric(wire: api.NodeMetric) -> NodeUsage:
         aggregated=_aggregated(metric) if metric else (),
         pods=PodUsages(
             {
-                f"{pod.namespace}/{pod.name}": PodUsage(
+                pod_key(f"{pod.namespace}/{pod.name}"): PodUsage(
                     resources.amounts(pod.pod_usage.resources), pod.priority == _KOORD_PROD
                 )
                 for pod in status.pods_metric or ()

@@ -6,7 +6,11 @@ and a patch that adds them and changes nothing of the user's. What never does: w
 
 from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.placement.affinity import and_into_required
-from engine.placement.annotations import ESTIMATED_USAGE_ANNOTATION, REASON_ANNOTATION
+from engine.placement.annotations import (
+    ESTIMATED_USAGE_ANNOTATION,
+    REASON_ANNOTATION,
+    advice_id,
+)
 from engine.placement.patch import Patch, patch_for
 
 __all__ = [
@@ -15,6 +19,7 @@ __all__ = [
     "REASON_ANNOTATION",
     "Advice",
     "Patch",
+    "advice_id",
     "and_into_required",
     "patch_for",
 ]

@@ -45,7 +45,7 @@ def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) 
         review_uid: of the review that asks for it, "" for none. The pod has no name of its own
             yet that it could be told from others by.
     """
-    advice = Advice(candidates=decision.candidates.size, id=_id(review_uid))
+    advice = Advice(candidates=decision.candidates.size, id=advice_id(review_uid))
     framed = msgspec.structs.replace(advice, policies=("",), nodes=("",))
     room = _ADVICE_BYTES - len(msgspec.json.encode(framed))
     names = [decision.names[row] for row in best_tier[:MOST_NODES].tolist()]
@@ -54,7 +54,7 @@ def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) 
     return msgspec.structs.replace(advice, policies=policies, nodes=nodes)
 
 
-def _id(review_uid: str) -> str:
+def advice_id(review_uid: str) -> str:
     """Return a short name for a review's advice; the uid itself is of no bounded form."""
     if not review_uid:
         return ""

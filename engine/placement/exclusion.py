@@ -33,20 +33,22 @@ class Exclusion:
 
 def unreachable_nodes(decision: Decision) -> BoolColumn:
     """Return the nodes that the scheduler itself turns away, shape (n,)."""
-    return _rejected(decision, by_scheduler=True)
-
-
-def rejected_nodes(decision: Decision) -> BoolColumn:
-    """Return the nodes that the scheduler would take and a policy's filter turned away, (n,)."""
-    rejected = _rejected(decision, by_scheduler=False)
-    return decision.valid & rejected & ~unreachable_nodes(decision)
-
-
-def _rejected(decision: Decision, *, by_scheduler: bool) -> BoolColumn:
-    rejected = np.zeros_like(decision.valid)
+    unreachable = np.zeros(decision.valid.size, np.bool_)
     for outcome in decision.filters:
-        if (outcome.policy == SCHEDULER) is by_scheduler:
-            rejected |= outcome.rejects
+        if outcome.policy == SCHEDULER:
+            unreachable |= outcome.rejects
+    return unreachable
+
+
+def rejected_nodes(decision: Decision, unreachable: BoolColumn) -> BoolColumn:
+    """Return the nodes that the scheduler would take and a policy's filter turned away, (n,).
+
+    Args:
+        decision: a decision by filters: a node that is no candidate was turned away by one.
+        unreachable: what `unreachable_nodes` gives for it.
+    """
+    rejected = decision.valid > unreachable  # of bools: and not
+    rejected[decision.candidates] = False
     return rejected
 
 

@@ -25,7 +25,8 @@ from engine.placement.affinity import (
     required_terms,
 )
 from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
-from engine.placement.exclusion import Exclusion, exclusion_of, rejected_nodes
+from engine.placement.exclusion import Exclusion, exclusion_of, rejected_nodes, unreachable_nodes
+from engine.placement.groups import Groups
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preference import Preference, preference_of
 from engine.placement.promise import Promise, promise_of
@@ -100,15 +101,17 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
     if not placing and not promise.required:
         return Patch()
     # 2. What else is required: no rejected node, if the policy wants its filters to be binding.
-    rejected, hostnames = rejected_nodes(decision), Hostnames(view)
+    unreachable, hostnames = unreachable_nodes(decision), Hostnames(view)
+    rejected = rejected_nodes(decision, unreachable)
     exclusion = Exclusion()
     if placing and decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
         exclusion = exclusion_of(rejected, view, hostnames, decision.placement.max_nodes)
     required = _required(promise, exclusion)
     # 3. What is preferred, with as much to say as the user's own terms have.
     total_weight = reach(_weights(request.pod.affinity))
+    groups = Groups(view, decision.placement.group_labels, unreachable)
     preference = preference_of(
-        decision, view, hostnames, total_weight, some_rejected=bool(rejected.any())
+        decision, view, hostnames, groups, total_weight, some_rejected=bool(rejected.any())
     )
     # 4. What is noted, and all of it as operations, tried on the pod before anyone else does.
     advice = advice_of(decision, preference.best_tier, str(request.request.get("uid", "")))

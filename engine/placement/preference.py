@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from engine.model.decision import Decision
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.placement.affinity import Requirement, requirement
-from engine.placement.exclusion import unreachable_nodes
 from engine.placement.groups import Groups
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.tiers import Step, listings, named, steps
@@ -41,6 +40,7 @@ def preference_of(
     decision: Decision,
     view: ClusterView,
     hostnames: Hostnames,
+    groups: Groups,
     total_weight: int,
     *,
     some_rejected: bool,
@@ -54,6 +54,7 @@ def preference_of(
         decision: a decision to place.
         view: the view it was decided on.
         hostnames: those of the view.
+        groups: those of the view, for what the scheduler itself turns away.
         total_weight: what the terms should add up to on the best node.
         some_rejected: whether a policy turned away nodes that the scheduler would take.
     """
@@ -61,7 +62,7 @@ def preference_of(
     terms: list[dict[str, Any]] = []
     tiers: list[_Rows] = []
     left_out = 0
-    for step, group in _chosen(decision, view, hostnames, total_weight, widths):
+    for step, group in _chosen(decision, hostnames, groups, total_weight, widths):
         rows = decision.candidates[step.start : step.end]
         if group is not None:
             term = {"matchExpressions": [group]}
@@ -76,8 +77,8 @@ def preference_of(
 
 def _chosen(
     decision: Decision,
-    view: ClusterView,
     hostnames: Hostnames,
+    groups: Groups,
     total_weight: int,
     widths: Iterable[int],
 ) -> list[_Described]:
@@ -86,7 +87,6 @@ def _chosen(
     INVARIANT: nested steps are chosen only if every node can be listed. One left out of a wide step
     but not of a narrow one, where a label stands for it, would end up below worse nodes.
     """
-    groups = Groups(view, decision.placement.group_labels, unreachable_nodes(decision))
     for listed in widths:
         rows = decision.candidates[:listed]
         nestable = total_weight <= GREATEST_WEIGHT or bool(hostnames.listable(rows).all())

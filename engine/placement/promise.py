@@ -76,9 +76,10 @@ def promise_of(decision: Decision, user_terms: int) -> Promise:
     together = ALWAYS
     kept: list[FilterOutcome] = []
     left_out: list[str] = []
-    for outcome in sorted(decision.filters, key=lambda outcome: len(outcome.labels.terms)):
-        if outcome.labels.exactness is Exactness.NONE:
-            continue
+    telling = [
+        outcome for outcome in decision.filters if outcome.labels.exactness is not Exactness.NONE
+    ]
+    for outcome in sorted(telling, key=lambda outcome: len(outcome.labels.terms)):
         both = together.meet(outcome.labels)
         if both is None or len(both.terms) > room or both.bounded() is not both:
             left_out.append(outcome.rule)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -69,19 +71,14 @@ class Readings:
         cls, view: ClusterView, known: Sequence[str], sources: Sequence[UsageSource]
     ) -> Readings:
         """Return the readings of a view, given the source to read on each row."""
-        table = np.zeros((len(known) + 3, len(view)), np.int64)
-        for row, (report, source) in enumerate(zip(view.usages, sources, strict=True)):
-            if report is None:
-                continue
-            table[-2:, row] = True, report.usage is not None
-            amounts = _reading(report, source)
-            if source.production:
-                table[-3, row] = _PRODUCTION
-            elif amounts is None:
-                table[-3, row] = _ESTIMATED
-            else:
-                table[:-3, row] = [capped(amounts.get(name, 0)) for name in known]
-        return cls(table)
+        nothing = (0,) * len(known)
+        rows = [
+            _row(report, source, known, nothing)
+            for report, source in zip(view.usages, sources, strict=True)
+        ]
+        width = len(known) + 3
+        flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
+        return cls(np.ascontiguousarray(flat.reshape(len(rows), width).T))
 
     @property
     def is_reported(self) -> BoolColumn:
@@ -115,6 +112,9 @@ class Readings:
         return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, added)
 
 
+_duration = attrgetter("duration_ns")
+
+
 def _capacity(view: ClusterView, known: Sequence[str]) -> IntColumn:
     def read(text: str | None) -> list[int]:
         raw = _raw_allocatable(text)
@@ -136,6 +136,21 @@ def _raw_allocatable(text: str | None) -> Amounts:
         return {}
 
 
+def _row(
+    report: NodeUsage | None, source: UsageSource, known: Sequence[str], nothing: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the column of `Readings.table` of one node; `nothing` is of each known resource."""
+    if report is None:
+        return (*nothing, _MEASURED, False, False)
+    is_measured = report.usage is not None
+    if source.production:
+        return (*nothing, _PRODUCTION, True, is_measured)
+    amounts = _reading(report, source)
+    if amounts is None:
+        return (*nothing, _ESTIMATED, True, is_measured)
+    return (*[capped(amounts.get(name, 0)) for name in known], _MEASURED, True, is_measured)
+
+
 def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
     """Return the reading a source asks for, None where the report has no window of its duration.
 
@@ -144,11 +159,10 @@ def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
     momentary = report.usage or {}
     if not source.aggregation:
         return momentary
-    windows = {
-        window.duration_ns: reading
-        for window in report.aggregated
-        if (reading := window.by_type.get(source.aggregation)) is not None
-    }
+    windows = [window for window in report.aggregated if source.aggregation in window.by_type]
     if source.duration_ns:
-        return windows.get(source.duration_ns)
-    return windows[max(windows)] if windows else momentary
+        windows = [window for window in windows if window.duration_ns == source.duration_ns]
+        return windows[-1].by_type[source.aggregation] if windows else None
+    if not windows:
+        return momentary
+    return max(reversed(windows), key=_duration).by_type[source.aggregation]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from engine.cel import CelError, Environment, Program
-from engine.cel.columnar import Column, Plan, plan_condition, plan_number
+from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Reference
+from engine.cel.columnar import Column, Plan, memory_key, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
 from engine.policy.context import PolicyContext
@@ -30,23 +30,37 @@ class NodeExpression:
         checked: returns the value of the program if it is what it has to be, else raises
             `CelError`.
         reads: what of the cluster its value rests on.
+        of_node: what it reads of a node, in order.
+        of_request: what it reads of everything else, in order.
     """
 
     program: Program
     plan: Plan
     checked: Callable[[object], float]
     reads: tuple[Domain, ...]
+    of_node: tuple[Reference, ...]
+    of_request: tuple[Reference, ...]
+
+    @classmethod
+    def of(cls, program: Program, plan: Plan, checked: Callable[[object], float]) -> NodeExpression:
+        """Return the expression of a program and its plan."""
+        read = sorted(program.references)
+        of_node = tuple(path for path in read if path[0] == "node")
+        of_request = tuple(path for path in read if path[0] != "node")
+        return cls(program, plan, checked, domains_of(of_node), of_node, of_request)
 
     @property
     def reads_labels_alone(self) -> bool:
         """Whether nothing of a node decides its value but its labels."""
-        read = [fields for root, *fields in self.program.references if root == "node"]
-        return all(fields[:1] == ["labels"] for fields in read)
+        return all(path[1:2] == ("labels",) for path in self.of_node)
 
     def column(
         self, context: PolicyContext, view: ClusterView, wanted: BoolColumn, now: Micros
     ) -> Column:
         """Return the value for each row, bool or float64, shape (n,).
+
+        It is remembered by what the expression reads of the request, so pods of one template share
+        it, unless it reads what almost every decision changes.
 
         Args:
             context: the request.
@@ -55,12 +69,32 @@ class NodeExpression:
             now: the moment to judge the age of reports at.
         """
         activation = context.activation(self.program)
-        return self.plan.evaluate(NodeTable(view, now), activation, context.budget, wanted)
+        table, budget = NodeTable(view, now), context.budget
+        key = memory_key(self._read_of(activation)) if self._is_steady else None
+        if key is None:
+            return self.plan.evaluate(table, activation, budget, wanted)
+        try:
+            return table.remember(
+                (self.checked, self.program.source, key),
+                self.of_node,
+                lambda rows: self.plan.column(rows, activation, budget),
+                for_all_requests=not self.of_request,
+            )
+        except BudgetExhaustedError:
+            return self.plan.failed(table)
+
+    @property
+    def _is_steady(self) -> bool:
+        """Whether its column lasts, and is cheap to compute for rows that nobody wants."""
+        return Domain.PODS not in self.reads and bool(self.of_node) and not self.plan.picks
+
+    def _read_of(self, activation: Mapping[str, object]) -> list[object]:
+        """Return what decides the value beside the node: each value, or how far its path goes."""
+        return [_followed(path, activation) for path in self.of_request]
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why there is no value for a row."""
-        read = [path for path in self.program.references if path[0] == "node"]
-        node = NodeTable(view, now).row(row, read)
+        node = NodeTable(view, now).row(row, self.of_node)
         activation = {**context.activation(self.program), **node}
         try:
             self.checked(self.program.evaluate(activation, context.budget))
@@ -70,10 +104,9 @@ class NodeExpression:
 
     def inputs(self, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the values of the node's fields that are read, in words, the first few."""
-        paths = [path for path in self.program.references if path[0] == "node"]
         # Where both `node.usage` and `node.usage.cpu` are read the latter says it all.
-        outer = {path[:end] for path in paths for end in range(1, len(path))}
-        read = sorted(path for path in paths if path not in outer)
+        outer = {path[:end] for path in self.of_node for end in range(1, len(path))}
+        read = [path for path in self.of_node if path not in outer]
         told = read[:_MOST_FIELDS_TOLD]
         node, source = NodeTable(view, now).row(row, told), self.program.source
         inputs = {".".join(path): field_words(path, node, source) for path in told}
@@ -85,18 +118,28 @@ class NodeExpression:
 def node_condition(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a bool for a node."""
     plan = plan_condition(program.root, environment, _LAYOUT)
-    return NodeExpression(program, plan, checked_bool, _domains_read(program))
+    return NodeExpression.of(program, plan, checked_bool)
 
 
 def node_number(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a finite number for a node."""
     plan = plan_number(program.root, environment, _LAYOUT)
-    return NodeExpression(program, plan, checked_number, _domains_read(program))
+    return NodeExpression.of(program, plan, checked_number)
 
 
-def _domains_read(program: Program) -> tuple[Domain, ...]:
-    """Return what a program reads of the cluster; variables never read a node."""
-    return domains_of(path for path in program.references if path[0] == "node")
+def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:
+    """Return how many keys of a path could be followed, and what stands there.
+
+    An empty map stands for any that lacks the next key.
+    """
+    value: object = activation
+    for depth, name in enumerate(path):
+        if not isinstance(value, dict):
+            return depth, value
+        if name not in value:
+            return depth, {}
+        value = value[name]
+    return len(path), value
 
 
 def checked_bool(value: object) -> bool:

@@ -34,7 +34,6 @@ from engine.view.axis import PODS
 _T = TypeVar("_T")
 
 _MILLI = 1000
-_EVER = np.iinfo(np.int64)
 _NODES = (Domain.NODES,)
 _PODS = (Domain.PODS,)
 _METRICS = (Domain.METRICS,)
@@ -263,37 +262,31 @@ class NodeTable:
 
 @dataclass(frozen=True, slots=True)
 class _While:
-    """A span of time in which no report of a view grows too old to be believed.
+    """The moments at which the same reports of a view are too old to be believed.
 
     Attributes:
-        since: when it began, microseconds since the epoch.
-        until: when it is over.
         silent: where the last report, if any, is too old, shape (n,).
-        key: which rows those are, as a part of keys. INVARIANT: between two views, a row that is
-            in neither or in both, and whose report did not change, has the same usage in both.
-        columns: what has been made of the view for this span.
+        key: which rows with a report those are, as a part of keys. INVARIANT: between two views, a
+            row that is in neither or in both, and whose report did not change, has the same usage
+            in both.
+        columns: what has been made of the view for these moments.
     """
 
-    since: int
-    until: int
     silent: BoolColumn
     key: bytes
     columns: dict[Hashable, object] = field(default_factory=dict)
 
 
 def _while(view: ClusterView, now: Micros) -> _While:
-    """Return the span of time around a moment; it is remembered until another one is asked for."""
-    span = view.memory.get(_While)
-    if not isinstance(span, _While) or not span.since <= now < span.until:
-        ends = view.metric_time + USAGE_LIFETIME
-        silent = ends <= now
-        span = _While(
-            since=int(np.where(silent, ends, _EVER.min).max(initial=_EVER.min)),
-            until=int(np.where(silent, _EVER.max, ends).min(initial=_EVER.max)),
-            silent=silent,
-            key=np.flatnonzero(silent & (view.metric_time > 0)).tobytes(),
-        )
-        view.memory[_While] = span
+    """Return the moments like one; they are remembered until another kind is asked for."""
+    latest: tuple[Micros, _While] | None = view.memory.get(_While)  # type: ignore[assignment]
+    if latest is not None and latest[0] == now:
+        return latest[1]
+    silent = view.metric_time <= now - USAGE_LIFETIME
+    span = _While(silent, np.flatnonzero(silent & (view.metric_time > 0)).tobytes())
+    if latest is not None and latest[1].key == span.key:
+        span = latest[1]
+    view.memory[_While] = now, span
     return span
 
 

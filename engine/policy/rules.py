@@ -216,7 +216,8 @@ class ScoreRule:
         normalized = np.zeros(0, np.int64)
         if judged.size:
             normalized = self.scorer.normalize(judged)
-            reason = "" if normalized.any() else _NO_POINTS
+            # Both ends, for that takes a fraction of the time of `any`.
+            reason = "" if normalized.max() or normalized.min() else _NO_POINTS
         if sound is not None:
             normalized = _put_where(sound, normalized)
         return ScoreOutcome(

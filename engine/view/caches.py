@@ -9,7 +9,7 @@ from engine.view.dictionary import Dictionaries
 from engine.view.images import ImageIndex
 
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
-_POD_COLUMNS = 512  # one per rule and pod template; 40 KiB each at 5,000 nodes
+_POD_COLUMNS = 256  # one per rule and pod template; 80 KiB at most at 5,000 nodes, 20 MiB in all
 
 
 class Caches(NamedTuple):

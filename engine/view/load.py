@@ -114,11 +114,15 @@ class LoadTracker(PodSums):
         own = report.pods.get(key)
         usage = nothing if own is None else self._projected(own.amounts)
 
+        # A pod that is measured and not new, as most are, adds no part of its estimate.
+        is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
+        above = nothing
+        if is_fresh or own is None:
+            above = tuple([e - u if e > u else 0 for e, u in zip(estimate, usage, strict=True)])
+
         # An estimate stands beside the measurement while that may not know the pod yet. Where a
         # report knows the node alone, the node's usage holds all pods but the new ones, and what
         # production uses of it is not known but by estimates.
-        above = tuple([e - u if e > u else 0 for e, u in zip(estimate, usage, strict=True)])
-        is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
         excess = above if is_fresh or (own is None and report.pods_measured) else nothing
 
         if not facts.is_prod:

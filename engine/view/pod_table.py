@@ -81,6 +81,11 @@ class PodTable:
         slot = self._slot_of.get(key)
         return None if slot is None else self._entry(slot)
 
+    def key(self, key: str) -> str:
+        """Return `namespace/name` as the one string kept of a pod; itself when it is unknown."""
+        slot = self._slot_of.get(key)
+        return key if slot is None else self._keys[slot]
+
     def entries(self) -> Iterator[PodEntry]:
         """Yield what is stored of every pod."""
         return map(self._entry, self._slot_of.values())

@@ -77,6 +77,16 @@ class ClusterState:
         """How many non-terminal pods are known."""
         return len(self._pods.table) - self._pods.assumed.in_flight
 
+    @property
+    def node_count(self) -> int:
+        """How many nodes are known, rather than pods or usage on some."""
+        return int(np.count_nonzero(self._rows.valid))
+
+    @property
+    def version(self) -> int:
+        """That of the next view; grows with every event."""
+        return self._rows.version
+
     def has_node(self, name: str) -> bool:
         """Return whether a node is known, rather than pods or usage on one of that name."""
         return self._rows.node(name) is not None
@@ -96,6 +106,13 @@ class ClusterState:
         if entry is None or entry.row == NO_ROW or entry.assumed:
             return None
         return self._rows.names[entry.row], entry.shape
+
+    def pod_key(self, key: str) -> str:
+        """Return `namespace/name` as the very string that is kept here, if the pod is known.
+
+        For whoever keeps keys of pods too: of 150,000 a copy takes 14 MiB.
+        """
+        return self._pods.table.key(key)
 
     # Events. Each takes the object as it now is; "set" adds or replaces.
 

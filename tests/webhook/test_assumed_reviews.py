@@ -17,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
-from engine.view import ClusterState, Sum
+from engine.view import ClusterState, ClusterView, Sum
 from tests.webhook.conftest import DENYING
 from tests.webhook.test_placement_reviews import asking
 from webhook.answers import Answer, Outcome
@@ -180,3 +180,31 @@ def test_a_dry_run_of_a_pod_in_flight_leaves_it_where_it_is(
     once = patched(review(uid="first"), POD)
     review(uid="second", object=once, dryRun=True)
     assert on_nodes(state) == {"node-b": 1}
+
+
+def test_pods_of_one_template_share_a_decision_where_time_is_short_and_count_each(
+    state: ClusterState, tmp_path: Path, told: Assumed
+) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    loaded, now = load_policies([tmp_path]), [0.0]
+
+    def slow_view() -> ClusterView:
+        now[0] += 0.03  # seconds; a decision takes so long here
+        return state.view()
+
+    reviews = PlacementReviews(
+        policies=lambda: loaded,
+        view=slow_view,
+        judged_at=lambda: Micros(0),
+        clock=lambda: now[0],
+        scope=Scope(),
+        explanations=Explanations(9),
+        in_flight=Told(told, state),
+    )
+    answers = [reviews.answer(asking(uid=uid, object=POD)) for uid in ("first", "second")]
+    assert [answer.outcome for answer in answers] == [Outcome.PLACED, Outcome.SHARED]
+    for answer, (_, advice) in zip(answers, told, strict=True):
+        text = patched(answer, POD)["metadata"]["annotations"][ADVICE_ANNOTATION]
+        assert msgspec.json.decode(text, type=Advice) == advice
+    assert len({advice.id for _, advice in told}) == 2
+    assert on_nodes(state) == {"node-b": 2}

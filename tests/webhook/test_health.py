@@ -39,7 +39,7 @@ def sources() -> dict[str, SourceStatus]:
 def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState) -> Health:
     return Health(
         policies=LivePolicies([policies], track=state.track, now=lambda: START),
-        view=state.view,
+        state=state,
         view_updated_at=lambda: NOW,
         certificate=LiveCertificate(SelfSigned(now=START), client_ca=None, now=lambda: START),
         now=lambda: NOW,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InvalidFileError
+from engine.policy import PolicySet
 from engine.policy.schema import Mode
 from engine.view import SumProfile
 from tests.config_map import MountedConfigMap
@@ -86,7 +87,8 @@ async def test_the_view_keeps_the_sums_of_new_policies_before_they_come_into_for
     live = LivePolicies([path], track=track)
     write(path, "two", plugin="LoadAware")
     await live.reload()
-    assert tracked == [([], 0), (["one"], 1)]
+    # Kept beside those of the old ones while the new ones are warmed up, and alone after that.
+    assert tracked == [([], 0), (["one"], 1), (["one"], 1)]
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -188,3 +190,26 @@ async def test_what_new_policies_need_is_prepared_while_the_old_ones_are_in_forc
     assert await live.reload()
     assert in_force == [["one"], ["one"]]
     assert names(live) == ["two"]
+
+
+async def test_new_policies_are_warmed_up_once_their_sums_are_kept_and_before_they_are_in_force(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    steps: list[str] = []
+
+    def warm_up(policies: PolicySet) -> Iterator[None]:
+        for policy in policies:
+            steps.append(f"{policy.name} while {names(live)}")
+            yield
+
+    def track(profiles: Iterable[SumProfile]) -> None:
+        steps.append(f"{len(list(profiles))} kept")
+
+    live = LivePolicies([path], track=track, warm_up=warm_up)
+    write(path, "two", plugin="LoadAware")
+    assert await live.reload()
+    assert steps == ["0 kept", "1 kept", "two while ['one']", "1 kept"]
+    await live.warm_up()
+    assert steps[-1] == "two while ['two']"

@@ -115,7 +115,7 @@ class Intake:
     def node_metric(self, wire: api.NodeMetric) -> None:
         """Take a report of Koordinator's; one that was never filled leaves room for others."""
         _check_name(wire.metadata)
-        usage = usage_of_node_metric(wire)
+        usage = usage_of_node_metric(wire, pod_key=self.state.pod_key)
         name = usage.node_name
         if usage.usage is not None:
             self._by_koordinator.add(name)
@@ -147,6 +147,10 @@ class Intake:
         self._extra_keys[type(extra), name] = extra.key
         self.state.set_extra(extra)
         self._see(wire.metadata.creation_timestamp)
+
+    def pod_key(self, key: str) -> str:
+        """Return the string to keep for the `namespace/name` of a pod."""
+        return self.state.pod_key(key)
 
     def forget_node(self, _namespace: str, name: str) -> None:
         """Forget a node."""
@@ -196,11 +200,13 @@ class Reader:
         wire: what they are decoded as.
         take: adds or replaces one.
         forget: by namespace and name; None for what is asked for again and again as a whole.
+        key: returns the string to keep for `namespace/name`; None where any will do.
     """
 
     wire: type[msgspec.Struct]
     take: Callable[[Intake, Any], None]
     forget: Callable[[Intake, str, str], None] | None = None
+    key: Callable[[Intake, str], str] | None = None
 
 
 def _quota_reader(group: str) -> Reader:
@@ -217,7 +223,7 @@ _DISKS = _extra_reader(NodeDisks, topology_api.NodeDiskIO, node_disks_of)
 
 READERS: Mapping[tuple[str, str], Reader] = {
     ("", "Node"): Reader(api.Node, Intake.node, Intake.forget_node),
-    ("", "Pod"): Reader(api.Pod, Intake.pod, Intake.forget_pod),
+    ("", "Pod"): Reader(api.Pod, Intake.pod, Intake.forget_pod, Intake.pod_key),
     ("", "Namespace"): Reader(api.Namespace, Intake.namespace, Intake.forget_namespace),
     ("scheduling.x-k8s.io", "ElasticQuota"): _quota_reader("scheduling.x-k8s.io"),
     ("scheduling.sigs.k8s.io", "ElasticQuota"): _quota_reader("scheduling.sigs.k8s.io"),

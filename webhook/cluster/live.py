@@ -108,6 +108,7 @@ def _sink(intake: Intake, watched: Watched) -> Sink:
         wire=reader.wire,
         take=partial(reader.take, intake),
         forget=partial(reader.forget, intake),
+        key=partial(reader.key, intake) if reader.key else str,
     )
 
 

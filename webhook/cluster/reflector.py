@@ -49,11 +49,14 @@ class Sink:
         wire: what they are decoded as.
         take: adds or replaces one; raises `ValueError` if it cannot be used.
         forget: by namespace, empty for none, and name.
+        key: returns the string to keep for `namespace/name`: where the sink keeps an equal one,
+            that.
     """
 
     wire: type[msgspec.Struct]
     take: Callable[[Any], None]
     forget: Callable[[str, str], None]
+    key: Callable[[str], str] = str
 
 
 class Reflector:
@@ -244,7 +247,8 @@ class Reflector:
             meta = meta_of(raw)
             key, version = meta.key, meta.resource_version
             self._report(key, raw, error)
-        self._known.add(key)
+        if key not in self._known:
+            self._known.add(self._sink.key(key))
         self._unseen.discard(key)
         self.status.objects = len(self._known)
         return version

@@ -25,6 +25,7 @@ from engine.cel.columnar.columns import (
 )
 from engine.cel.columnar.plan import Plan, Routed, plan_condition, plan_number
 from engine.cel.columnar.run import Route
+from engine.cel.columnar.spread import memory_key
 
 __all__ = [
     "FAILED",
@@ -39,6 +40,7 @@ __all__ = [
     "Route",
     "Routed",
     "Table",
+    "memory_key",
     "packed",
     "plan_condition",
     "plan_number",

@@ -77,13 +77,30 @@ class Plan:
             budget: what it may cost; if it is exhausted, all rows are at fault.
             wanted: the rows that matter, shape (n,), None for all; others get anything.
         """
-        run = Run(table, new_frame(activation, budget))
         try:
-            with np.errstate(all="ignore"):
-                column = self._column(run, wanted)
+            return self.column(table, activation, budget, wanted)
         except BudgetExhaustedError:
-            column = FAILED
-        return _in_full(column, len(table))
+            return self.failed(table)
+
+    def column(
+        self,
+        table: Table,
+        activation: Mapping[str, object],
+        budget: Budget | None = None,
+        wanted: Bools | None = None,
+    ) -> Column:
+        """Return what `evaluate` does, but what depends on the budget: fit to be remembered.
+
+        Raises:
+            BudgetExhaustedError: it costs too much.
+        """
+        run = Run(table, new_frame(activation, budget))
+        with np.errstate(all="ignore"):
+            return self._in_full(self._column(run, wanted), len(table))
+
+    def failed(self, table: Table) -> Column:
+        """Return the column in which all rows are at fault."""
+        return self._in_full(FAILED, len(table))
 
     def _column(self, run: Run, wanted: Bools | None) -> Column:
         try:
@@ -92,6 +109,26 @@ class Plan:
             if self._whole is None:
                 return FAILED
             return self._whole.over(run.table, run.frame, run.frame[BUDGET], wanted)
+
+    def _in_full(self, column: Column, rows: int) -> Column:
+        """Return a column in shape (n,), always of one type."""
+        values, faults = column.values.astype(self._dtype, copy=False), column.faults
+        if faults is not None and not faults.any():
+            faults = None
+        if not values.ndim:
+            values = np.broadcast_to(values, rows)
+        if faults is not None and not faults.ndim:
+            faults = np.broadcast_to(faults, rows)
+        return Column(values, faults)
+
+    @property
+    def _dtype(self) -> type[np.bool_ | np.float64]:
+        return np.bool_ if self._convert is as_bool else np.float64
+
+    @property
+    def picks(self) -> bool:
+        """Whether it does less when fewer rows are wanted."""
+        return self._root.picks
 
     @property
     def routes(self) -> tuple[Routed, ...]:
@@ -129,17 +166,6 @@ def plan_number(root: ast.Node, environment: Environment, layout: Layout) -> Pla
     planner = _Planner(environment, layout)
     part = part_of(root, layout, environment)
     return Plan(planner.number(part), as_number, planner.whole(part, Accepts.NUMBER))
-
-
-def _in_full(column: Column, rows: int) -> Column:
-    values, faults = column.values, column.faults
-    if faults is not None and not faults.any():
-        faults = None
-    if not values.ndim:
-        values = np.broadcast_to(values, rows)
-    if faults is not None and not faults.ndim:
-        faults = np.broadcast_to(faults, rows)
-    return Column(values, faults)
 
 
 def _lines(step: Step, depth: int) -> list[str]:

@@ -23,7 +23,7 @@ MOST_DISTINCT: Final = 512
 """Evaluations of one request that are free; of more, each costs an iteration of the budget."""
 
 _FEW: Final = 32  # evaluations that take no longer than to look for what is remembered
-_LONGEST_KEY: Final = 4096  # characters of constants that may name what is remembered
+_LONGEST_KEY: Final = 4096  # characters of values that may name what is remembered
 _DENSE: Final = 65_536  # combinations of codes up to which counting them beats sorting them
 _COUNTABLE: Final = 2**62  # combinations of codes that a number can tell apart
 
@@ -100,7 +100,7 @@ class Spread(Step):
             if not isinstance(value, CelError):  # else its name stays unknown, which is an error
                 constants[constant_name(position)] = value
         budget: Budget = run.frame[BUDGET]
-        key = None if self._are_few(run.table, wanted) else _key(constants)
+        key = None if self._are_few(run.table, wanted) else memory_key(constants)
         if key is None:
             return self.over(run.table, constants, budget, wanted)
         return run.table.remember(
@@ -182,10 +182,10 @@ def constant_name(position: int) -> str:
     return f"@{position}"
 
 
-def _key(constants: Frame) -> str | None:
-    """Return a text that is another one for other constants, None if it would be too long."""
+def memory_key(values: object) -> str | None:
+    """Return a text that is another one for other CEL values, None if it would be too long."""
     try:
-        text = repr(constants)
+        text = repr(values)
     except (RecursionError, ValueError):  # the second: an int of thousands of digits
         return None
     return text if len(text) <= _LONGEST_KEY else None

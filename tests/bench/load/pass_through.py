@@ -49,7 +49,7 @@ def _app(certificate: LiveCertificate) -> web.Application:
     state = ClusterState()
     health = Health(
         policies=LivePolicies((), track=state.track, now=lambda: datetime.now(UTC)),
-        view=state.view,
+        state=state,
         view_updated_at=wall_clock,
         certificate=certificate,
         now=wall_clock,

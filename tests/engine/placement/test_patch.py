@@ -103,7 +103,7 @@ def test_rejected_nodes_are_not_excluded_unless_the_policy_says_so() -> None:
 
 
 def test_a_pod_with_nothing_to_prefer_still_carries_its_estimate() -> None:
-    decision = replace(decided(VIEW, {"good": 1, "bad": 1}), estimate={"cpu": 500})
+    decision = replace(decided(VIEW, {"good": 1, "bad": 1, "hot": 1}), estimate={"cpu": 500})
     (operation,) = patch_for(decision, request_of(), VIEW).operations
     assert operation["path"] == "/metadata/annotations"
     assert operation["value"][ESTIMATED_USAGE_ANNOTATION] == '{"cpu":"500m"}'

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from engine.model.decision import Decision, PlacementOptions
+from engine.placement.exclusion import unreachable_nodes
+from engine.placement.groups import Groups
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preference import Preference, preference_of
 from engine.view import ClusterView
@@ -10,7 +12,9 @@ SPOT = "karpenter.sh/capacity-type"
 
 
 def preferred(decision: Decision, view: ClusterView, total_weight: int = 100) -> Preference:
-    return preference_of(decision, view, Hostnames(view), total_weight, some_rejected=False)
+    groups = Groups(view, decision.placement.group_labels, unreachable_nodes(decision))
+    hostnames = Hostnames(view)
+    return preference_of(decision, view, hostnames, groups, total_weight, some_rejected=False)
 
 
 def term(weight: int, *values: str, key: str = HOSTNAME) -> Json:

@@ -113,6 +113,28 @@ def test_all_nodes_at_once_give_what_each_gives_alone(
             ), told
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "has(object.spec.affinity.nodeAffinity) || node.allocatable.cpu > 9.0",
+        "has(object.spec.affinity.nodeAffinity) && node.allocatable.cpu > 9.0",
+        "object.spec.?affinity.?nodeAffinity.hasValue() || node.allocatable.cpu > 9.0",
+        "object.spec.extra == 1 && node.allocatable.cpu < 9.0",
+    ],
+)
+def test_pods_that_differ_in_what_is_read_share_nothing(source: str) -> None:
+    expression, view = _condition(source), view_of(node("a", allocatable={"cpu": 4000}), node("b"))
+    specs: list[Any] = [
+        *({}, {"affinity": None}, {"affinity": {}}, {"affinity": {"nodeAffinity": {}}}),
+        *({"extra": one} for one in (0, 1, 1.0, True, "1", None)),
+    ]
+    for spec in (*specs, *specs):
+        context = PolicyContext(None, request_of(spec))
+        assert _all_at_once(expression, context, view, NOW) == _by_rows(
+            expression, context, view, NOW
+        ), spec
+
+
 def test_a_fault_is_explained_by_the_row_it_is_asked_for() -> None:
     expression, context = _condition("node.usage.cpu < 1.0"), PolicyContext(None, request_of())
     view = view_of(node("a"), usage("a", memory=1), node("b"))

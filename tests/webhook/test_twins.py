@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.model.advice import Advice
+from engine.placement import advice_id
+from engine.policy import PolicySet, load_policies
+from webhook import review
+from webhook.answers import Answer, Outcome
+from webhook.review import AdmissionRequest
+from webhook.twins import Twins
+
+POLICIES = load_policies([])
+
+
+def asking(uid: str, volume: str = "kube-api-access-x2k4d", **more: Any) -> AdmissionRequest:  # noqa: ANN401 - parts of a request, whatever they are
+    spec = {"containers": [{"name": "c"}], "volumes": [{"name": volume}]}
+    request = {
+        "uid": uid,
+        "operation": "CREATE",
+        "namespace": "shop",
+        "object": {"metadata": {"generateName": "web-"}, "spec": spec},
+        **more,
+    }
+    body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}
+    return review.decode(json.dumps(body).encode())
+
+
+def placed(uid: str, outcome: Outcome = Outcome.PLACED) -> tuple[Answer, Advice]:
+    advice = Advice(nodes=("node-1",), id=advice_id(uid))
+    operation = {"op": "add", "path": "/a", "value": msgspec.json.encode(advice).decode()}
+    response = review.allowed(uid, operations=[operation], warnings=["beware"])
+    return Answer(outcome, response, rule_errors=1), advice
+
+
+class Busy:
+    """Twins that have decided for 30 of the last 100 ms, and the clock they go by."""
+
+    def __init__(self) -> None:
+        self.now = 10.0
+        self.twins = Twins(lambda: self.now)
+        self.keep(asking("earlier", namespace="other"), seconds=0.03)
+
+    def keep(
+        self,
+        request: AdmissionRequest,
+        outcome: Outcome = Outcome.PLACED,
+        *,
+        seconds: float = 0.0,
+        policies: PolicySet = POLICIES,
+    ) -> None:
+        began = self.now
+        self.now += seconds
+        self.twins.keep(request, policies, placed(request.uid, outcome), began)
+
+    def finds(self, request: AdmissionRequest, policies: PolicySet = POLICIES) -> bool:
+        return self.twins.find(request, policies) is not None
+
+
+def test_a_twin_gets_the_answer_under_its_own_name() -> None:
+    busy = Busy()
+    busy.keep(asking("u-1"))
+    found = busy.twins.find(asking("u-2", "kube-api-access-zzzzz"), POLICIES)
+    assert found is not None
+    answer, advice = found
+    own, _ = placed("u-2")
+    assert answer == Answer(Outcome.SHARED, own.response, rule_errors=1)
+    assert advice == Advice(nodes=("node-1",), id=advice_id("u-2"))
+
+
+def test_as_long_as_there_is_time_each_pod_has_a_decision_of_its_own() -> None:
+    twins = Twins(lambda: 10.0)
+    twins.keep(asking("u-1"), POLICIES, placed("u-1"), 9.98)  # 20 of 100 ms
+    assert twins.find(asking("u-2"), POLICIES) is None
+
+
+def test_who_was_busy_a_while_ago_is_so_no_more() -> None:
+    busy = Busy()
+    assert busy.twins.is_busy
+    busy.now += 0.11
+    assert not busy.twins.is_busy
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"namespace": "batch"},
+        {"userInfo": {"username": "somebody-else"}},
+        {"options": {"fieldManager": "other"}},
+        {"name": "web-0"},
+        {"dryRun": True},
+        {"object": {"metadata": {"generateName": "api-"}}},
+    ],
+)
+def test_pods_that_differ_are_no_twins(other: dict[str, Any]) -> None:
+    busy = Busy()
+    busy.keep(asking("u-1"))
+    assert not busy.finds(asking("u-2", **other))
+    busy.keep(asking("u-3", **other))
+    assert busy.finds(asking("u-4"))  # and take no place of others
+
+
+def test_under_other_policies_a_decision_says_nothing() -> None:
+    busy = Busy()
+    busy.keep(asking("u-1"), policies=load_policies([]))
+    assert not busy.finds(asking("u-2"))
+
+
+def test_a_decision_is_shared_for_50_milliseconds() -> None:
+    busy = Busy()
+    busy.keep(asking("u-1"))
+    busy.now += 0.04
+    assert busy.finds(asking("u-2"))
+    busy.now += 0.02
+    assert not busy.finds(asking("u-3"))
+
+
+def test_a_decision_is_shared_by_eight_twins() -> None:
+    busy = Busy()
+    busy.keep(asking("u-0"))
+    assert [busy.finds(asking(f"u-{number + 1}")) for number in range(9)] == [True] * 8 + [False]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DENIED, Outcome.ABSTAINED])
+def test_only_advice_is_shared(outcome: Outcome) -> None:
+    busy = Busy()
+    busy.keep(asking("u-1"), outcome)
+    assert not busy.finds(asking("u-2"))
+
+
+def test_what_is_kept_is_bounded() -> None:
+    busy = Busy()
+    for number in range(300):
+        busy.keep(asking(f"u-{number}", namespace=f"team-{number}"))
+    assert not busy.finds(asking("u", namespace="team-43"))  # 256 are kept
+    assert busy.finds(asking("u", namespace="team-44"))
