@@ -20,7 +20,7 @@ from webhook import review
 from webhook.answers import Answer, Outcome, ignored, pod_in, unadvised
 from webhook.explanations import Explanations
 from webhook.review import AdmissionError, AdmissionRequest, AdmissionResponse
-from webhook.twins import Twins
+from webhook.twins import Advised, Twins
 
 _LONGEST_EVALUATION_SECONDS = 0.2
 """How long the expressions of all policies may take for one pod; the rules that are left err."""
@@ -83,11 +83,12 @@ class PlacementReviews:
         if not request.creates_pod:
             return ignored(request)
         try:
-            pod = pod_in(request)
-            # Only here, where nobody holds the view: it would have to be copied.
-            kept = self._withdrawn(pod, request)
-            answer, new = self._advised(pod, request)
-            self._assume(pod, new if new.nodes else kept, answer, request)
+            policies, began = self._policies(), self._clock()
+            advised = self._twins.find(request, policies)
+            if advised is None:
+                advised = self._advised(request, policies)
+                self._twins.keep(request, policies, advised, began)
+            self._assume(advised, request)
         except AdmissionError as error:
             _log.warning("a pod is not advised: %s", error, extra={"uid": request.uid})
             return unadvised(request, Outcome.UNREADABLE, str(error))
@@ -95,7 +96,7 @@ class PlacementReviews:
             _log.exception("a pod is not advised", extra={"uid": request.uid})
             return unadvised(request, Outcome.ERROR, "an internal error, see its log")
         else:
-            return answer
+            return advised.answer
 
     def _withdrawn(self, pod: Pod, request: AdmissionRequest) -> Advice | None:
         """Count a pod no longer that is judged again; returns the advice that it keeps."""
@@ -103,22 +104,19 @@ class PlacementReviews:
             return None
         return self._in_flight.withdraw(pod)
 
-    def _assume(
-        self, pod: Pod, advice: Advice | None, answer: Answer, request: AdmissionRequest
-    ) -> None:
+    def _assume(self, advised: Advised, request: AdmissionRequest) -> None:
         """Count an advised pod, as it is now, until it is seen."""
-        is_to_come = answer.outcome is not Outcome.DENIED and not request.dry_run
-        if self._in_flight is not None and advice is not None and advice.nodes and is_to_come:
-            self._in_flight.assume(pod, advice)
+        is_to_come = advised.answer.outcome is not Outcome.DENIED and not request.dry_run
+        if self._in_flight is not None and advised.advice.nodes and is_to_come:
+            self._in_flight.assume(advised.pod, advised.advice)
 
-    def _advised(self, pod: Pod, request: AdmissionRequest) -> tuple[Answer, Advice]:
-        policies, began = self._policies(), self._clock()
-        shared = self._twins.find(request, policies)
-        if shared is not None:
-            return shared
-        decided = self._decided(pod, request, policies)
-        self._twins.keep(request, policies, decided, began)
-        return decided
+    def _advised(self, request: AdmissionRequest, policies: PolicySet) -> Advised:
+        """Decide for one pod; of one that is judged again, the advice that it has may stay."""
+        pod = pod_in(request)
+        # Only here, where nobody holds the view: it would have to be copied.
+        kept = self._withdrawn(pod, request)
+        answer, new = self._decided(pod, request, policies)
+        return Advised(pod, answer, new if new.nodes or kept is None else kept)
 
     def _decided(
         self, pod: Pod, request: AdmissionRequest, policies: PolicySet

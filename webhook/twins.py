@@ -1,10 +1,9 @@
 """Pods of one template that come at the same time share a decision where time is short.
 
-A decision takes a millisecond, so a burst of a thousand pods a second can be decided one by one, or
-be answered, but not both; the rest would have to pass without any advice. The pods of a workload
-are told apart by what the API server names after the webhooks, so what holds for one of them holds
-for the next, but that the first has taken some room. That is neglected for a few of them and for a
-few milliseconds, about as long as replicas take to see what others advise.
+A decision takes milliseconds, so of a thousand pods a second most would have to pass without any
+advice if each had one of its own. The pods of a workload are told apart by what the API server
+names after the webhooks, so what holds for one of them holds for the next, but that the first has
+taken some room. That is neglected for some of them and for a moment.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import blake2b
+from typing import TypeAlias
 
 import msgspec
 
 from engine.model.advice import Advice
+from engine.model.pod import Pod
 from engine.placement import advice_id
 from engine.policy import PolicySet
 from webhook.answers import Answer, Outcome
@@ -25,9 +25,10 @@ from webhook.review import AdmissionRequest
 
 _LATELY_SECONDS = 0.1
 _BUSY_SHARE = 0.25  # of the time lately; what is left goes on reading, answering and events
-_LONGEST_SECONDS = 0.05
-_MOST_TWINS = 8
-_MOST_KEPT = 256  # a few KiB each
+_LONGEST_SECONDS = 0.25
+_MOST_TWINS = 32
+_MOST_KEPT = 256
+_MOST_BYTES = 16 * 1024  # of a request that is kept
 
 # The ServiceAccount admission plugin names the volume of a pod's token at random.
 _TOKEN_VOLUME = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
@@ -35,13 +36,24 @@ _TOKEN_VOLUME = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class _Kept:
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A pod, the answer to the request to create it, and the advice in that answer."""
+
+    pod: Pod
     answer: Answer
     advice: Advice
+
+
+@dataclass(slots=True)
+class _Kept:
+    advised: Advised
     policies: PolicySet
     at: float
     twins: int = 0
+
+
+_Template: TypeAlias = tuple[bytes, bytes]
 
 
 class Twins:
@@ -53,7 +65,7 @@ class Twins:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Template, _Kept] = OrderedDict()
         self._spent: deque[tuple[float, float]] = deque()  # when, and how long; seconds
 
     @property
@@ -64,8 +76,8 @@ class Twins:
             self._spent.popleft()
         return sum(seconds for _, seconds in self._spent) > _BUSY_SHARE * _LATELY_SECONDS
 
-    def find(self, request: AdmissionRequest, policies: PolicySet) -> tuple[Answer, Advice] | None:
-        """Return the answer to a request from that to its twin, None where it has to be found.
+    def find(self, request: AdmissionRequest, policies: PolicySet) -> Advised | None:
+        """Return what comes of a request from what came of its twin, None where it is to be found.
 
         Args:
             request: to create a pod.
@@ -78,50 +90,48 @@ class Twins:
             return None
         if self._clock() - kept.at > _LONGEST_SECONDS:
             return None
-        patch, own = kept.answer.response.patch or b"", advice_id(request.uid)
-        if patch.count(kept.advice.id.encode()) != 1:
-            return None
         kept.twins += 1
-        response = msgspec.structs.replace(
-            kept.answer.response,
-            uid=request.uid,
-            patch=patch.replace(kept.advice.id.encode(), own.encode()),
-        )
-        answer = replace(kept.answer, outcome=Outcome.SHARED, response=response)
-        return answer, msgspec.structs.replace(kept.advice, id=own)
+        return _under_its_own_name(kept.advised, request.uid)
 
     def keep(
-        self,
-        request: AdmissionRequest,
-        policies: PolicySet,
-        decided: tuple[Answer, Advice],
-        began: float,
+        self, request: AdmissionRequest, policies: PolicySet, advised: Advised, began: float
     ) -> None:
-        """Keep a decision for twins of its pod, if they can be expected.
+        """Keep what came of a request for twins of its pod, if they can be expected.
 
         Args:
             request: to create a pod.
             policies: those it was decided by.
-            decided: what came of it.
-            began: when.
+            advised: what came of it.
+            began: when it was begun.
         """
-        now, (answer, advice) = self._clock(), decided
+        now, answer = self._clock(), advised.answer
         self._spent.append((now, now - began))
-        if answer.outcome is not Outcome.PLACED or not advice.id or not self._may_share(request):
+        if answer.outcome is not Outcome.PLACED or not self._may_share(request):
             return
+        if (answer.response.patch or b"").count(advised.advice.id.encode()) != 1:
+            return  # the pod had an advice already
         template = _template(request)
-        self._kept[template] = _Kept(answer, advice, policies, now)
+        self._kept[template] = _Kept(advised, policies, now)
         self._kept.move_to_end(template)
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
 
     def _may_share(self, request: AdmissionRequest) -> bool:
         """Whether a pod may have twins: it is not named yet, and time is short."""
-        return not request.name and not request.dry_run and self.is_busy
+        has_no_name = not request.name and not request.dry_run
+        return has_no_name and len(request.object) <= _MOST_BYTES and self.is_busy
 
 
-def _template(request: AdmissionRequest) -> bytes:
+def _template(request: AdmissionRequest) -> _Template:
     """Return what is equal for requests that no rule can tell apart, but by their uid."""
-    digest = blake2b(_TOKEN_VOLUME.sub(b'""', bytes(request.object)), digest_size=16)
-    digest.update(_encode((request.namespace, request.user_info, request.options)))
-    return digest.digest()
+    around = _encode((request.namespace, request.user_info, request.options))
+    return _TOKEN_VOLUME.sub(b'""', request.object), around
+
+
+def _under_its_own_name(twin: Advised, uid: str) -> Advised:
+    """Return what came of a twin's request as the answer to another, with an advice of its own."""
+    response, own = twin.answer.response, advice_id(uid)
+    patch = (response.patch or b"").replace(twin.advice.id.encode(), own.encode())
+    response = msgspec.structs.replace(response, uid=uid, patch=patch)
+    answer = replace(twin.answer, outcome=Outcome.SHARED, response=response)
+    return Advised(twin.pod, answer, msgspec.structs.replace(twin.advice, id=own))
