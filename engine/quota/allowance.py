@@ -32,7 +32,7 @@ class Lending:
 
     Attributes:
         seconds: how long can be drawn after the write was begun.
-        demand_seconds: as much as was asked for within that time is expected again.
+        demand_seconds: twice as much as was asked for within that time is expected: asking grows.
         least_pods: so many pods of the usual size must fit, or nothing is taken ahead: near the end
             of a quota everything is written pod by pod, so that it can be used to the last one.
         share: at most this part of what is free is taken, one in so many.
@@ -136,7 +136,7 @@ class OwnAllowance:
         if _fit(free, total, len(recent)) < lending.least_pods:
             return {}
         wanted = {
-            name: min(amount, free[name] // lending.share) if name in free else amount
+            name: min(2 * amount, free[name] // lending.share) if name in free else 2 * amount
             for name, amount in total.items()
         }
         return wanted if all(wanted.values()) else {}

@@ -110,13 +110,13 @@ def test_it_runs_low_after_half_of_its_amounts_or_of_its_time() -> None:
     assert allowance.runs_low(NOW)
 
 
-def test_what_was_asked_for_lately_is_taken_ahead() -> None:
+def test_twice_what_was_asked_for_lately_is_taken_ahead() -> None:
     allowance = own()
     allowance.note({"cpu": 900, "pods": 1}, NOW - 4)  # too long ago
     for _ in range(3):
         allowance.note({"cpu": 100, "pods": 1}, NOW)
-    # A sixteenth of what is free is more.
-    assert allowance.wanted({"cpu": 100_000}, NOW) == {"cpu": 300, "pods": 3}
+    # Twice 3 pods; a sixteenth of what is free is more.
+    assert allowance.wanted({"cpu": 100_000}, NOW) == {"cpu": 600, "pods": 6}
 
 
 def test_no_more_than_a_sixteenth_of_what_is_free_is_taken() -> None:
