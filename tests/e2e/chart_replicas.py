@@ -11,6 +11,7 @@ from tests.e2e.advice import first_choice
 from tests.e2e.chart import Release, of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane, free_ports
+from tests.e2e.front import fronting
 from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import create_namespace, pod
@@ -129,6 +130,40 @@ async def becomes(cluster: Cluster, namespace: str, node: str) -> None:
         return await _choice(cluster, namespace) == node
 
     await eventually(chosen, f"pods are advised to take {node}")
+
+
+@asynccontextmanager
+async def one_beside(
+    release: Release,
+    control_plane: ControlPlane,
+    cluster: Cluster,
+    folder: Path,
+    *,
+    namespace: str,
+    prefers: str,
+    program: Sequence[str] = (),
+) -> AsyncIterator[Replica]:
+    """Run one replica of a release until the block is left; pods are advised when it begins.
+
+    Args:
+        release: as installed; it is changed to be asked beside the cluster.
+        control_plane: it is on.
+        cluster: as its admin.
+        folder: for a folder with policies and logs.
+        namespace: where pods are tried.
+        prefers: the node that they are advised to take.
+        program: what runs `stowplan`, if not that of this Python.
+    """
+    async with fronting([]) as front:
+        values = values_beside(f"https://{LOCAL}:{front.port}", prefers)
+        await release.change(**values)
+        (replica,) = chart_replicas(
+            release, control_plane, folder / "one", count=1, values=values, program=program
+        )
+        async with running([replica]):
+            front.targets = [replica.port]
+            await becomes(cluster, namespace, prefers)
+            yield replica
 
 
 @asynccontextmanager

@@ -20,12 +20,10 @@ from tests.e2e.chart_image import (
     stages,
     where_nothing_is_written,
 )
-from tests.e2e.chart_replicas import becomes, chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import one_beside
 from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.front import fronting
 from tests.e2e.nodes import Nodes
-from tests.e2e.serving import LOCAL
 
 _TOOLS = {"hatchling", "pip", "setuptools", "uv", "wheel"}
 
@@ -112,19 +110,14 @@ async def test_it_serves_a_cluster_from_a_root_that_is_read_only(
 ) -> None:
     for name in ("node-a", "node-b"):
         await nodes.add(name)
-    async with fronting([]) as front:
-        values = values_beside(f"https://{LOCAL}:{front.port}", "node-b")
-        await release.change(**values)
-        (replica,) = chart_replicas(
-            release,
-            control_plane,
-            tmp_path / "one",
-            count=1,
-            values=values,
-            program=where_nothing_is_written(prefix, "stowplan"),
-        )
-        async with running([replica]):
-            front.targets = [replica.port]
-            await becomes(cluster, shop, "node-b")
-            await asyncio.to_thread(replica.stop)
-            assert "Traceback" not in replica.text()
+    async with one_beside(
+        release,
+        control_plane,
+        cluster,
+        tmp_path,
+        namespace=shop,
+        prefers="node-b",
+        program=where_nothing_is_written(prefix, "stowplan"),
+    ) as replica:
+        await asyncio.to_thread(replica.stop)
+        assert "Traceback" not in replica.text()

@@ -18,6 +18,7 @@ from tests.e2e.chart import CONFIGURATIONS, Release
 from tests.e2e.chart_replicas import (
     becomes,
     chart_replicas,
+    one_beside,
     passing_namespace,
     running,
     values_beside,
@@ -265,20 +266,14 @@ async def test_a_pod_that_another_webhook_changes_is_reviewed_again_and_keeps_it
 ) -> None:
     for name in ("node-a", "node-b"):
         await nodes.add(name)
-    async with fronting([]) as front:
-        values = values_beside(f"https://{LOCAL}:{front.port}", "node-a")
-        await release.change(**values)
-        (replica,) = chart_replicas(
-            release, control_plane, tmp_path / "one", count=1, values=values
-        )
-        async with running([replica]):
-            front.targets = [replica.port]
-            await becomes(cluster, shop, "node-a")
-            async with _injector(cluster, control_plane, f"z-{release.name}", shop):
-                before = await _reviews([replica])
-                created = await cluster.create(pod(shop, "meshed"))
-                assert await _reviews([replica]) == before + 2
-            assert len(created["spec"]["containers"]) == 2
-            assert first_choice(created) == "node-a"
-            affinity = created["spec"]["affinity"]["nodeAffinity"]
-            assert len(affinity["preferredDuringSchedulingIgnoredDuringExecution"]) == 1
+    async with one_beside(
+        release, control_plane, cluster, tmp_path, namespace=shop, prefers="node-a"
+    ) as replica:
+        async with _injector(cluster, control_plane, f"z-{release.name}", shop):
+            before = await _reviews([replica])
+            created = await cluster.create(pod(shop, "meshed"))
+            assert await _reviews([replica]) == before + 2
+        assert len(created["spec"]["containers"]) == 2
+        assert first_choice(created) == "node-a"
+        affinity = created["spec"]["affinity"]["nodeAffinity"]
+        assert len(affinity["preferredDuringSchedulingIgnoredDuringExecution"]) == 1

@@ -15,6 +15,7 @@ from tests.e2e.chart import CONFIGURATIONS, Release, of_kind, rendered
 from tests.e2e.chart_replicas import (
     becomes,
     chart_replicas,
+    one_beside,
     running,
     values_beside,
 )
@@ -64,28 +65,22 @@ async def test_the_doctor_finds_a_whole_installation_well_and_a_broken_one_ill(
     for name in ("node-a", "node-b"):  # one alone is not preferred to any other
         await nodes.add(name)
         metrics_api.nodes[name] = {"cpu": "1", "memory": "1Gi"}
-    async with fronting([]) as front:
-        values = values_beside(f"https://{LOCAL}:{front.port}", "node-a")
-        await release.change(**values)
-        (replica,) = chart_replicas(
-            release, control_plane, tmp_path / "one", count=1, values=values
-        )
-        async with running([replica]):
-            front.targets = [replica.port]
-            await becomes(cluster, shop, "node-a")
-            status, found = await _examined(control_plane, release, shop)
-            assert (status, _bad(found)) == (0, [])
-            assert found["admission"][0]["message"].startswith("a pod comes back with advice")
+    async with one_beside(
+        release, control_plane, cluster, tmp_path, namespace=shop, prefers="node-a"
+    ):
+        status, found = await _examined(control_plane, release, shop)
+        assert (status, _bad(found)) == (0, [])
+        assert found["admission"][0]["message"].startswith("a pod comes back with advice")
 
-            nobody = [{"op": "remove", "path": "/rules/0"}]
-            await cluster.patch("clusterroles", release.name, nobody, how="json")
-            for kind in CONFIGURATIONS:
-                await cluster.delete(kind, release.name)
-            status, found = await _examined(control_plane, release, shop)
-            assert status == 2
-            assert "there is no MutatingWebhookConfiguration" in _bad(found)[0]
-            account = f"system:serviceaccount:{release.namespace}:{release.name}"
-            assert f"{account} may not list nodes" in _bad(found)
+        nobody = [{"op": "remove", "path": "/rules/0"}]
+        await cluster.patch("clusterroles", release.name, nobody, how="json")
+        for kind in CONFIGURATIONS:
+            await cluster.delete(kind, release.name)
+        status, found = await _examined(control_plane, release, shop)
+        assert status == 2
+        assert "there is no MutatingWebhookConfiguration" in _bad(found)[0]
+        account = f"system:serviceaccount:{release.namespace}:{release.name}"
+        assert f"{account} may not list nodes" in _bad(found)
 
 
 @pytest.mark.usefixtures("crds")
