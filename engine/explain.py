@@ -31,12 +31,13 @@ def summary(decision: Decision) -> str:
 
 def _fit(decision: Decision) -> Iterator[str]:
     """Yield how many nodes fit, and what the others were left out for."""
-    nodes = np.count_nonzero(decision.valid)
+    candidates = decision.candidates.size
+    nodes = candidates + sum(decision.stopped)
     if not nodes:
         yield "no node is known"
         return
-    fit = f"{decision.candidates.size} of {nodes} nodes fit"
-    if decision.candidates.size:
+    fit = f"{candidates} of {nodes} nodes fit"
+    if candidates:
         fit += f", best {', '.join(_best_names(decision))}"
         counts = zip(decision.filters, decision.stopped, strict=True)
         left_out = [f"{nodes} {outcome.rule}" for outcome, nodes in counts if nodes]
@@ -50,8 +51,10 @@ def _fit(decision: Decision) -> Iterator[str]:
 def _abstentions(decision: Decision) -> Iterator[str]:
     """Yield which rules abstained: for each set of stale things the first few of them."""
     rules: dict[str, dict[str, None]] = {}
-    for rule in decision.abstained:
-        rules.setdefault(", ".join(rule.abstained.values()), {})[rule.rule] = None
+    applied: tuple[FilterOutcome | ScoreOutcome, ...] = (*decision.filters, *decision.scored)
+    for rule in applied:
+        if rule.abstained:
+            rules.setdefault(", ".join(rule.abstained.values()), {})[rule.rule] = None
     told = []
     for reason, names in rules.items():
         more = ["..."] if len(names) > _NAMED_RULES else []

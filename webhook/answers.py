@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from engine.errors import QuantityError
 from engine.model import api
@@ -33,8 +34,7 @@ class Outcome(StrEnum):
     MALFORMED = "malformed"  # not a review at all
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A response, and what to count it as.
 
     Attributes:
@@ -45,7 +45,7 @@ class Answer:
     outcome: Outcome
     response: AdmissionResponse
     rule_errors: int = 0
-    abstained: Mapping[str, int] = field(default_factory=dict)
+    abstained: Mapping[str, int] = {}
 
 
 def ignored(request: AdmissionRequest) -> Answer:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
+
+import msgspec
 
 PER_SECOND: Final = 20
 """How many decisions a second are explained in the long run, and how many at once at most."""
@@ -14,9 +17,10 @@ PER_SECOND: Final = 20
 class Explanations:
     """A bounded memory of explanations; the oldest makes room for the newest.
 
-    They are kept as plain JSON values, not as decisions: those hold whole columns. To make one
-    takes a tenth of a whole review, so where pods come faster than anyone could read, only some
-    are made. What is left out is counted, and the annotations of each pod tell why all the same.
+    They are kept as JSON text, a third as large as its values, and not as decisions, which hold
+    whole columns. To make one takes a tenth of a whole review, so where pods come faster than
+    anyone could read, only some are made. What is left out is counted, and the annotations of each
+    pod tell why all the same.
 
     Args:
         most: how many are kept, 0 for none.
@@ -24,7 +28,7 @@ class Explanations:
     """
 
     def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._kept: deque[dict[str, Any]] = deque(maxlen=most)
+        self._kept: deque[tuple[str, bytes]] = deque(maxlen=most)  # by key of the pod
         self._clock = clock
         self._left_out = 0  # since the latest that is kept
         self._allowed = float(PER_SECOND)  # at `_counted_at`
@@ -45,7 +49,8 @@ class Explanations:
         if not always and not self._one_is_allowed():
             self._left_out += 1
             return
-        self._kept.append({**explain(), "leftOutBefore": self._left_out})
+        explanation = {**explain(), "leftOutBefore": self._left_out}
+        self._kept.append((_key(explanation), msgspec.json.encode(explanation)))
         self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> list[dict[str, Any]]:
@@ -55,8 +60,8 @@ class Explanations:
             pod: keep only those whose `namespace/name` contains this text.
             limit: return at most so many.
         """
-        found = [one for one in reversed(self._kept) if pod in _key(one)]
-        return found[:limit]
+        found = (text for key, text in reversed(self._kept) if pod in key)
+        return [msgspec.json.decode(text) for text in islice(found, limit)]
 
     def _one_is_allowed(self) -> bool:
         now = self._clock()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import lru_cache, partial
+from typing import TypeAlias
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 
@@ -19,7 +20,7 @@ from engine.errors import QuotaUndecidedError
 from engine.model.duration import DurationError, parse_duration
 from webhook import review
 from webhook.answers import Answer, Outcome, unadvised
-from webhook.metrics import Metrics
+from webhook.metrics import NOTHING, Metrics
 from webhook.review import AdmissionError, AdmissionRequest
 from webhook.turnstile import Room, Turnstile
 
@@ -28,6 +29,8 @@ Decide: TypeAlias = Callable[[AdmissionRequest], Answer | Awaitable[Answer]]
 
 _NANOS = 1e9
 _LONGEST_TIMEOUT = 30.0  # the most a webhook configuration may ask for
+_QUERIES_REMEMBERED = 16  # of at most a line each, 8 KiB; an API server sends one for each webhook
+_JSON = "application/json"
 
 _log = logging.getLogger(__name__)
 
@@ -48,12 +51,19 @@ class Limits:
 
     def seconds(self, request: web.Request) -> float:
         """Return how long after its arrival a review may be decided."""
-        try:
-            given = parse_duration(request.query.get("timeout", "")) / _NANOS
-        except DurationError:
-            given = 0.0
+        given = _timeout_in(request.rel_url.raw_query_string)
         timeout = min(given, _LONGEST_TIMEOUT) if given > 0 else self.default_timeout_seconds
         return timeout * self.deadline_fraction
+
+
+@lru_cache(maxsize=_QUERIES_REMEMBERED)
+def _timeout_in(query: str) -> float:
+    """Return the seconds that a caller says it will wait, 0 where it says nothing of use."""
+    asked = (value for name, value in parse_qsl(query, keep_blank_values=True) if name == "timeout")
+    try:
+        return parse_duration(next(asked, "")) / _NANOS
+    except DurationError:
+        return 0.0
 
 
 class _NoAnswerError(Exception):
@@ -100,52 +110,62 @@ class ReviewHandler:
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one review."""
         arrived = self._clock()
-        counts: dict[str, Any] = {}
+        rule_errors, abstained = 0, NOTHING
+        room = self._turnstile.enter()
         try:
-            answer = await self._answer(request, arrived + self._limits.seconds(request))
+            answer = await self._answer(request, room, arrived + self._limits.seconds(request))
         except _NoAnswerError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
-            outcome = answer.outcome
-            counts = {"rule_errors": answer.rule_errors, "abstained": answer.abstained}
-            body = review.encode(answer.response)
-            response = web.Response(body=body, content_type="application/json")
-        self._metrics.reviewed(self.path, outcome, self._clock() - arrived, **counts)
+            outcome, rule_errors, abstained = answer.outcome, answer.rule_errors, answer.abstained
+            response = web.Response(body=review.encode(answer.response), content_type=_JSON)
+        finally:
+            self._turnstile.leave()
+        seconds = self._clock() - arrived
+        self._metrics.reviewed(
+            self.path, outcome, seconds, rule_errors=rule_errors, abstained=abstained
+        )
         return response
 
-    async def _answer(self, request: web.Request, deadline: float) -> Answer:
-        with self._turnstile.enter() as room:
-            if room is Room.CROWDED or (room is Room.FULL and not self._fails_open):
-                raise _NoAnswerError(503, Outcome.SHED, "too many reviews at a time")
-            asked = await self._read(request, deadline)
-            if room is Room.FULL:
-                return unadvised(asked, Outcome.SHED, "too many pods at a time")
-            async with self._turnstile.turn():
-                if self._clock() >= deadline:
-                    return self._too_late(asked)
-                with self._failures_told(asked):
-                    answer = self._decide(asked)
-            if isinstance(answer, Answer):
-                return answer
-            try:
-                async with asyncio.timeout(deadline - self._clock()):
-                    with self._failures_told(asked):
-                        return await answer
-            except TimeoutError:
-                return self._too_late(asked)
-
-    @contextmanager
-    def _failures_told(self, asked: AdmissionRequest) -> Iterator[None]:
+    async def _answer(self, request: web.Request, room: Room, deadline: float) -> Answer:
+        if room is Room.CROWDED or (room is Room.FULL and not self._fails_open):
+            raise _NoAnswerError(503, Outcome.SHED, "too many reviews at a time")
+        asked = await self._read(request, deadline)
+        if room is Room.FULL:
+            return unadvised(asked, Outcome.SHED, "too many pods at a time")
+        answer = await self._turnstile.in_turn(partial(self._begun, asked, deadline))
+        if isinstance(answer, Answer):
+            return answer
         try:
-            yield
-        except QuotaUndecidedError as error:
-            raise _NoAnswerError(503, Outcome.UNDECIDED, str(error)) from error
-        except AdmissionError as error:
-            raise _NoAnswerError(400, Outcome.MALFORMED, str(error)) from error
+            async with asyncio.timeout(deadline - self._clock()):
+                return await self._ended(asked, answer)
+        except TimeoutError:
+            return self._too_late(asked)
+
+    def _begun(self, asked: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
+        if self._clock() >= deadline:
+            return self._too_late(asked)
+        try:
+            return self._decide(asked)
         except Exception as error:
-            _log.exception("no answer to a review", extra={"uid": asked.uid, "path": self.path})
-            raise _NoAnswerError(500, Outcome.ERROR, "internal error, see the log") from error
+            raise self._failure(asked, error) from error
+
+    async def _ended(self, asked: AdmissionRequest, answer: Awaitable[Answer]) -> Answer:
+        try:
+            return await answer
+        except Exception as error:
+            raise self._failure(asked, error) from error
+
+    def _failure(self, asked: AdmissionRequest, error: Exception) -> _NoAnswerError:
+        """Return what to tell of a failure to decide; our own mistakes go into the log."""
+        if isinstance(error, QuotaUndecidedError):
+            return _NoAnswerError(503, Outcome.UNDECIDED, str(error))
+        if isinstance(error, AdmissionError):
+            return _NoAnswerError(400, Outcome.MALFORMED, str(error))
+        told = {"uid": asked.uid, "path": self.path}
+        _log.error("no answer to a review", exc_info=error, extra=told)
+        return _NoAnswerError(500, Outcome.ERROR, "internal error, see the log")
 
     def _too_late(self, asked: AdmissionRequest) -> Answer:
         if self._fails_open:
@@ -158,11 +178,14 @@ class ReviewHandler:
         Raises:
             _NoAnswerError: there is none: wrong, too large, or not here in time.
         """
-        if request.content_type != "application/json":
+        # Asked for by its usual text first: to take a content type apart takes a while.
+        if request.headers.get("Content-Type") != _JSON and request.content_type != _JSON:
             raise _NoAnswerError(
                 415, Outcome.MALFORMED, "a review has the content type `application/json`"
             )
         try:
+            if request.content.is_eof():  # nearly always: it is all here, so reading takes no time
+                return review.decode(await request.read())
             async with asyncio.timeout(deadline - self._clock()):
                 body = await request.read()
             return review.decode(body)

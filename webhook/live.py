@@ -70,7 +70,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
             connected(settings.kubeconfig, settings.context)
         )
         state, seen = ClusterState(assumed_seconds=settings.assumed_seconds), SeenPods()
-        intake = Intake(state, now=now, pod_seen=seen.note)
+        intake = Intake(state, now=now, pod_seen=seen.note, gathers=True)
         usage = await _usage(stack, settings, connection, intake, now)
         heard = await stack.enter_async_context(
             live_cluster(connection, intake, Clock(now=now), also=[usage])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -30,7 +31,7 @@ _SECONDS = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 _VIEW_AGE = ("stowplan_view_age_seconds", "Time since a source of the view was last heard.")
 _EXACT_HEX_DIGITS = 13  # 52 bits: as many as a sample can tell apart
-_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Metrics:
@@ -57,6 +58,9 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        # Finding labels takes longer than counting. They are few: our paths and outcomes.
+        self._reviews_by = cache(self._reviews.labels)
+        self._review_seconds_by = cache(self._review_seconds.labels)
         self._in_flight = Gauge(
             "stowplan_reviews_in_flight",
             "Admission reviews being worked on.",
@@ -100,11 +104,11 @@ class Metrics:
         seconds: float,
         *,
         rule_errors: int = 0,
-        abstained: Mapping[str, int] = _NOTHING,
+        abstained: Mapping[str, int] = NOTHING,
     ) -> None:
         """Count one answered review; `abstained` are rules by what they found too old."""
-        self._reviews.labels(path, outcome).inc()
-        self._review_seconds.labels(path).observe(seconds)
+        self._reviews_by(path, outcome).inc()
+        self._review_seconds_by(path).observe(seconds)
         if rule_errors:
             self._rule_errors.inc(rule_errors)
         for domain, rules in abstained.items():

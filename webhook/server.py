@@ -248,6 +248,7 @@ async def listening(
         in_background(stack, certificate.watch())
         if cluster.is_live:
             in_background(stack, log_changes(cluster.freshness, _LOG_FRESHNESS_SECONDS))
+            in_background(stack, cluster.release_assumed())
         tls = certificate.current.context
         server, url = await _listen(stack, reviews, settings.host, settings.port, tls)
         _, metrics_url = await _listen(

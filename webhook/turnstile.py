@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from enum import Enum, auto
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 class Room(Enum):
@@ -34,21 +36,19 @@ class Turnstile:
         """How many reviews have arrived and are not answered yet."""
         return self._inside
 
-    @contextmanager
-    def enter(self) -> Iterator[Room]:
-        """Count a review until it is answered; says whether there is room for it."""
+    def enter(self) -> Room:
+        """Count a review until it is answered and leaves; says whether there is room for it."""
         self._inside += 1
-        try:
-            if self._inside <= self._most:
-                yield Room.FREE
-            else:
-                yield Room.FULL if self._inside <= 2 * self._most else Room.CROWDED
-        finally:
-            self._inside -= 1
+        if self._inside <= self._most:
+            return Room.FREE
+        return Room.FULL if self._inside <= 2 * self._most else Room.CROWDED
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for one's turn to decide."""
+    def leave(self) -> None:
+        """Count a review no more: it is answered, whatever the answer."""
+        self._inside -= 1
+
+    async def in_turn(self, decide: Callable[[], _T]) -> _T:
+        """Wait for one's turn to decide, and return what comes of it."""
         async with self._turns:
             await asyncio.sleep(0)  # those that came with us are counted before we decide
-            yield
+            return decide()

@@ -6,7 +6,7 @@ a null is what Go writes for a missing value, and is treated as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from jsonpointer import escape
@@ -28,7 +28,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
     """Return a node selector requirement; values come from nodes, and so are valid ones."""
-    return {"key": key, "operator": operator.value, "values": values}
+    return {"key": key, "operator": str(operator), "values": values}
 
 
 def node_affinity_of(affinity: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -68,41 +68,48 @@ def affinity_tree(
 
 def and_into_required(
     affinity: Mapping[str, Any] | None, required: Alternatives
-) -> Iterator[Operation]:
-    """Yield operations that make every existing required term demand one of `required` too.
+) -> list[Operation]:
+    """Return operations that make every existing required term demand one of `required` too.
 
     A term gets the first alternative, and there is a copy of it with each of the others. Empty
     terms stay empty: they match nothing, and a requirement would make them match something.
     """
+    operations: list[Operation] = []
     if not required:
-        return
+        return operations
     place = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
     for index, term in enumerate(required_terms(affinity) or ()):
         if term is None or is_empty(term):
             continue
         first, *others = required
-        yield from graft(term, {"matchExpressions": list(first)}, f"{place}/{index}")
+        operations += graft(term, {"matchExpressions": list(first)}, f"{place}/{index}")
         for other in others:
             expressions = [*(term.get("matchExpressions") or ()), *other]
             copy = {**term, "matchExpressions": expressions}
-            yield {"op": "add", "path": f"{place}/-", "value": copy}
+            operations.append(_add(f"{place}/-", copy))
+    return operations
 
 
-def graft(document: Mapping[str, Any], tree: Mapping[str, Any], place: str) -> Iterator[Operation]:
-    """Yield operations that add `tree` to `document`, which stands at the JSON Pointer `place`.
+def graft(document: Mapping[str, Any], tree: Mapping[str, Any], place: str) -> list[Operation]:
+    """Return operations that add `tree` to `document`, which stands at the JSON Pointer `place`.
 
     The lowest missing object is added whole, lists are appended to, and nothing that is there is
     touched, except that a leaf of `tree` replaces one of the same name.
 
     INVARIANT: no operation points into the value of another, so their order does not matter.
     """
+    operations: list[Operation] = []
     for key, value in tree.items():
         there = document.get(key)
         path = f"{place}/{escape(key)}"
         if there is None or not isinstance(value, (dict, list)):
-            yield {"op": "add", "path": path, "value": value}
+            operations.append(_add(path, value))
         elif isinstance(value, dict):
-            yield from graft(there, value, path)
+            operations += graft(there, value, path)
         else:
-            for item in value:
-                yield {"op": "add", "path": f"{path}/-", "value": item}
+            operations += [_add(f"{path}/-", item) for item in value]
+    return operations
+
+
+def _add(path: str, value: object) -> Operation:
+    return {"op": "add", "path": path, "value": value}

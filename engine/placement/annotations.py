@@ -6,6 +6,7 @@ Pods by the ten thousand carry these, and every replica reads the advice back fr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice
 from engine.model.decision import Decision
-from engine.model.quantity import NANO, Format, Quantity
+from engine.model.quantity import MILLI, NANO, Format, Quantity
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages
 from engine.model.resources import Amounts
 
@@ -31,6 +32,7 @@ MAX_BYTES = 1024
 
 _ESTIMATE_BYTES = 256
 _ADVICE_BYTES = 448
+_SURELY_FITTING_BYTES = _ADVICE_BYTES - 32  # less is reckoned for lists that are not written
 _ID_BYTES = 8
 _CUT = "..."
 _BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
@@ -45,10 +47,12 @@ def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) 
         review_uid: of the review that asks for it, "" for none. The pod has no name of its own
             yet that it could be told from others by.
     """
-    advice = Advice(candidates=decision.candidates.size, id=advice_id(review_uid))
+    names = tuple([decision.names[row] for row in best_tier[:MOST_NODES].tolist()])
+    advice = Advice(decision.policies, names, decision.candidates.size, advice_id(review_uid))
+    if len(msgspec.json.encode(advice)) <= _SURELY_FITTING_BYTES:
+        return advice
     framed = msgspec.structs.replace(advice, policies=("",), nodes=("",))
     room = _ADVICE_BYTES - len(msgspec.json.encode(framed))
-    names = [decision.names[row] for row in best_tier[:MOST_NODES].tolist()]
     nodes = _fitting(names, room)
     policies = _fitting(decision.policies, room - sum(map(_item_bytes, nodes)))
     return msgspec.structs.replace(advice, policies=policies, nodes=nodes)
@@ -67,8 +71,8 @@ def annotations_of(decision: Decision, advice: Advice) -> dict[str, str]:
     estimate = _estimate_text(decision.estimate)
     if estimate:
         annotations[ESTIMATED_USAGE_ANNOTATION] = estimate
-    room = MAX_BYTES - sum(map(_bytes, annotations)) - sum(map(_bytes, annotations.values()))
-    reason = _cut(" ".join(decision.message.split()), room - _bytes(REASON_ANNOTATION))
+    written = "".join((*annotations, *annotations.values(), REASON_ANNOTATION))
+    reason = _cut(" ".join(decision.message.split()), MAX_BYTES - len(written.encode()))
     if reason:
         annotations[REASON_ANNOTATION] = reason
     return annotations
@@ -85,10 +89,16 @@ def _estimate_text(estimate: Amounts) -> str:
 
 def _quantity_text(name: str, amount: int) -> str:
     """Return an amount in base units as Kubernetes writes it: `850m`, `1Gi`."""
-    scale = -3 if name == CPU else 0
+    if name == CPU:
+        return _canonical(amount, MILLI, Format.DECIMAL_SI)
     binary = name in _BINARY or is_huge_pages(name)
-    format_ = Format.BINARY_SI if binary else Format.DECIMAL_SI
-    return Quantity(amount * 10 ** (scale - NANO), format_).canonical()
+    return _canonical(amount, 0, Format.BINARY_SI if binary else Format.DECIMAL_SI)
+
+
+@lru_cache(maxsize=1024)
+def _canonical(amount: int, scale: int, style: Format) -> str:
+    """Return an amount in units of 10**scale as text; pods of one template ask for the same."""
+    return Quantity(amount * 10 ** (scale - NANO), style).canonical()
 
 
 def _fitting(items: Sequence[str], room: int) -> tuple[str, ...]:
@@ -103,10 +113,6 @@ def _fitting(items: Sequence[str], room: int) -> tuple[str, ...]:
 def _item_bytes(item: str) -> int:
     """Return what a text takes in a JSON array, with its comma."""
     return len(msgspec.json.encode(item)) + 1
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode())
 
 
 def _cut(text: str, room: int) -> str:

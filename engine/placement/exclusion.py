@@ -5,12 +5,14 @@ Always `NotIn`: nodes that do not exist yet still match, so the cluster autoscal
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import SCHEDULER, Decision
+from engine.model.decision import SCHEDULER, Decision, FilterOutcome
 from engine.model.selectors import Operator
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.hostnames import HOSTNAME, Hostnames
@@ -31,25 +33,33 @@ class Exclusion:
     left_out: int = 0
 
 
-def unreachable_nodes(decision: Decision) -> BoolColumn:
-    """Return the nodes that the scheduler itself turns away, shape (n,)."""
-    unreachable = np.zeros(decision.valid.size, np.bool_)
-    for outcome in decision.filters:
-        if outcome.policy == SCHEDULER:
-            unreachable |= outcome.rejects
-    return unreachable
-
-
-def rejected_nodes(decision: Decision, unreachable: BoolColumn) -> BoolColumn:
-    """Return the nodes that the scheduler would take and a policy's filter turned away, (n,).
+class Rejections:
+    """Which nodes were turned away, and by whom: worked out if someone asks, for few have to.
 
     Args:
         decision: a decision by filters: a node that is no candidate was turned away by one.
-        unreachable: what `unreachable_nodes` gives for it.
+        kept: filters of policies that the scheduler keeps like its own, for the pod demands it.
     """
-    rejected = decision.valid > unreachable  # of bools: and not
-    rejected[decision.candidates] = False
-    return rejected
+
+    def __init__(self, decision: Decision, kept: Container[FilterOutcome] = ()) -> None:
+        self._decision = decision
+        self._kept = kept
+
+    @cached_property
+    def unreachable(self) -> BoolColumn:
+        """The nodes that the scheduler itself turns away, shape (n,)."""
+        unreachable = np.zeros(self._decision.valid.size, np.bool_)
+        for outcome in self._decision.filters:
+            if outcome.policy == SCHEDULER or outcome in self._kept:
+                unreachable |= outcome.rejects
+        return unreachable
+
+    @cached_property
+    def rejected(self) -> BoolColumn:
+        """The nodes that the scheduler would take and a policy's filter turned away, (n,)."""
+        rejected = self._decision.valid > self.unreachable  # of bools: and not
+        rejected[self._decision.candidates] = False
+        return rejected
 
 
 def exclusion_of(
@@ -72,8 +82,8 @@ def exclusion_of(
     left_out = rejected_rows.size - rows.size
     if not rows.size:
         return Exclusion((), left_out)
-    not_in = requirement(HOSTNAME, Operator.NOT_IN, hostnames.of(rows))
-    return Exclusion((not_in,), left_out)
+    values = [name for name in hostnames.of(rows) if name is not None]
+    return Exclusion((requirement(HOSTNAME, Operator.NOT_IN, values),), left_out)
 
 
 def _requested_share(view: ClusterView, rows: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -5,51 +5,98 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.selectors import Operator
 from engine.placement.affinity import Requirement, requirement
-from engine.view import BoolColumn, ClusterView, LabelColumn, label_column
+from engine.placement.exclusion import Rejections
+from engine.view import ClusterView, Domain, LabelColumn, dictionary_column, label_column
 from engine.view.dictionary import MISSING
 
 MAX_VALUES = 8
 """The most values of a label in one requirement."""
 
 _SAMPLE = 32
+_SAMPLE_OF_ALL = 64
 
 
 class Groups:
-    """The sets of nodes that a few values of one of some labels describe exactly.
+    """The parts of a ranking that a few values of one of some labels describe exactly.
+
+    A label may also stand for nodes that the scheduler itself rejects: one full or cordoned node in
+    a zone does not make the zone a worse description.
+
+    Nearly no part of a ranking is such a group, and a few nodes are enough to see it: if the first
+    one of a part shares a value with one past its end, that label does not describe the part. So
+    all labels of a node are one value of one column, and the nodes that have some value are counted
+    only for a label that the sample does not rule out.
 
     Args:
         view: all nodes.
         labels: which labels may be used; of several that fit, the first is.
-        unreachable: (n,), nodes that the scheduler itself rejects. A label may also stand for
-            them: one full or cordoned node in a zone does not make the zone a worse description.
+        ranking: rows of nodes that are not rejected, without repeats.
+        rejections: of the decision that gave the ranking.
     """
 
-    def __init__(self, view: ClusterView, labels: Sequence[str], unreachable: BoolColumn) -> None:
-        others = np.flatnonzero(unreachable & view.valid)
-        columns = ((label, label_column(view, label)) for label in labels)
-        self._labels = [
-            _Label(label, column, others)
-            for label, column in columns
-            if len(column.book) > 1  # most are of other clouds: MISSING is all there is
-        ]
+    def __init__(
+        self,
+        view: ClusterView,
+        labels: Sequence[str],
+        ranking: NDArray[np.intp],
+        rejections: Rejections,
+    ) -> None:
+        self._view, self._ranking, self._rejections = view, ranking, rejections
+        self._keys = keys = tuple(labels)
+        column = dictionary_column(
+            view,
+            ("labels", keys),
+            (Domain.NODES,),
+            lambda rows: (
+                None if node is None else tuple(map(node.labels.get, keys)) for node in rows.nodes
+            ),
+        )
+        self._stride = ranking.size // _SAMPLE_OF_ALL + 1
+        self._codes = column.codes
+        # The only None among them is the value of MISSING, and whatever is ranked is a node.
+        self._values = cast("Sequence[tuple[str | None, ...]]", column.values)
+        self._sample = column.codes.take(ranking[:: self._stride]).tolist()
+        self._labels: dict[str, _Label] = {}
 
-    def describe(self, rows: NDArray[np.intp]) -> Requirement | None:
-        """Return what exactly the nodes at `rows` meet of all reachable ones, None if nothing.
+    def describe(self, start: int, end: int) -> Requirement | None:
+        """Return what exactly the nodes at some positions meet of all reachable ones, if anything.
 
         Args:
-            rows: at least one, without repeats, none of them unreachable.
+            start: the first position in the ranking.
+            end: the one past the last; greater than `start`.
         """
-        for label in self._labels:
-            values = label.exactly(rows)
+        first = int(self._codes[self._ranking[start]])
+        sample = self._sample[-(-end // self._stride) :]  # what of it is past the end
+        if first in sample:
+            return None  # one like it in every label
+        of_first, of_sample = self._values[first], [self._values[code] for code in sample]
+        for i, key in enumerate(self._keys):
+            value = of_first[i]
+            if value is None or any(one[i] == value for one in of_sample):
+                continue
+            values = self._label(key).exactly(self._ranking[start:end])
             if values:
-                return requirement(label.key, Operator.IN, values)
+                return requirement(key, Operator.IN, values)
         return None
+
+    def _label(self, key: str) -> _Label:
+        label = self._labels.get(key)
+        if label is None:
+            column = label_column(self._view, key)
+            label = self._labels[key] = _Label(column, self._others)
+        return label
+
+    @cached_property
+    def _others(self) -> NDArray[np.intp]:
+        """Rows of nodes that a label may also stand for."""
+        return np.flatnonzero(self._rejections.unreachable & self._view.valid)
 
 
 @dataclass(frozen=True)
@@ -57,12 +104,10 @@ class _Label:
     """A label of all nodes.
 
     Attributes:
-        key: its name.
         column: its values.
         others: rows of nodes that it may also stand for.
     """
 
-    key: str
     column: LabelColumn
     others: NDArray[np.intp]
 

@@ -27,12 +27,12 @@ class Hostnames:
         listable: BoolColumn = (self._column.counts[codes] == 1) & (codes != MISSING)
         return listable
 
-    def of(self, rows: NDArray[np.intp]) -> list[str]:
-        """Return the hostnames of those of `rows` that are listable, in their order."""
-        codes = self._column.codes[rows]
+    def of(self, rows: NDArray[np.intp]) -> list[str | None]:
+        """Return the hostname of each of `rows`, None where it is not listable."""
+        codes = self._column.codes.take(rows)
+        uses = self._column.counts.take(codes)
         values = self._column.values
         return [
-            value
-            for code, uses in zip(codes.tolist(), self._column.counts[codes].tolist(), strict=True)
-            if uses == 1 and (value := values[code]) is not None
+            values[code] if used == 1 else None
+            for code, used in zip(codes.tolist(), uses.tolist(), strict=True)
         ]

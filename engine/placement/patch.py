@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypedDict
 
 import jsonpatch
@@ -25,8 +26,7 @@ from engine.placement.affinity import (
     required_terms,
 )
 from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
-from engine.placement.exclusion import Exclusion, exclusion_of, rejected_nodes, unreachable_nodes
-from engine.placement.groups import Groups
+from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preference import Preference, preference_of
 from engine.placement.promise import Promise, promise_of
@@ -68,6 +68,9 @@ class _Touched(TypedDict, total=False):
     spec: _Spec | None
 
 
+_touched = msgspec.json.Decoder(_Touched).decode
+
+
 def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
     """Return how a decision is written on its pod.
 
@@ -91,28 +94,23 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
     if decision.verdict is Verdict.DENY:
         return Patch()
     # 1. What is required: what filters say of labels, and from here on the scheduler with them.
-    document = msgspec.json.decode(request.raw, type=_Touched)
+    document = _touched(request.raw)
     affinity = (document.get("spec") or {}).get("affinity")
     promise = promise_of(decision, sum(not is_empty(t) for t in required_terms(affinity) or ()))
-    if any(key in request.pod.annotations for key in ANNOTATIONS):
+    if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
         return _kept(promise, request, document)
-    decision = promise.applied(decision)
     placing = decision.verdict is Verdict.PLACE and bool(decision.candidates.size)
     if not placing and not promise.required:
         return Patch()
     # 2. What else is required: no rejected node, if the policy wants its filters to be binding.
-    unreachable, hostnames = unreachable_nodes(decision), Hostnames(view)
-    rejected = rejected_nodes(decision, unreachable)
-    exclusion = Exclusion()
-    if placing and decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
-        exclusion = exclusion_of(rejected, view, hostnames, decision.placement.max_nodes)
+    rejections, hostnames = Rejections(decision, promise.kept), Hostnames(view)
+    exclusion, placement = Exclusion(), decision.placement
+    if placing and placement.dynamic_filters is DynamicFilters.REQUIRED:
+        exclusion = exclusion_of(rejections.rejected, view, hostnames, placement.max_nodes)
     required = _required(promise, exclusion)
     # 3. What is preferred, with as much to say as the user's own terms have.
     total_weight = reach(_weights(request.pod.affinity))
-    groups = Groups(view, decision.placement.group_labels, unreachable)
-    preference = preference_of(
-        decision, view, hostnames, groups, total_weight, some_rejected=bool(rejected.any())
-    )
+    preference = preference_of(decision, view, hostnames, rejections, total_weight)
     # 4. What is noted, and all of it as operations, tried on the pod before anyone else does.
     advice = advice_of(decision, preference.best_tier, str(request.request.get("uid", "")))
     annotations = annotations_of(decision, advice)
@@ -162,14 +160,24 @@ def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any])
     are added in place of the values, which jsonpatch would copy name by name: that finds the same
     faults, and would also find an operation that points into what another one adds.
 
+    Args:
+        operations: all of them `add`.
+        document: has nulls at their paths afterwards.
+
     Raises:
         PatchError: an operation does not apply.
     """
     try:
         for operation in operations:
-            jsonpatch.AddOperation({**operation, "value": None}).apply(document)
+            _adding_null(operation["path"]).apply(document)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         raise PatchError(f"the patch does not apply to the pod: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _adding_null(path: str) -> jsonpatch.AddOperation:
+    """Return the operation that adds a null; most pods get theirs at the same few paths."""
+    return jsonpatch.AddOperation({"op": "add", "path": path, "value": None})
 
 
 def _weights(affinity: api.NodeAffinity | None) -> int:

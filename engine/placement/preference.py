@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from engine.model.decision import Decision
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.placement.affinity import Requirement, requirement
+from engine.placement.exclusion import Rejections
 from engine.placement.groups import Groups
 from engine.placement.hostnames import HOSTNAME, Hostnames
-from engine.placement.tiers import Step, listings, named, steps
+from engine.placement.tiers import Step, listings, steps
 from engine.view import ClusterView
 
 _Rows: TypeAlias = NDArray[np.intp]
@@ -40,10 +41,8 @@ def preference_of(
     decision: Decision,
     view: ClusterView,
     hostnames: Hostnames,
-    groups: Groups,
+    rejections: Rejections,
     total_weight: int,
-    *,
-    some_rejected: bool,
 ) -> Preference:
     """Return the preferred terms for a decision.
 
@@ -54,20 +53,23 @@ def preference_of(
         decision: a decision to place.
         view: the view it was decided on.
         hostnames: those of the view.
-        groups: those of the view, for what the scheduler itself turns away.
+        rejections: those of the decision.
         total_weight: what the terms should add up to on the best node.
-        some_rejected: whether a policy turned away nodes that the scheduler would take.
     """
-    widths = listings(decision.totals, decision.placement.max_nodes, some_rejected=some_rejected)
     terms: list[dict[str, Any]] = []
     tiers: list[_Rows] = []
     left_out = 0
-    for step, group in _chosen(decision, hostnames, groups, total_weight, widths):
+    chosen = _chosen(decision, view, hostnames, rejections, total_weight)
+    # The names of all steps at once: each look at the columns costs more than the names do.
+    unlabelled = [step for step, group in chosen if group is None]
+    first, end = (unlabelled[0].start, unlabelled[-1].end) if unlabelled else (0, 0)
+    names = hostnames.of(decision.candidates[first:end])
+    for step, group in chosen:
         rows = decision.candidates[step.start : step.end]
         if group is not None:
             term = {"matchExpressions": [group]}
         else:
-            rows, term = _listing(rows, view, hostnames)
+            rows, term = _listing(rows, names[step.start - first : step.end - first], view)
             left_out += step.end - step.start - rows.size
         if rows.size:
             tiers.append(rows)
@@ -77,45 +79,55 @@ def preference_of(
 
 def _chosen(
     decision: Decision,
+    view: ClusterView,
     hostnames: Hostnames,
-    groups: Groups,
+    rejections: Rejections,
     total_weight: int,
-    widths: Iterable[int],
 ) -> list[_Described]:
     """Return the steps of the widest listing that takes few enough names, each with its label.
 
     INVARIANT: nested steps are chosen only if every node can be listed. One left out of a wide step
     but not of a narrow one, where a label stands for it, would end up below worse nodes.
     """
-    for listed in widths:
-        rows = decision.candidates[:listed]
-        nestable = total_weight <= GREATEST_WEIGHT or bool(hostnames.listable(rows).all())
-        weight = total_weight if nestable else GREATEST_WEIGHT
-        chosen = steps(decision.totals, listed, weight)
-        described = _described(chosen, rows, groups, decision.placement.max_nodes)
+    totals, candidates, placement = decision.totals, decision.candidates, decision.placement
+    groups = Groups(view, placement.group_labels, candidates, rejections)
+    for listed in listings(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
+        nestable = total_weight <= GREATEST_WEIGHT or bool(
+            hostnames.listable(candidates[:listed]).all()
+        )
+        chosen = steps(totals, listed, total_weight if nestable else GREATEST_WEIGHT)
+        described = _described(chosen, groups, placement.max_nodes)
         if described is not None:
             return described
     return []
 
 
-def _described(
-    chosen: Iterable[Step], rows: _Rows, groups: Groups, max_nodes: int
-) -> list[_Described] | None:
-    """Return each step with its label, None once the steps without one are too many names."""
+def _described(chosen: Iterable[Step], groups: Groups, max_nodes: int) -> list[_Described] | None:
+    """Return each step with its label, None once the steps without one are too many names.
+
+    A name counts once in nested steps, which are in order of their ends.
+    """
     described: list[_Described] = []
+    names = covered = 0
     for step in chosen:
-        described.append((step, groups.describe(rows[step.start : step.end])))
-        if named([step for step, group in described if group is None]) > max_nodes:
-            return None
+        group = groups.describe(step.start, step.end)
+        described.append((step, group))
+        if group is None:
+            names += step.end - max(step.start, covered)
+            covered = step.end
+            if names > max_nodes:
+                return None
     return described
 
 
-def _listing(rows: _Rows, view: ClusterView, hostnames: Hostnames) -> tuple[_Rows, dict[str, Any]]:
+def _listing(
+    rows: _Rows, hostnames: Sequence[str | None], view: ClusterView
+) -> tuple[_Rows, dict[str, Any]]:
     """Return those of `rows` that one term can list, and the term."""
-    values = hostnames.of(rows)
+    values = [name for name in hostnames if name is not None]
     if len(values) < rows.size:
         if rows.size == 1:
             name = requirement(NAME_FIELD, Operator.IN, [view.names[rows[0]]])
             return rows, {"matchFields": [name]}
-        rows = rows[hostnames.listable(rows)]
+        rows = rows[[name is not None for name in hostnames]]
     return rows, {"matchExpressions": [requirement(HOSTNAME, Operator.IN, values)]}

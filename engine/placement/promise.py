@@ -7,12 +7,11 @@ a pod for which there is no node now: it will wait for the right one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-from msgspec.structs import replace
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from engine.model import api, selectors
-from engine.model.decision import SCHEDULER, Decision, FilterOutcome
+from engine.model.decision import Decision, FilterOutcome
 from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition
 from engine.model.selectors import Operator
 from engine.placement.affinity import Alternatives, Requirement
@@ -27,13 +26,13 @@ class Promise:
 
     Attributes:
         required: alternatives of which one must hold; none if nothing is.
-        kept: the filters that are in there as a whole.
+        kept: the filters that are in there as a whole, and so filters of the scheduler itself.
         left_out: the names of those that say something of labels and are not in there.
         condition: the same as `required`.
     """
 
     required: Alternatives = ()
-    kept: frozenset[FilterOutcome] = frozenset()
+    kept: tuple[FilterOutcome, ...] = ()
     left_out: tuple[str, ...] = ()
     condition: LabelCondition = ALWAYS
 
@@ -51,16 +50,6 @@ class Promise:
             for one in allowed
         )
 
-    def applied(self, decision: Decision) -> Decision:
-        """Return a decision with the filters that are kept as filters of the scheduler itself."""
-        if not self.kept:
-            return decision
-        filters = (
-            replace(outcome, policy=SCHEDULER) if outcome in self.kept else outcome
-            for outcome in decision.filters
-        )
-        return replace(decision, filters=tuple(filters))
-
 
 def promise_of(decision: Decision, user_terms: int) -> Promise:
     """Return what the filters of a decision say of labels, as far as there is room for it.
@@ -72,23 +61,58 @@ def promise_of(decision: Decision, user_terms: int) -> Promise:
         decision: a decision by filters.
         user_terms: how many required terms of the pod's own ours are multiplied into.
     """
-    room = max(MOST_TERMS // max(user_terms, 1), 1)
-    together = ALWAYS
-    kept: list[FilterOutcome] = []
-    left_out: list[str] = []
     telling = [
         outcome for outcome in decision.filters if outcome.labels.exactness is not Exactness.NONE
     ]
-    for outcome in sorted(telling, key=lambda outcome: len(outcome.labels.terms)):
-        both = together.meet(outcome.labels)
+    if not telling:
+        return Promise()
+    room = max(MOST_TERMS // max(user_terms, 1), 1)
+    together = _together(_Conditions([outcome.labels for outcome in telling]), room)
+    return Promise(
+        together.required,
+        tuple([telling[i] for i in together.kept]),
+        tuple([telling[i].rule for i in together.left_out]),
+        together.condition,
+    )
+
+
+class _Conditions(tuple[LabelCondition, ...]):
+    """Conditions that are looked up by identity: policies remember what they say of a pod.
+
+    INVARIANT: whoever keeps these keeps the conditions, so no other object gets their identity.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+
+class _Together(NamedTuple):
+    """A promise by the positions of filters. INVARIANT: many pods share it, so it never changes."""
+
+    required: Alternatives
+    kept: tuple[int, ...]
+    left_out: tuple[int, ...]
+    condition: LabelCondition
+
+
+@lru_cache(maxsize=64)
+def _together(conditions: _Conditions, room: int) -> _Together:
+    """Return what some conditions ask for, in at most `room` terms."""
+    together = ALWAYS
+    kept: list[int] = []
+    left_out: list[int] = []
+    for i in sorted(range(len(conditions)), key=lambda i: len(conditions[i].terms)):
+        both = together.meet(conditions[i])
         if both is None or len(both.terms) > room or both.bounded() is not both:
-            left_out.append(outcome.rule)
+            left_out.append(i)
             continue
         together = both
-        if outcome.labels.exactness is Exactness.EXACT:
-            kept.append(outcome)
+        if conditions[i].exactness is Exactness.EXACT:
+            kept.append(i)
     required = tuple(tuple(map(_written, term)) for term in together.terms if term)
-    return Promise(required, frozenset(kept), tuple(left_out), together)
+    return _Together(required, tuple(kept), tuple(left_out), together)
 
 
 def _written(asked: selectors.Requirement) -> Requirement:

@@ -8,8 +8,8 @@ the candidates that are named, cut into thirds, and the thirds weigh 3:2:1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from engine.model.selectors import GREATEST_WEIGHT
 from engine.view import IntColumn
@@ -18,8 +18,7 @@ MAX_TERMS = 3
 """The most preferred terms of ours: Karpenter tries them one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Positions `start` to `end` of the ranking, each of which gets `weight`."""
 
     start: int
@@ -38,7 +37,7 @@ def reach(user_weights: int) -> int:
     return min(max(GREATEST_WEIGHT, user_weights), MAX_TERMS * GREATEST_WEIGHT)
 
 
-def listings(totals: IntColumn, max_nodes: int, *, some_rejected: bool) -> Iterator[int]:
+def listings(totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool]) -> Iterator[int]:
     """Yield how many of the best candidates could be named, the widest choice first.
 
     First all that are worth preferring, then those down to the score at which `max_nodes` is
@@ -49,21 +48,21 @@ def listings(totals: IntColumn, max_nodes: int, *, some_rejected: bool) -> Itera
     Args:
         totals: scores, best first.
         max_nodes: at least 1.
-        some_rejected: whether a policy turned away nodes that the scheduler would take.
+        some_rejected: tells whether a policy turned away nodes that the scheduler would take;
+            asked only if all are equal.
     """
     if not totals.size:
         return
-    best, worst = int(totals[0]), int(totals[-1])
-    if best == worst:
-        worth = totals.size if some_rejected else 0
-    else:
-        worth = _count_from(totals, worst + 1)
+    worst = int(totals[-1])
+    last_named = int(totals[min(max_nodes, totals.size) - 1])
+    worth, whole_groups = _counts_from(totals, worst + 1, last_named)
+    if not worth and some_rejected():
+        worth = totals.size  # none is above the worst: all are equal
     if not worth:
         return
     yield worth
     if worth <= max_nodes:
         return
-    whole_groups = _count_from(totals, int(totals[max_nodes - 1]))
     if whole_groups < worth:
         yield whole_groups
     if whole_groups > max_nodes:
@@ -94,15 +93,6 @@ def steps(totals: IntColumn, listed: int, total_weight: int) -> list[Step]:
     return _nested(ends, levels)
 
 
-def named(chosen: Sequence[Step]) -> int:
-    """Return how many different positions the steps cover; they must be in order of their ends."""
-    count = covered = 0
-    for step in chosen:
-        count += step.end - max(step.start, covered)
-        covered = step.end
-    return count
-
-
 def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[Step]:
     """Return steps that all start at the top; one covers as much as fits the weight of a term."""
     nested: list[Step] = []
@@ -119,14 +109,13 @@ def _thirds(totals: IntColumn, listed: int) -> tuple[int, int, int]:
     """Return where each third of the scores ends, between the best and the best not listed."""
     best = int(totals[0])
     floor = int(totals[min(listed, totals.size - 1)])
-    inside = totals[:listed]
-    upper, middle = (
-        _count_from(inside, floor - (-k * (best - floor) // MAX_TERMS))  # rounded up
-        for k in (2, 1)
+    # Rounded up: the first is two thirds above the floor, the second one.
+    upper, middle = _counts_from(
+        totals, floor - 2 * (floor - best) // MAX_TERMS, floor - (floor - best) // MAX_TERMS
     )
-    return upper, middle, listed
+    return min(upper, listed), min(middle, listed), listed
 
 
-def _count_from(totals: IntColumn, score: int) -> int:
-    """Return how many totals are at least `score`."""
-    return totals.size - int(totals[::-1].searchsorted(score))
+def _counts_from(totals: IntColumn, *scores: int) -> list[int]:
+    """Return how many totals are at least each of some scores, all looked up at once."""
+    return [totals.size - lower for lower in totals[::-1].searchsorted(scores).tolist()]

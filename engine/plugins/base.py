@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from engine.model.decision import Codes
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.time import Micros
@@ -86,7 +87,7 @@ class Scores:
 class Filter(Protocol):
     """Says which nodes cannot, or should not, take a pod."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:
         """Return a code per node, shape (n,): PASS, FAULT, or a reason of the plugin's own > 0."""
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:

@@ -6,17 +6,19 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from engine.model.decision import Codes
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn, bounded_percent, free_percent
-from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Plugin, Scores
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.complaints import complaint_codes, complaint_texts
 from engine.plugins.limit_ratios import NodeRatios
 from engine.plugins.words import part_words
@@ -88,14 +90,6 @@ class _LimitAware:
                 taken[f"{name} limits"] = part_words(name, others + amount, capacity)
         return taken
 
-    def _native(self, view: ClusterView) -> IntColumn:
-        """Return the capacities of NATIVE, (3, n)."""
-
-        def compute(part: ClusterView) -> IntColumn:
-            return np.stack([self._capacity(part, name) for name in NATIVE])
-
-        return view.node_column(("LimitAware native", self._key), _NODES, compute)
-
     def _is_faulty(self, view: ClusterView) -> BoolColumn:
         """Return where the ratios of a node are unknown."""
         return view.node_column(("LimitAware faulty", self._key), _NODES, self._ratios.faulty)
@@ -106,35 +100,67 @@ class _LimitAware:
         return np.where(covered, capacity, _UNCHECKED)
 
 
+@dataclass(frozen=True, slots=True)
+class _FilterSide:
+    """What is known of all nodes before a pod is.
+
+    Attributes:
+        capacities: of NATIVE up to the last one that any node has a ratio for, (n_rated, n).
+        named: every resource that some node has a ratio for.
+        faulty: where the ratios of a node are unknown, None if they are known of all.
+    """
+
+    capacities: IntColumn
+    named: frozenset[str]
+    faulty: BoolColumn | None
+
+
 class LimitAwareFilter(_LimitAware):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:  # noqa: ARG002 (protocol)
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
         if pod.is_daemon_set:
-            return np.full(len(view), PASS, np.int64)
-        checked = _checked(pod.shape)
-        complaints = self._complaints(view, checked)
-        codes = complaint_codes(complaints) if complaints else np.zeros(len(view), np.int64)
-        is_faulty = self._is_faulty(view)
-        return np.where(is_faulty, FAULT, codes) if is_faulty.any() else codes
+            return np.zeros(len(view), np.int8)
+        checked, side = _checked(pod.shape), view.common((self, "side"), _NODES, self._side)
+        complaints = self._complaints(view, checked, side)
+        codes = complaint_codes(complaints) if complaints else np.zeros(len(view), np.int8)
+        return codes if side.faulty is None else np.where(side.faulty, FAULT, codes)
 
-    def _complaints(self, view: ClusterView, checked: _Limits) -> list[BoolColumn]:
+    def _complaints(
+        self, view: ClusterView, checked: _Limits, side: _FilterSide
+    ) -> list[BoolColumn]:
         """Return where each of the resources that are checked falls short."""
         if not checked:
             return []
         allocated = view.sums[Sum.EFFECTIVE_LIMITS]
-        native, scalars = checked[: len(NATIVE)], checked[len(NATIVE) :]
-        free = self._native(view) - view.amounts(allocated, NATIVE)
-        short = [*(free < np.array([[amount] for _, amount in native]))]
-        named = self._ratios.named(view) if scalars else ()
-        short += [
-            self._capacity(view, name) - view.amount(allocated, name) < amount
-            if name in named
-            else np.zeros(len(view), np.bool_)
-            for name, amount in scalars
-        ]
+        n_rated = len(side.capacities)
+        own = np.array([amount for _, amount in checked[:n_rated]], np.int64)[:, np.newaxis]
+        free = side.capacities - view.amounts(allocated, NATIVE[:n_rated])
+        short = [*(free < own)]
+        scalars = checked[len(NATIVE) :]
+        if scalars:
+            nowhere = np.zeros(len(view), np.bool_)
+            short += [nowhere] * (len(NATIVE) - n_rated)
+            short += [
+                self._capacity(view, name) - view.amount(allocated, name) < amount
+                if name in side.named
+                else nowhere
+                for name, amount in scalars
+            ]
         return short
+
+    def _side(self, view: ClusterView) -> _FilterSide:
+        def capacities(part: ClusterView) -> IntColumn:
+            return np.stack([self._capacity(part, name) for name in NATIVE])
+
+        native = view.node_column(("LimitAware native", self._key), _NODES, capacities)
+        is_rated = (native != _UNCHECKED).any(axis=1).tolist()
+        n_rated = max((i + 1 for i, rated in enumerate(is_rated) if rated), default=0)
+        faulty = self._is_faulty(view)
+        return _FilterSide(
+            native[:n_rated], frozenset(self._ratios.named(view)), faulty if faulty.any() else None
+        )
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what limits would add up to, of what they may."""
@@ -146,6 +172,25 @@ class LimitAwareFilter(_LimitAware):
         checked = _checked(pod.shape)
         texts = [f"Insufficient {name} limit" for name, _ in checked]
         return complaint_texts(code, texts, "Insufficient extended resources limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ScoreSide:
+    """What is known of all nodes before a pod is; a resource takes no part where it has no ratio.
+
+    Attributes:
+        capacities: of the scored resources, 0 where one takes no part, (n_scored, n).
+        divisors: the same, but 1 there.
+        weights: 0 there, (n_scored, n); None if all are 1.
+        total_weight: at least 1, (n,) or for all nodes.
+        faulty: where the ratios of a node are unknown, None if they are known of all.
+    """
+
+    capacities: IntColumn
+    divisors: FloatColumn
+    weights: FloatColumn | None
+    total_weight: FloatColumn | float
+    faulty: BoolColumn | None
 
 
 class LimitAwareScore(_LimitAware):
@@ -163,18 +208,16 @@ class LimitAwareScore(_LimitAware):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
-        own, n_scored = pod.shape.effective_limits_non_zero, len(self._names)
-        free = self._capacities(view) - view.amounts(
-            view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names
-        )
+        own, side = pod.shape.effective_limits_non_zero, view.common(self, _NODES, self._side)
+        allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
+        free = side.capacities - allocated
         free -= np.array([[capped(own.get(name, 0))] for name in self._names])
-        terms = self._terms(view)
-        percents = free_percent(terms[:n_scored], free)
-        percents *= terms[n_scored:-1]
-        mean = percents.sum(axis=0)
-        mean /= terms[-1]
-        is_faulty = self._is_faulty(view)
-        return Scores(bounded_percent(mean), is_faulty if is_faulty.any() else None)
+        percents = free_percent(side.divisors, free)
+        if side.weights is not None:
+            percents *= side.weights
+        mean = np.add.reduce(percents, axis=0)
+        mean /= side.total_weight
+        return Scores(bounded_percent(mean), side.faulty)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
@@ -208,22 +251,23 @@ class LimitAwareScore(_LimitAware):
 
         return view.node_column(("LimitAware scored", self._key, self._names), _NODES, compute)
 
-    def _terms(self, view: ClusterView) -> FloatColumn:
-        """Return what to divide by, what to weigh with, and its sum, (2 * n_scored + 1, n).
+    def _side(self, view: ClusterView) -> _ScoreSide:
+        capacities, faulty = self._capacities(view), self._is_faulty(view)
+        counts = capacities != 0
+        weights = (counts * self._weights).astype(np.float64)
+        total_weight = np.maximum(weights.sum(axis=0), 1)
+        return _ScoreSide(
+            capacities=capacities,
+            divisors=np.where(counts, capacities, 1).astype(np.float64),
+            weights=None if (weights == 1).all() else weights,
+            total_weight=_alike(total_weight),
+            faulty=faulty if faulty.any() else None,
+        )
 
-        That is 1 and 0 where a resource takes no part.
-        """
 
-        def compute(part: ClusterView) -> FloatColumn:
-            capacities = self._capacities(part)
-            counts = capacities != 0
-            weights = counts * self._weights
-            total_weight = np.maximum(weights.sum(axis=0), 1)
-            terms = np.vstack([np.where(counts, capacities, 1), weights, total_weight])
-            return terms.astype(np.float64)
-
-        key = ("LimitAware terms", self._key, self._names, self._weights.tobytes())
-        return view.node_column(key, _NODES, compute)
+def _alike(column: FloatColumn) -> FloatColumn | float:
+    """Return a column as one number if all of it is the same: that need not be read again."""
+    return float(column[0]) if column.size and (column == column[0]).all() else column
 
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)

@@ -7,8 +7,11 @@ that, plus what the incoming pod is expected to use. Whatever is malformed on a 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from engine.model.decision import Codes
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins.arithmetic import FloatColumn, free_percent, least_reaching
@@ -29,6 +32,38 @@ _UNREACHABLE = 2**60
 """More than any node can use."""
 
 
+@dataclass(frozen=True, slots=True)
+class _FilterSide:
+    """What is known of all nodes before a pod is.
+
+    Attributes:
+        readings: what pods add to.
+        slack: the least that is too much on top of each reading, (n_known, n).
+        is_judged: where the age of a report counts, (n,).
+        codes: that of the first known resource, (n,).
+    """
+
+    readings: Readings
+    slack: IntColumn
+    is_judged: BoolColumn
+    codes: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoreSide:
+    """What is known of all nodes before a pod is.
+
+    Attributes:
+        readings: what pods add to.
+        room: what each reading leaves of the known capacities, (n_known, n).
+        totals: those capacities, 1 where a node has none, (n_known, n).
+    """
+
+    readings: Readings
+    room: IntColumn
+    totals: FloatColumn
+
+
 class LoadAwareFilter(NeverFaults):
     """Rejects nodes whose estimated usage would exceed a threshold."""
 
@@ -37,20 +72,18 @@ class LoadAwareFilter(NeverFaults):
         self._profile = args.load_profile
         self._checks = NodeChecks(args)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
+        codes = np.zeros(len(view), np.int16)
         if pod.is_daemon_set:
-            return np.full(len(view), PASS, np.int64)
-        is_prod = pod.shape.is_prod
-        added = self._readings(view, is_prod=is_prod).added(view, self._profile)
-        exceeds = added + _column_of(self._profile, pod) >= self._slack(view, is_prod=is_prod)
-        is_judged, is_aggregated = self._flags(view, is_prod=is_prod)
-        (hot,) = np.nonzero(exceeds.any(axis=0))
-        codes = np.zeros(len(view), np.int64)
-        first = exceeds.take(hot, axis=1).argmax(axis=0)
-        codes[hot] = _FIRST_EXCEEDED + 2 * first + is_aggregated.take(hot)
+            return codes
+        side = self._side(view, is_prod=pod.shape.is_prod)
+        expected = side.readings.added(view, self._profile) + _column_of(self._profile, pod)
+        exceeds = expected >= side.slack
+        for i in reversed(range(len(exceeds))):  # so that the first one has the last word
+            codes = np.where(exceeds[i], side.codes + np.int16(2 * i), codes)
         if self._args.filter_expired_node_metrics:
-            (expired,) = np.nonzero(_is_expired(view, self._args, now) & is_judged)
+            (expired,) = (_is_expired(view, self._args, now) & side.is_judged).nonzero()
             instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
             codes[expired] = instead
         return codes
@@ -95,6 +128,16 @@ class LoadAwareFilter(NeverFaults):
 
         return view.node_column((self, "slack", is_prod), _NODE_SIDE, compute)
 
+    def _side(self, view: ClusterView, *, is_prod: bool) -> _FilterSide:
+        def make(whole: ClusterView) -> _FilterSide:
+            readings = self._readings(whole, is_prod=is_prod)
+            is_judged, is_aggregated = self._flags(whole, is_prod=is_prod)
+            slack = self._slack(whole, is_prod=is_prod)
+            first = is_aggregated.astype(np.int16) + np.int16(_FIRST_EXCEEDED)
+            return _FilterSide(readings, slack, is_judged, first)
+
+        return view.common((self, "side", is_prod), _NODE_SIDE, make)
+
     def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
         """Return where the age of a report counts, and where a percentile is checked, (2, n)."""
 
@@ -131,23 +174,25 @@ class LoadAwareScore(NeverFaults):
         self._score_source = args.score_source
         weights = [args.resource_weights.get(name, 0) for name in self._profile.known]
         self._weights = np.array(weights, np.float64)[:, np.newaxis]
+        self._are_alike = set(weights) == {1}
         # INVARIANT: not 0, for weights are filled in unless there is a dominant one.
         self._total_weight = sum(weights) + args.dominant_resource_weight
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
         """Return the weighted share of each node that is free, 0 where its report is too old."""
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
-        added = self._readings(view, by_production=by_production).added(view, self._profile)
-        free = self._room(view, by_production=by_production) - added
+        side = self._side(view, by_production=by_production)
+        free = side.room - side.readings.added(view, self._profile)
         free -= _column_of(self._profile, pod)
         np.maximum(free, 0, out=free)
-        percents = free_percent(self._totals(view), free)
-        total = (percents * self._weights).sum(axis=0)
+        percents = free_percent(side.totals, free)
+        weighed = percents if self._are_alike else percents * self._weights
+        total = np.add.reduce(weighed, axis=0)
         if self._args.dominant_resource_weight:
             total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
         score = total.astype(np.int64)
-        score[np.nonzero(_is_expired(view, self._args, now))] = 0
+        score[_is_expired(view, self._args, now).nonzero()] = 0
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -163,6 +208,14 @@ class LoadAwareScore(NeverFaults):
         weighed = self._args.resource_weights
         words = {f"{name} usage": text for name, text in used.items() if name in weighed}
         return {**words, "report": report_words(view, row, now)}
+
+    def _side(self, view: ClusterView, *, by_production: bool) -> _ScoreSide:
+        def make(whole: ClusterView) -> _ScoreSide:
+            readings = self._readings(whole, by_production=by_production)
+            room = self._room(whole, by_production=by_production)
+            return _ScoreSide(readings, room, self._totals(whole))
+
+        return view.common((self, by_production), _NODE_SIDE, make)
 
     def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
         """Return what each reading leaves of the known capacities, (n_known, n).

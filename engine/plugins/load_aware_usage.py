@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 
@@ -55,7 +55,7 @@ def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
     return view.node_column(key, (Domain.NODES,), lambda part: _capacity(part, known))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Readings:
     """What reports say of each node, by the source that is asked for there.
 
@@ -92,6 +92,12 @@ class Readings:
         flags: BoolColumn = self.table[-1] != 0
         return flags
 
+    @cached_property
+    def _kind(self) -> IntColumn | None:
+        """What is added on each row, None where it is the same on all: what was not measured."""
+        kind = self.table[-3]
+        return kind if kind.any() else None
+
     @property
     def amounts(self) -> IntColumn:
         """What was read, (n_known, n)."""
@@ -104,9 +110,8 @@ class Readings:
             view: the rows that were read; it keeps the sums of `profile`.
             profile: for the estimates.
         """
-        sums = view.load[profile]
-        kind = self.table[-3]
-        if not kind.any():
+        sums, kind = view.load[profile], self._kind
+        if kind is None:
             return sums.node_delta
         added = np.where(kind == _ESTIMATED, sums.node_estimated, sums.node_delta)
         return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, added)

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from engine.model import resource_names
+from engine.model.decision import Codes
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import (
     CPU,
@@ -139,7 +140,7 @@ class NodeResourcesFitFilter(NeverFaults):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:  # noqa: ARG002 (protocol)
         """Return PASS, or complaints: too many pods, then one per resource that falls short."""
         requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
         complaints = [requested[PODS] >= allocatable[PODS]]

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel import Budget, CelError, Program
+from engine.cel import Budget, CelError, Program, Reference
+from engine.cel.columnar import memory_key
 from engine.model.request import PlacementRequest
 from engine.policy.activation import request_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from engine.policy.compiled import CompiledPolicy
 
 MOST_ITERATIONS: Final = 250_000
@@ -37,6 +40,8 @@ class PolicyContext:
         self._policy = policy
         self._values: dict[str, object] = {}
         self._variables: dict[str, object] = {}
+        self._activations: dict[str, dict[str, object]] = {}  # by the source of a program
+        self._keys: dict[str, str | None] = {}
         self._failed: set[str] = set()
         self._rows: NDArray[np.intp] | None = None
         self._mask = _NO_ROWS
@@ -46,7 +51,10 @@ class PolicyContext:
 
         A variable that cannot be computed is absent, and noted in `errors`.
         """
-        activation: dict[str, object] = {}
+        known = self._activations.get(program.source)
+        if known is not None:
+            return known
+        activation = self._activations[program.source] = {}
         for root, *fields in program.references:
             if root == "variables":
                 activation["variables"] = self._variables
@@ -55,6 +63,21 @@ class PolicyContext:
             elif root != "node":
                 activation[root] = self._value(root)
         return activation
+
+    def key_of(self, program: Program, paths: Sequence[Reference]) -> str | None:
+        """Return a text that is another one for other values at some paths; None if too long.
+
+        Args:
+            program: reads them.
+            paths: each with the value itself or how far it can be followed.
+        """
+        if not paths:
+            return ""
+        if program.source not in self._keys:
+            activation = self.activation(program)
+            read = [_followed(path, activation) for path in paths]
+            self._keys[program.source] = memory_key(read)
+        return self._keys[program.source]
 
     def mask_of(self, rows: NDArray[np.intp], length: int) -> NDArray[np.bool_]:
         """Return some rows as a mask, shape (length,); the scores of a policy share one."""
@@ -81,3 +104,18 @@ class PolicyContext:
         except CelError as error:
             self._failed.add(name)
             self.errors.append(f"{self._policy.name}: variable `{name}`: {error}")
+
+
+def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:
+    """Return how many keys of a path could be followed, and what stands there.
+
+    An empty map stands for any that lacks the next key.
+    """
+    value: object = activation
+    for depth, name in enumerate(path):
+        if not isinstance(value, dict):
+            return depth, value
+        if name not in value:
+            return depth, {}
+        value = value[name]
+    return len(path), value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Reference
-from engine.cel.columnar import Column, Plan, memory_key, plan_condition, plan_number
+from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
 from engine.policy.context import PolicyContext
@@ -32,6 +32,7 @@ class NodeExpression:
         reads: what of the cluster its value rests on.
         of_node: what it reads of a node, in order.
         of_request: what it reads of everything else, in order.
+        is_steady: whether its column lasts, and is cheap to compute for rows that nobody wants.
     """
 
     program: Program
@@ -40,6 +41,7 @@ class NodeExpression:
     reads: tuple[Domain, ...]
     of_node: tuple[Reference, ...]
     of_request: tuple[Reference, ...]
+    is_steady: bool
 
     @classmethod
     def of(cls, program: Program, plan: Plan, checked: Callable[[object], float]) -> NodeExpression:
@@ -47,7 +49,9 @@ class NodeExpression:
         read = sorted(program.references)
         of_node = tuple(path for path in read if path[0] == "node")
         of_request = tuple(path for path in read if path[0] != "node")
-        return cls(program, plan, checked, domains_of(of_node), of_node, of_request)
+        reads = domains_of(of_node)
+        is_steady = Domain.PODS not in reads and bool(of_node) and not plan.picks
+        return cls(program, plan, checked, reads, of_node, of_request, is_steady)
 
     @property
     def reads_labels_alone(self) -> bool:
@@ -68,29 +72,20 @@ class NodeExpression:
             wanted: the valid rows that matter, shape (n,); others get anything.
             now: the moment to judge the age of reports at.
         """
-        activation = context.activation(self.program)
         table, budget = NodeTable(view, now), context.budget
-        key = memory_key(self._read_of(activation)) if self._is_steady else None
+        key = context.key_of(self.program, self.of_request) if self.is_steady else None
         if key is None:
+            activation = context.activation(self.program)
             return self.plan.evaluate(table, activation, budget, wanted)
         try:
             return table.remember(
                 (self.checked, self.program.source, key),
                 self.of_node,
-                lambda rows: self.plan.column(rows, activation, budget),
+                lambda rows: self.plan.column(rows, context.activation(self.program), budget),
                 for_all_requests=not self.of_request,
             )
         except BudgetExhaustedError:
             return self.plan.failed(table)
-
-    @property
-    def _is_steady(self) -> bool:
-        """Whether its column lasts, and is cheap to compute for rows that nobody wants."""
-        return Domain.PODS not in self.reads and bool(self.of_node) and not self.plan.picks
-
-    def _read_of(self, activation: Mapping[str, object]) -> list[object]:
-        """Return what decides the value beside the node: each value, or how far its path goes."""
-        return [_followed(path, activation) for path in self.of_request]
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why there is no value for a row."""
@@ -125,21 +120,6 @@ def node_number(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a finite number for a node."""
     plan = plan_number(program.root, environment, _LAYOUT)
     return NodeExpression.of(program, plan, checked_number)
-
-
-def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:
-    """Return how many keys of a path could be followed, and what stands there.
-
-    An empty map stands for any that lacks the next key.
-    """
-    value: object = activation
-    for depth, name in enumerate(path):
-        if not isinstance(value, dict):
-            return depth, value
-        if name not in value:
-            return depth, {}
-        value = value[name]
-    return len(path), value
 
 
 def checked_bool(value: object) -> bool:

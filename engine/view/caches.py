@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.view.column_cache import ColumnCache
+from engine.view.common import CommonCache
 from engine.view.dictionary import Dictionaries
 from engine.view.images import ImageIndex
 
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
-_POD_COLUMNS = 256  # one per rule and pod template; 80 KiB at most at 5,000 nodes, 20 MiB in all
+_POD_COLUMNS = 256  # one per rule and pod template
+_POD_COLUMN_BYTES = 4 * 2**20  # fifty of those of a number on 5,000 nodes
 
 
 class Caches(NamedTuple):
@@ -18,12 +20,14 @@ class Caches(NamedTuple):
     Attributes:
         node_columns: see `ClusterView.node_column`.
         pod_columns: see `ClusterView.pod_column`.
+        common: see `ClusterView.common`.
         dictionaries: see `dictionary_column`.
         images: see `image_column`.
     """
 
     node_columns: ColumnCache
     pod_columns: ColumnCache
+    common: CommonCache
     dictionaries: Dictionaries
     images: ImageIndex
 
@@ -32,7 +36,8 @@ class Caches(NamedTuple):
         """Return caches that remember nothing yet."""
         return cls(
             ColumnCache(_NODE_COLUMNS),
-            ColumnCache(_POD_COLUMNS),
+            ColumnCache(_POD_COLUMNS, _POD_COLUMN_BYTES),
+            CommonCache(_NODE_COLUMNS),
             Dictionaries(_NODE_COLUMNS),
             ImageIndex(),
         )

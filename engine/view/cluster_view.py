@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.view.workloads import PodsOnNodes
 
 _T = TypeVar("_T", bound=np.generic)
+_Made = TypeVar("_Made")
 _Extra = TypeVar("_Extra", bound="Extra")
 
 
@@ -196,6 +197,24 @@ class ClusterView:
         if self.parent is not None or self.caches is None:
             return compute(self)
         return self.caches.pod_columns.get(key, self, domains, compute)
+
+    def common(
+        self, key: Hashable, domains: Sequence[Domain], make: Callable[[ClusterView], _Made]
+    ) -> _Made:
+        """Return what holds of all nodes together, remembered until one changes in `domains`.
+
+        For what is quick to make of remembered columns, but not as quick as to look it up: that
+        none of them is at fault, for one.
+
+        Args:
+            key: names it; must tell apart all that `make` closes over.
+            domains: what it is made from.
+            make: gets a view. INVARIANT: what it returns holds neither the view nor columns of it,
+                which are overwritten once nobody holds the view.
+        """
+        if self.parent is not None or self.caches is None:
+            return make(self)
+        return self.caches.common.get(key, self, domains, make)
 
     def take(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return the view of some rows alone, in the order given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -30,11 +31,17 @@ class ColumnCache:
 
     It changes how fast an answer comes, never the answer: a column is a pure function of its key
     and of the rows it reads. Arrays given out are never written again.
+
+    Args:
+        most: columns, however small.
+        most_bytes: of all of them together, as of the last time that one was added.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int = sys.maxsize) -> None:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
 
     def get(
         self,
@@ -47,14 +54,17 @@ class ColumnCache:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(view.version, _frozen(compute(view)))
-            if len(self._entries) > self._most:
-                self._entries.popitem(last=False)
+            self._bytes += entry.values.nbytes
+            while len(self._entries) > self._most or self._bytes > self._most_bytes:
+                self._bytes -= self._entries.popitem(last=False)[1].values.nbytes
             return entry.values
         if entry.version > view.version:
             return compute(view)  # an old view someone kept: answer it, remember nothing
         if entry.version < view.version:
             if entry.version < max([view.latest[domain] for domain in domains]):
-                entry.values = _frozen(_renewed(entry, view, domains, compute))
+                renewed = _frozen(_renewed(entry, view, domains, compute))
+                self._bytes += renewed.nbytes - entry.values.nbytes
+                entry.values = renewed
             entry.version = view.version
         self._entries.move_to_end(key)
         return entry.values

@@ -79,11 +79,12 @@ class CountedPods:
 
     def waiting(self, key: str, shape: PodShape) -> PodEntry:
         """Return how a pod counts that is not bound: on the first advised node that exists."""
-        held = self.assumed.get(key)
+        held, rows = self.assumed.get(key), self._rows
         if held is not None:
             for name in held.nodes:
-                if self._rows.node(name) is not None:
-                    return PodEntry(self._rows.of[name], shape, held.since, 0, assumed=True)
+                row = rows.of.get(name)
+                if row is not None and rows.nodes[row] is not None:
+                    return PodEntry(row, shape, held.since, 0, assumed=True)
         return PodEntry(NO_ROW, shape, 0, 0)
 
     def place_assumed(self, keys: Iterable[str]) -> None:

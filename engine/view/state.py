@@ -216,15 +216,25 @@ class ClusterState:
         self._pods.place_assumed([landed])
         return advice_in(pod.annotations)
 
-    def release_assumed(self, now: Micros) -> None:
+    def release_assumed(self, now: Micros, *, most: int | None = None) -> bool:
         """Take off the pods that were assumed for too long; free while there are none.
 
         For whoever asks for a view to call before: events alone don't tell that time goes by.
+
+        Args:
+            now: now.
+            most: how many at most, those that have been so for longest first; each takes some
+                10 us. None for all.
+
+        Returns:
+            Whether some are left.
         """
-        keys = self._pods.assumed.expire(now)
+        assumed = self._pods.assumed
+        keys = assumed.expire(now, most)
         if keys:
             self._before_write()
             self._pods.place_assumed(keys)
+        return assumed.is_due(now)
 
     def set_usage(self, usage: NodeUsage) -> None:
         """Add or replace the usage report of a node."""

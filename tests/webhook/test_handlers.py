@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from engine.errors import QuotaUndecidedError
 from webhook import review
 from webhook.answers import Answer, Outcome
-from webhook.handlers import Decide, Limits, ReviewHandler
+from webhook.handlers import Decide, Limits, ReviewHandler, _timeout_in
 from webhook.metrics import Metrics
 from webhook.review import AdmissionError, AdmissionRequest
 
@@ -220,9 +220,9 @@ async def test_beyond_the_bound_quota_is_left_to_the_api_server() -> None:
 
 
 async def test_a_pod_that_comes_too_late_passes_unmodified() -> None:
-    # Each look at the clock costs 4 s: arrival at 4, so the deadline is 4 + 0.6 * 10 = 10;
-    # reading starts at 8, deciding would start at 12.
-    async with Webhook(clock=Clock(step=4.0)) as webhook:
+    # Each look at the clock costs 8 s: arrival at 8, so the deadline is 8 + 0.6 * 10 = 14;
+    # the body is here, deciding would start at 16.
+    async with Webhook(clock=Clock(step=8.0)) as webhook:
         late = (await (await webhook.post(BODY)).json())["response"]
         assert late["allowed"] is True
         assert late["warnings"] == ["stowplan gave no placement advice: no time was left"]
@@ -230,14 +230,14 @@ async def test_a_pod_that_comes_too_late_passes_unmodified() -> None:
 
 
 async def test_a_quota_review_that_comes_too_late_is_left_to_the_api_server() -> None:
-    async with Webhook(clock=Clock(step=4.0), fails_open=False) as webhook:
+    async with Webhook(clock=Clock(step=8.0), fails_open=False) as webhook:
         assert (await webhook.post(BODY)).status == 503
         assert webhook.counted() == {"deadline": 1}
 
 
 async def test_the_deadline_is_part_of_the_time_that_the_caller_gives() -> None:
-    # As above, with 20 s: the deadline is 4 + 0.6 * 20 = 16.
-    async with Webhook(clock=Clock(step=4.0)) as webhook:
+    # As above, with 20 s: the deadline is 8 + 0.6 * 20 = 20.
+    async with Webhook(clock=Clock(step=8.0)) as webhook:
         await webhook.post(BODY, within="20s")
         assert webhook.counted() == {"admitted": 1}
 
@@ -250,6 +250,16 @@ async def test_a_body_that_never_ends_is_given_up_at_the_deadline() -> None:
         assert response.status == 408
         assert webhook.counted() == {"deadline": 1}
         slow.rest.set()
+
+
+async def test_a_body_that_comes_in_parts_is_waited_for() -> None:
+    async with Webhook() as webhook:
+        slow = SlowBody()
+        posting = asyncio.create_task(webhook.post(slow))
+        await webhook.until_in_flight(1)
+        slow.rest.set()
+        assert (await posting).status == 200
+        assert webhook.counted() == {"admitted": 1}
 
 
 async def test_a_caller_that_goes_away_leaves_nothing_behind(
@@ -312,6 +322,9 @@ async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
         ("?timeout=0s", 6.0),
         ("?timeout=-5s", 6.0),
         ("?timeout=soon", 6.0),
+        ("?a=1&timeout=2s&timeout=1s", 1.2),  # the first counts
+        ("?timeout=%32s", 1.2),
+        ("?timeout", 6.0),
     ],
 )
 def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
@@ -320,6 +333,13 @@ def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
     limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
     request = make_mocked_request("POST", f"/review{query}")
     assert limits.seconds(request) == pytest.approx(seconds)
+
+
+def test_little_is_remembered_of_the_urls_of_hostile_callers() -> None:
+    limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    for number in range(1000):
+        limits.seconds(make_mocked_request("POST", f"/review?timeout={number}h"))
+    assert _timeout_in.cache_info().currsize <= 16
 
 
 async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:

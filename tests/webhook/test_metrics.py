@@ -50,6 +50,20 @@ def test_rules_that_abstained_are_counted_by_what_was_too_old() -> None:
     assert 'stowplan_rules_abstained_total{domain="pods"} 5.0' in lines
 
 
+def test_reviews_are_counted_by_path_and_outcome_and_timed_by_path() -> None:
+    metrics = Metrics()
+    for path, outcome in (("mutate", "placed"), ("mutate", "placed"), ("validate", "admitted")):
+        metrics.reviewed(path, outcome, 0.0015)
+    lines = _lines(metrics)
+    assert [line for line in lines if line.startswith("stowplan_reviews_total")] == [
+        'stowplan_reviews_total{outcome="placed",path="mutate"} 2.0',
+        'stowplan_reviews_total{outcome="admitted",path="validate"} 1.0',
+    ]
+    assert 'stowplan_review_seconds_bucket{le="0.001",path="mutate"} 0.0' in lines
+    assert 'stowplan_review_seconds_bucket{le="0.002",path="mutate"} 2.0' in lines
+    assert 'stowplan_review_seconds_count{path="validate"} 1.0' in lines
+
+
 def test_the_moment_policies_were_loaded_is_shown() -> None:
     metrics = Metrics()
     metrics.show_policies_loaded(lambda: datetime(1970, 1, 2, tzinfo=UTC))

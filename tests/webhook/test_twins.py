@@ -33,8 +33,10 @@ def asking(uid: str, volume: str = "kube-api-access-x2k4d", **more: Any) -> Admi
     return review.decode(json.dumps(body).encode())
 
 
-def placed(uid: str, outcome: Outcome = Outcome.PLACED) -> Advised:
-    advice = Advice(nodes=("node-1",), id=advice_id(uid))
+def placed(
+    uid: str, outcome: Outcome = Outcome.PLACED, nodes: tuple[str, ...] = ("node-1",)
+) -> Advised:
+    advice = Advice(nodes=nodes, id=advice_id(uid))
     operation = {"op": "add", "path": "/a", "value": msgspec.json.encode(advice).decode()}
     response = review.allowed(uid, operations=[operation], warnings=["beware"])
     return Advised(POD, Answer(outcome, response, rule_errors=1), advice)
@@ -69,6 +71,25 @@ def test_a_twin_gets_the_answer_under_its_own_name() -> None:
     busy.keep(asking("u-1"))
     found = busy.twins.find(asking("u-2", "kube-api-access-zzzzz"), POLICIES)
     assert found == placed("u-2", Outcome.SHARED)
+
+
+def test_an_advice_that_prefers_no_node_is_shared_too() -> None:
+    busy = Busy()
+    busy.twins.keep(asking("u-1"), POLICIES, placed("u-1", nodes=()), busy.now)
+    found = busy.twins.find(asking("u-2"), POLICIES)
+    assert found == placed("u-2", Outcome.SHARED, ())
+
+
+def test_twins_take_the_nodes_of_the_advice_by_turns() -> None:
+    busy = Busy()
+    busy.twins.keep(asking("u-0"), POLICIES, placed("u-0", nodes=("a", "b", "c")), busy.now)
+    found = [busy.twins.find(asking(f"u-{number}"), POLICIES) for number in (1, 2, 3, 4)]
+    assert found == [
+        placed("u-1", Outcome.SHARED, ("b", "c", "a")),
+        placed("u-2", Outcome.SHARED, ("c", "a", "b")),
+        placed("u-3", Outcome.SHARED, ("a", "b", "c")),
+        placed("u-4", Outcome.SHARED, ("b", "c", "a")),
+    ]
 
 
 def test_as_long_as_there_is_time_each_pod_has_a_decision_of_its_own() -> None:
@@ -138,9 +159,19 @@ def test_only_advice_is_shared(outcome: Outcome) -> None:
     assert not busy.finds(asking("u-2"))
 
 
+def test_an_answer_that_says_more_than_once_whose_it_is_is_not_shared() -> None:
+    busy, told = Busy(), placed("u-1")
+    name = told.advice.id
+    response = review.allowed("u-1", operations=[{"op": "test", "path": f"/{name}", "value": name}])
+    answer = msgspec.structs.replace(told.answer, response=response)
+    twice = msgspec.structs.replace(told, answer=answer)
+    busy.twins.keep(asking("u-1"), POLICIES, twice, busy.now)
+    assert not busy.finds(asking("u-2"))
+
+
 def test_what_is_kept_is_bounded() -> None:
     busy = Busy()
     for number in range(300):
         busy.keep(asking(f"u-{number}", namespace=f"team-{number}"))
-    assert not busy.finds(asking("u", namespace="team-43"))  # 256 are kept
-    assert busy.finds(asking("u", namespace="team-44"))
+    assert not busy.finds(asking("u", namespace="team-235"))  # 64 are kept
+    assert busy.finds(asking("u", namespace="team-236"))

@@ -17,13 +17,12 @@ from urllib.request import getproxies_environment
 
 import aiohttp
 import msgspec
-from kubernetes.aio.client import ApiClient
-from kubernetes.aio.client.rest import RESTClientObject
 
 from engine.errors import InvalidFileError, Problem, StowplanError
 from webhook.cluster.credentials import SERVICE_ACCOUNT, Credentials, credentials
 from webhook.cluster.envelopes import Status, status_of
 from webhook.cluster.faults import UNREADABLE
+from webhook.cluster.kubernetes_aio import ApiClient, RESTClientObject
 
 Query = Sequence[tuple[str, str]]
 """Parameters of a request."""

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException, load_kube_config
-from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from engine.errors import InvalidFileError, Problem
+from webhook.cluster.kubernetes_aio import (
+    KUBE_CONFIG_DEFAULT_LOCATION,
+    ConfigException,
+    Configuration,
+    InClusterConfigLoader,
+    load_kube_config,
+)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account of a pod, and keeps its token fresh."""

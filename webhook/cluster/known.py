@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,9 @@ from engine.model.time import Micros
 from engine.view import ClusterState, ClusterView, Freshness
 from webhook.cluster.recorded import Recording
 from webhook.cluster.source_status import SourceStatus
+
+_MOST_RELEASED = 64  # at a time, in a millisecond: pods assumed in one burst are due at one moment
+_RELEASE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +38,14 @@ class KnownCluster:
     def view(self) -> ClusterView:
         """Return the cluster as it is now."""
         if self.is_live:
-            self.state.release_assumed(self.now())
+            self.state.release_assumed(self.now(), most=_MOST_RELEASED)
         return self.state.view()
+
+    async def release_assumed(self) -> None:
+        """Take off pods that were assumed for too long also while nobody asks; never returns."""
+        while True:
+            are_left = self.state.release_assumed(self.now(), most=_MOST_RELEASED)
+            await asyncio.sleep(0 if are_left else _RELEASE_SECONDS)
 
     def assume(self, pod: Pod, advice: Advice) -> None:
         """Count a pod that was just advised, until it is seen: the next one must see it."""

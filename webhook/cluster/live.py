@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
 
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterView
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.connection import Connection
 from webhook.cluster.intake import READERS, Intake
@@ -19,6 +19,8 @@ from webhook.cluster.source_status import SourceStatus
 from webhook.cluster.watched import WATCHED, Watched
 
 _LOOK_AGAIN_SECONDS = 0.02
+_GATHER_SECONDS = 0.25
+"""For how long reports of usage are gathered. They are of a minute or so each."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +47,10 @@ class LiveCluster:
         sources: how well each source hears, by its name.
     """
 
-    def __init__(self, state: ClusterState, sources: Iterable[Source]) -> None:
-        self.state = state
+    def __init__(self, intake: Intake, sources: Iterable[Source]) -> None:
+        """Take what the sources write into, and them."""
+        self.state = intake.state
+        self._intake = intake
         self.sources: Mapping[str, SourceStatus] = {
             source.status.name: source.status for source in sources
         }
@@ -64,6 +68,7 @@ class LiveCluster:
         """Wait until `is_synced`."""
         while not self.is_synced:  # noqa: ASYNC110 - a status tells nobody when it changes
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        self._intake.take_up()
 
 
 @asynccontextmanager
@@ -92,12 +97,24 @@ async def live_cluster(
         asyncio.create_task(_keep_running(source, clock, pace), name=source.status.name)
         for source in sources
     ]
+    tasks.append(asyncio.create_task(_keep_up(intake), name="reports"))
     try:
-        yield LiveCluster(intake.state, sources)
+        yield LiveCluster(intake, sources)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _keep_up(intake: Intake) -> None:
+    """Take up reports now and then, and bring sums up to date here, not in the next review."""
+    while True:
+        await asyncio.sleep(_GATHER_SECONDS)
+        try:
+            intake.take_up()
+            intake.state.view()
+        except Exception:  # noqa: BLE001 - a mistake of ours must not end it: no report would count
+            _log.exception("reports of usage could not be taken up")
 
 
 def _sink(intake: Intake, watched: Watched) -> Sink:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from engine.cel import Program
+from engine.cel import Program, Reference
 from engine.model.label_condition import LabelCondition
 from engine.policy.context import PolicyContext
 from engine.policy.labels.claims import (
@@ -20,6 +20,8 @@ from engine.policy.labels.finder import claim_of
 from engine.policy.labels.outlook import Outlook, outlook_of
 from engine.policy.labels.requirements import condition_of, settled
 
+_MOST_REMEMBERED = 256  # pods that differ in what a filter reads of them
+
 
 @dataclass(frozen=True, slots=True)
 class FilterLabels:
@@ -29,17 +31,28 @@ class FilterLabels:
         claim: what it is made of.
         question: which nodes pass it.
         program: the expression, None for a plugin.
+        of_request: what that reads of the pod and around it, in order.
     """
 
     claim: Claim
     question: Question = PASSES
     program: Program | None = None
+    of_request: tuple[Reference, ...] = ()
+    _remembered: dict[str, LabelCondition] = field(default_factory=dict, repr=False, compare=False)
 
     def condition(self, context: PolicyContext) -> LabelCondition:
         """Return what labels a node needs to pass, for the pod of a context."""
         if isinstance(self.claim, Settled) or self.program is None:
             return condition_of(self.claim, self.question, {})  # the pod has no say in it
-        return condition_of(self.claim, self.question, context.activation(self.program))
+        key = context.key_of(self.program, self.of_request)
+        if key is not None and key in self._remembered:
+            return self._remembered[key]
+        found = condition_of(self.claim, self.question, context.activation(self.program))
+        if key is not None:
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = found
+        return found
 
     @property
     def outlook(self) -> Outlook:
@@ -55,7 +68,8 @@ def filter_labels(program: Program, *, errors_pass: bool) -> FilterLabels:
         errors_pass: whether a node passes that it fails for.
     """
     question = DOES_NOT_FAIL if errors_pass else PASSES
-    return FilterLabels(claim_of(program.root), question, program)
+    of_request = tuple(path for path in sorted(program.references) if path[0] != "node")
+    return FilterLabels(claim_of(program.root), question, program, of_request)
 
 
 PLUGIN_LABELS: Final = FilterLabels(settled(Unknown("it is a plugin")))

@@ -5,7 +5,8 @@ A generated cluster is served by an API server of our own, over TLS; pods and no
 TLS connections that are kept, each at its moment, whether or not the ones before were answered: a
 latency counts from that moment. Everything shares this machine, so the last columns say who had its
 processors; the floor, the same server with nothing to decide, is measured in the same run, and what
-can be compared between machines is the ratio to it.
+can be compared between machines is the ratio to it. Phases at a fixed rate are measured after a
+lead-in of two seconds that leaves them its connections; the burst makes all of its own.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.bench.load.stage import Plan
 from tests.bench.processor import processor
 
 _POLICY = Path(__file__).parents[1] / "policy.yaml"
-_WIDTH = 120  # of what is written to a file
+_WIDTH = 140  # of what is written to a file
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:

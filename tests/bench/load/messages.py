@@ -36,6 +36,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         connections: at most; they are made when none is idle, and some are kept. An API server has
             no limit; this one keeps our descriptors from running out.
         reviews_per_connection: then it is closed in good order; 0 for never.
+        leaves_connections: whether those idle at the end stay, for the next phase with that target.
         window_seconds: how often to tell what came of them.
     """
 
@@ -45,6 +46,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     connections: int = 900
     reviews_per_connection: int = 0
+    leaves_connections: bool = False
     window_seconds: float = 1.0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.load.measuring import Figures
+from tests.bench.load.measuring import LEAD_IN_SECONDS, Figures
 
 _MICROS = 1e6
 
@@ -54,10 +54,12 @@ def show(run: Run, console: Console) -> None:
 
 
 def _latencies(figures: Sequence[Figures]) -> Table:
-    table = Table(title="Client: ms from the moment a review was due to its answer")
+    lead_in = f"those at a fixed rate after a lead-in of {LEAD_IN_SECONDS:.0f} s"
+    table = Table(title=f"Client: ms from the moment a review was due to its answer; {lead_in}")
     table.add_column("phase")
     shares = ("p50", "p90", "p99", "p99.9")
-    for name in ("answers/s", "advised", *shares, "own lag p99", "timed out", "failed"):
+    counts = ("connected", "timed out", "failed")
+    for name in ("answers/s", "advised", *shares, "own lag p99", *counts):
         table.add_column(name, justify="right")
     for one in figures:
         if not one.answered and not one.timed_out:
@@ -68,6 +70,7 @@ def _latencies(figures: Sequence[Figures]) -> Table:
             f"{one.advised / one.answered:.0%}" if one.answered else "",
             *(f"{ms:.2f}" for ms in one.client.values()),
             f"{one.lag_p99:.2f}",
+            str(one.connected),
             str(one.timed_out),
             ", ".join(f"{count} {what}" for what, count in one.failed.items()) or "0",
         )

@@ -21,7 +21,7 @@ import uvloop
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load import standard_input
 from tests.bench.load.connections import Pool, Sent, clock
-from tests.bench.load.messages import Arrival, Phase, Window
+from tests.bench.load.messages import Arrival, Phase, Target, Window
 from tests.bench.load.reviews import Reviews
 from tests.bench.load.schedule import moments
 
@@ -35,11 +35,12 @@ class Sender:
 
     def __init__(self, reviews: Reviews) -> None:
         self._bodies = iter(reviews)
+        self._left: dict[Target, Pool] = {}  # by phases that leave their connections
 
     async def send(self, phase: Phase) -> AsyncIterator[Window]:
         """Send the reviews of a phase; yield what comes of them, window by window."""
         head = _head(phase.target.path)
-        pool = Pool(
+        pool = self._left.pop(phase.target, None) or Pool(
             target=phase.target, most=phase.connections, reviews_each=phase.reviews_per_connection
         )
         begin = clock() + _BREATH_SECONDS
@@ -60,10 +61,14 @@ class Sender:
                 tell_at += phase.window_seconds
                 window, pool.count = pool.count, Window()
                 yield window
-        pool.close()
-        await asyncio.sleep(0)
-        pool.count.last = True
-        yield pool.count
+        if phase.leaves_connections:
+            self._left[phase.target] = pool
+        else:
+            pool.close()
+            await asyncio.sleep(0)
+        window, pool.count = pool.count, Window()
+        window.last = True
+        yield window
 
     def _start(self, pool: Pool, due: list[float], texts: Iterator[bytes]) -> None:
         """Submit a review at each moment; by a thread, for the event loop counts milliseconds."""

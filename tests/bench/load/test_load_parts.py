@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -58,25 +61,45 @@ def test_memory_that_grows_in_the_second_half_is_a_leak_and_at_first_is_not() ->
     assert not verdicts.memory(leaking).good
 
 
-async def test_the_sender_counts_answers_and_refusals() -> None:
-    number = itertools.count()
+@asynccontextmanager
+async def answering(status: Callable[[], int]) -> AsyncIterator[Target]:
+    """Listen for reviews, to be answered with a status; those with 200 are advised."""
 
     async def answer(request: web.Request) -> web.Response:
         await request.read()
-        if next(number) % 4:
-            return web.Response(text='{"response":{"patch":"W10="}}')
-        return web.Response(status=503, text="too many")
+        return web.Response(status=status(), text='{"response":{"patch":"W10="}}')
 
     app = web.Application()
     app.router.add_post("/mutate", answer)
     async with TestServer(app) as server:
         if server.port is None:
             raise AssertionError("it listens")
-        target = Target(port=server.port, path="/mutate")
+        yield Target(port=server.port, path="/mutate")
+
+
+async def sent(sender: Sender, phase: Phase) -> Window:
+    """Return what comes of a phase in all."""
+    came = Window()
+    async for window in sender.send(phase):
+        came.add(window)
+    return came
+
+
+async def test_the_sender_counts_answers_and_refusals() -> None:
+    statuses = itertools.cycle([503, 200, 200, 200])
+    async with answering(lambda: next(statuses)) as target:
         phase = Phase(target=target, arrival=Arrival.EVEN, seconds=0.2, rate=200)
-        came = Window()
-        async for window in Sender(reviews()).send(phase):
-            came.add(window)
+        came = await sent(Sender(reviews()), phase)
     assert (len(came.latencies), came.advised) == (30, 30)
     assert came.failed == {"status 503": 10}
     assert not came.timed_out
+
+
+async def test_what_a_lead_in_leaves_are_connections_for_one_phase_and_nothing_to_count() -> None:
+    async with answering(lambda: 200) as target:
+        phase = Phase(target=target, arrival=Arrival.EVEN, seconds=0.1, rate=100, connections=1)
+        lead_in = msgspec.structs.replace(phase, leaves_connections=True)
+        sender = Sender(reviews())
+        came = [await sent(sender, one) for one in (lead_in, phase, phase)]
+    assert [one.connected for one in came] == [1, 0, 1]
+    assert [len(one.latencies) for one in came] == [10, 10, 10]

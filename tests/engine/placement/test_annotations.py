@@ -41,6 +41,20 @@ def test_the_advice_of_each_review_has_an_id_of_its_own_and_the_same_in_every_re
     assert {len(one) for one in ids} == {16}
 
 
+@pytest.mark.parametrize("best_tier", ["", "abc"])
+def test_advice_is_cut_once_it_is_too_long_and_never_before(best_tier: str) -> None:
+    rows = np.array([VIEW.rows[name] for name in best_tier], np.intp)
+    whole = []
+    for length in range(330, 450):
+        advice = advice_of(replace(DECISION, policies=("p" * length,)), rows, "u-1")
+        assert len(msgspec.json.encode(advice)) <= 448
+        whole.append(bool(advice.policies))
+    # All of its bytes are of use, but for what an empty list takes: 16 bytes at most.
+    assert whole == sorted(whole, reverse=True)
+    longest = advice_of(replace(DECISION, policies=("p" * (329 + sum(whole)),)), rows, "u-1")
+    assert len(msgspec.json.encode(longest)) >= 448 - 16
+
+
 def test_advice_that_no_review_asked_for_has_no_id() -> None:
     advice = advice_of(DECISION, np.zeros(0, np.intp), "")
     assert (

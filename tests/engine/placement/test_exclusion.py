@@ -6,7 +6,7 @@ from engine.model import api
 from engine.model.node import Node
 from engine.model.pod import pod_of
 from engine.model.time import Micros
-from engine.placement.exclusion import exclusion_of, rejected_nodes, unreachable_nodes
+from engine.placement.exclusion import Rejections, exclusion_of
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.view import BoolColumn, ClusterState, ClusterView
 from tests.engine.placement.cluster import decided, named, node, view_of
@@ -32,9 +32,17 @@ def test_rejected_are_the_nodes_that_the_scheduler_would_take_and_a_policy_does_
     decision = decided(
         view, {"good": 1}, rejected=("hot", "full-and-hot"), unfit=("full", "full-and-hot")
     )
-    unreachable = unreachable_nodes(decision)
-    assert unreachable.tolist() == marked(view, "full", "full-and-hot").tolist()
-    assert rejected_nodes(decision, unreachable).tolist() == marked(view, "hot").tolist()
+    rejections = Rejections(decision)
+    assert rejections.unreachable.tolist() == marked(view, "full", "full-and-hot").tolist()
+    assert rejections.rejected.tolist() == marked(view, "hot").tolist()
+
+
+def test_a_filter_that_the_pod_demands_is_one_of_the_scheduler() -> None:
+    view = view_of(named("good", "hot", "full"))
+    decision = decided(view, {"good": 1}, rejected=("hot",), unfit=("full",))
+    rejections = Rejections(decision, decision.filters[1:])
+    assert rejections.unreachable.tolist() == marked(view, "hot", "full").tolist()
+    assert not rejections.rejected.any()
 
 
 def test_rejected_nodes_are_excluded_by_hostname() -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
-import numpy as np
-import pytest
+from itertools import pairwise
 
-from engine.placement.groups import Groups
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.placement.exclusion import Rejections
+from engine.placement.groups import MAX_VALUES, Groups
 from engine.view import ClusterView
-from tests.engine.placement.cluster import Json, view_of
+from tests.engine.placement.cluster import Json, Labels, decided, view_of
 
 ZONE, POOL, SPOT = "topology.kubernetes.io/zone", "pool", "spot"
 NODES = {
@@ -20,9 +24,11 @@ NODES = {
 def described(
     view: ClusterView, *names: str, labels: tuple[str, ...], unreachable: tuple[str, ...] = ()
 ) -> Json | None:
-    full = np.array([name in unreachable for name in view.names])
-    groups = Groups(view, labels, full)
-    requirement = groups.describe(np.array([view.rows[name] for name in names]))
+    """Return what is said of some nodes that are ranked before all others."""
+    scores = {name: int(name in names) for name in view.names if name}
+    decision = decided(view, scores, unfit=unreachable)
+    groups = Groups(view, labels, decision.candidates, Rejections(decision))
+    requirement = groups.describe(0, len(names))
     return None if requirement is None else dict(requirement)
 
 
@@ -72,3 +78,69 @@ def test_a_handful_of_values_at_most() -> None:
     view = view_of({f"n{i}": {POOL: f"p{i}"} for i in range(9)})
     assert described(view, *(f"n{i}" for i in range(8)), labels=(POOL,)) is not None
     assert described(view, *(f"n{i}" for i in range(9)), labels=(POOL,)) is None
+
+
+FATES = ("placed",) * 6 + ("rejected", "unfit")
+CLUSTERS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", None]),
+        st.sampled_from([*"0123456789", None]),
+        st.sampled_from(FATES),
+    ),
+    min_size=1,
+    max_size=12,
+)
+REPEATED = st.sampled_from([1, 7, 25])  # few nodes are all in a sample, of many only some
+
+
+def labels_of(zone: str | None, pool: str | None) -> Labels:
+    return {key: value for key, value in [(ZONE, zone), (POOL, pool)] if value is not None}
+
+
+def described_one_by_one(
+    nodes: dict[str, Labels], part: set[str], reachable: set[str], labels: tuple[str, ...]
+) -> Json | None:
+    """Return what `describe` does, by looking at every label of every node."""
+    for key in labels:
+        values = {nodes[name].get(key) for name in part}
+        like_them = {name for name in reachable if nodes[name].get(key) in values}
+        if None not in values and len(values) <= MAX_VALUES and like_them == part:
+            return {"key": key, "operator": "In", "values": sorted(map(str, values))}
+    return None
+
+
+@given(
+    CLUSTERS,
+    REPEATED,
+    st.sampled_from([ZONE, POOL]),
+    st.permutations([ZONE, POOL, SPOT]),
+    st.data(),
+)
+def test_every_part_of_a_ranking_is_described_just_as_by_a_look_at_each_node(
+    some: list[tuple[str | None, str | None, str]],
+    repeated: int,
+    by: str,
+    keys: list[str],
+    data: st.DataObject,
+) -> None:
+    drawn = some * repeated
+    nodes = {f"n{i}": labels_of(zone, pool) for i, (zone, pool, _) in enumerate(drawn)}
+    fates = {f"n{i}": fate for i, (*_, fate) in enumerate(drawn)}
+    # Ranked by a label, so that there are groups, and one node somewhere, which may spoil one.
+    scores = {name: ord(own.get(by, "-")) for name, own in nodes.items()}
+    scores[data.draw(st.sampled_from(sorted(nodes)))] = data.draw(st.integers(40, 100))
+    view = view_of(nodes)
+    rejected, unfit = (
+        {name for name, one in fates.items() if one == fate} for fate in ("rejected", "unfit")
+    )
+    decision = decided(view, scores, rejected=rejected, unfit=unfit)
+    groups = Groups(view, keys, decision.candidates, Rejections(decision))
+    ranked = [view.names[row] for row in decision.candidates]
+    ends = [i for i, pair in enumerate(pairwise(decision.totals.tolist()), 1) if pair[0] != pair[1]]
+    for start in (0, *ends):
+        for end in (*ends, len(ranked)):
+            if start < end:
+                expected = described_one_by_one(
+                    nodes, set(ranked[start:end]), nodes.keys() - unfit, tuple(keys)
+                )
+                assert groups.describe(start, end) == expected

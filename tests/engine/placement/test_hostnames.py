@@ -18,9 +18,9 @@ def test_a_hostname_is_what_the_label_says_and_of_use_only_if_no_other_node_has_
     rows = np.array([view.rows[name] for name in nodes])
     hostnames = Hostnames(view)
     assert hostnames.listable(rows).tolist() == [True, True, False, False, False]
-    assert hostnames.of(rows) == ["plain", "host-7"]
+    assert hostnames.of(rows) == ["plain", "host-7", None, None, None]
 
 
 def test_the_only_node_without_a_hostname_is_not_listable() -> None:
     view = view_of({"bare": {}, "other": {HOSTNAME: "o"}})
-    assert Hostnames(view).of(np.array([view.rows["bare"]])) == []
+    assert Hostnames(view).of(np.array([view.rows["bare"]])) == [None]

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from engine.model.decision import Decision, PlacementOptions
-from engine.placement.exclusion import unreachable_nodes
-from engine.placement.groups import Groups
+from engine.placement.exclusion import Rejections
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preference import Preference, preference_of
 from engine.view import ClusterView
@@ -12,9 +13,7 @@ SPOT = "karpenter.sh/capacity-type"
 
 
 def preferred(decision: Decision, view: ClusterView, total_weight: int = 100) -> Preference:
-    groups = Groups(view, decision.placement.group_labels, unreachable_nodes(decision))
-    hostnames = Hostnames(view)
-    return preference_of(decision, view, hostnames, groups, total_weight, some_rejected=False)
+    return preference_of(decision, view, Hostnames(view), Rejections(decision), total_weight)
 
 
 def term(weight: int, *values: str, key: str = HOSTNAME) -> Json:
@@ -88,6 +87,24 @@ def test_more_weight_than_a_term_has_is_written_as_nested_terms() -> None:
         term(100, "h-a", "h-b"),
         term(100, "h-a", "h-b", "h-c"),
     ]
+
+
+def test_a_name_in_several_nested_terms_counts_once() -> None:
+    view = view_of(named(*"abcd"))
+    decision = decided(view, {"a": 100, "b": 50, "c": 10, "d": 0})
+    for most, written in [(3, 3), (2, 2)]:
+        options = PlacementOptions(max_nodes=most)
+        result = preferred(replace(decision, placement=options), view, 300)
+        assert len(result.terms[-1]["preference"]["matchExpressions"][0]["values"]) == written
+
+
+def test_nodes_without_hostname_between_others_leave_the_names_in_their_places() -> None:
+    # Stretched over 0..100: a and b above 67, bare-1 and c above 34, d, bare-2 and e below.
+    view = view_of({**named(*"abcdef"), "bare-1": {}, "bare-2": {}})
+    scores = {"a": 100, "b": 90, "bare-1": 60, "c": 50, "d": 30, "bare-2": 20, "e": 10, "f": 0}
+    result = preferred(decided(view, scores), view)
+    assert result.terms == [term(100, "h-a", "h-b"), term(66, "h-c"), term(33, "h-d", "h-e")]
+    assert result.left_out == 2
 
 
 def test_nested_terms_need_a_hostname_of_every_node() -> None:

@@ -17,7 +17,7 @@ from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from engine.placement import Patch, patch_for
 from engine.placement.hostnames import HOSTNAME
-from engine.placement.promise import MOST_TERMS
+from engine.placement.promise import MOST_TERMS, promise_of
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
 from tests.engine.placement.cluster import (
@@ -264,6 +264,25 @@ def ensure_kept(
         assert allowed or not expected
         if exact and patch.operations and not patch.warnings:
             assert allowed == expected
+
+
+def test_pods_that_are_promised_the_same_keep_filters_of_their_own_decision() -> None:
+    rules = policies(GUARD, EITHER)
+    first, second = (decide(request_of(BARE), rules, VIEW, NOW) for _ in range(2))
+    one, two = promise_of(first, 0), promise_of(second, 0)
+    assert one.required == two.required
+    assert {outcome.rule for outcome in two.kept} == {"f0", "f1"}
+    assert set(two.kept) <= set(second.filters)
+    assert not set(two.kept) & set(one.kept)
+
+
+def test_how_much_is_promised_depends_on_the_terms_of_the_pod_each_time() -> None:
+    decision = decide(request_of(BARE), policies(EITHER), VIEW, NOW)
+    assert [promise_of(decision, terms).left_out for terms in (1, MOST_TERMS, 1)] == [
+        (),
+        ("f0",),
+        (),
+    ]
 
 
 def test_the_request_is_left_as_it_was() -> None:

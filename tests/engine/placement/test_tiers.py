@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.placement.tiers import Step, listings, named, reach, steps
+from engine.placement.tiers import Step, listings, reach, steps
 from engine.view import IntColumn
 
 TOTALS = st.lists(st.integers(-1000, 1000), min_size=1, max_size=40)
@@ -25,26 +25,26 @@ def test_we_say_as_much_as_the_user_within_what_three_terms_can_say(
 
 
 def test_the_bottom_of_the_ranking_is_what_is_not_advised() -> None:
-    assert list(listings(ranking(9, 5, 1, 1), 64, some_rejected=False)) == [2]
+    assert list(listings(ranking(9, 5, 1, 1), 64, lambda: False)) == [2]
 
 
 def test_equal_nodes_are_all_or_none_preferred_by_whether_others_were_rejected() -> None:
     equal = ranking(7, 7, 7)
-    assert list(listings(equal, 64, some_rejected=False)) == []
-    assert list(listings(equal, 64, some_rejected=True)) == [3]
+    assert list(listings(equal, 64, lambda: False)) == []
+    assert list(listings(equal, 64, lambda: True)) == [3]
 
 
 def test_no_candidate_is_nothing_to_prefer() -> None:
-    assert list(listings(ranking(), 64, some_rejected=True)) == []
+    assert list(listings(ranking(), 64, lambda: True)) == []
 
 
 def test_whole_score_groups_are_tried_before_a_group_is_cut() -> None:
     # All above the bottom: 6. The second best is a 9 like the two after it: 4. Then the bound.
-    assert list(listings(ranking(10, 9, 9, 9, 5, 4, 1), 2, some_rejected=False)) == [6, 4, 2]
+    assert list(listings(ranking(10, 9, 9, 9, 5, 4, 1), 2, lambda: False)) == [6, 4, 2]
 
 
 def test_a_cut_between_score_groups_is_tried_once() -> None:
-    assert list(listings(ranking(10, 9, 5, 4, 1), 2, some_rejected=False)) == [4, 2]
+    assert list(listings(ranking(10, 9, 5, 4, 1), 2, lambda: False)) == [4, 2]
 
 
 def test_thirds_of_the_score_range_weigh_three_two_one() -> None:
@@ -79,17 +79,12 @@ def test_nested_steps_over_the_same_nodes_are_one_while_a_term_can_weigh_it() ->
     assert steps(ranking(90, 0), 1, 300) == [Step(0, 1, 100)] * 3
 
 
-def test_names_are_counted_once() -> None:
-    assert named([Step(0, 2, 100), Step(5, 9, 33)]) == 6
-    assert named([Step(0, 2, 50), Step(0, 5, 50), Step(0, 5, 50)]) == 5
-
-
 @given(scores=TOTALS, max_nodes=st.integers(1, 40), some_rejected=st.booleans())
 def test_each_listing_is_narrower_and_the_last_is_within_bounds(
     *, scores: list[int], max_nodes: int, some_rejected: bool
 ) -> None:
     totals = ranking(*scores)
-    widths = list(listings(totals, max_nodes, some_rejected=some_rejected))
+    widths = list(listings(totals, max_nodes, lambda: some_rejected))
     assert widths == sorted(set(widths), reverse=True)
     assert all(1 <= width <= len(scores) for width in widths)
     assert not widths or widths[-1] <= max_nodes

@@ -59,6 +59,23 @@ def test_only_the_first_few_nodes_count() -> None:
     assert held.nodes == ("n0", "n1", "n2", "n3", "n4")
 
 
+@given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 4))
+def test_what_is_due_may_expire_a_few_at_a_time(moments: list[int], most: int) -> None:
+    few, all_ = (AssumedPods(300, in_flight_seconds=5) for _ in range(2))
+    for number, seconds in enumerate(moments):
+        for pods in (few, all_):
+            pods.hold(in_flight_key(f"{number}"), "a", moment(seconds))
+            pods.forget(in_flight_key(f"{number - 3}"))  # what is obsolete is looked at too
+    now, expired = moment(20), list[str]()
+    while few.is_due(now):
+        keys = few.expire(now, most)
+        assert len(keys) <= most
+        expired += keys
+    assert expired == all_.expire(now)  # the earliest first
+    assert few.in_flight == all_.in_flight
+    assert few.expire(now, most) == []
+
+
 def test_memory_follows_what_is_held_however_often_it_changes() -> None:
     pods = AssumedPods(300, 10)
     for second in range(20_000):

@@ -164,3 +164,28 @@ def test_the_least_recently_used_column_is_forgotten() -> None:
     assert len(compute.rows) == 3
     cache.get("b", view, BOTH, compute)
     assert len(compute.rows) == 4
+
+
+def test_columns_are_forgotten_when_they_take_too_many_bytes() -> None:
+    # Eight rows of 8 bytes: two columns have 128 bytes, a third would be too much.
+    view, compute, cache = eight_nodes().view(), Watched(), ColumnCache(9, most_bytes=150)
+    for key in ("a", "b", "c", "b", "c"):  # c takes the place of a
+        cache.get(key, view, BOTH, compute)
+    assert len(compute.rows) == 3
+    cache.get("a", view, BOTH, compute)
+    assert len(compute.rows) == 4
+
+
+def test_columns_that_have_grown_take_the_bytes_they_have_now() -> None:
+    state, compute, cache = eight_nodes(), Watched(), ColumnCache(9, most_bytes=150)
+    for key in ("a", "b"):
+        cache.get(key, state.view(), BOTH, compute)
+    state.set_node(node("i", cpu="4"))  # nine rows: 72 bytes each, 144 in all
+    view = state.view()
+    for key in ("a", "b"):
+        cache.get(key, view, BOTH, compute)
+    cache.get("c", view, BOTH, compute)  # takes the place of a
+    compute.rows.clear()
+    for key in ("b", "c", "a"):
+        cache.get(key, view, BOTH, compute)
+    assert compute.rows == [9]

@@ -249,6 +249,19 @@ def test_a_pod_that_never_comes_gives_its_node_free(state: ClusterState) -> None
     assert counted(state) == {"a": ASSUMED}
 
 
+def test_many_that_never_come_are_released_a_few_at_a_time(state: ClusterState) -> None:
+    nothing = facts(state.view())
+    for number in range(10):
+        state.assume(advised(), Advice(nodes=("a",), id=str(number)), at=NOW)
+    left = []
+    for _ in range(3):
+        assert state.pod_count == 0  # none of them was ever seen
+        are_left = state.release_assumed(after(10), most=4)
+        left.append((counted(state).get("a", (0,))[0], are_left))
+    assert left == [(6, True), (2, True), (0, False)]
+    assert facts(state.view()) == nothing
+
+
 def test_a_review_that_is_asked_twice_counts_once(state: ClusterState) -> None:
     state.assume(advised(), ADVICE, at=NOW)
     state.assume(advised(), ADVICE, at=NOW)

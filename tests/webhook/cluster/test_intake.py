@@ -88,6 +88,28 @@ def test_nobody_else_measures_a_node_that_koordinator_does() -> None:
     assert intake.state.usage("n1") is None
 
 
+def test_reports_are_gathered_until_they_are_taken_up() -> None:
+    intake = Intake(now=lambda: NOW, gathers=True)
+    intake.node_metric(metric("n1", "1"))
+    intake.node_metric(metric("n1", "2"))
+    intake.node_metric(metric("n2", "3"))
+    intake.forget_node_metric("", "n2")
+    assert intake.state.usage("n1") is None
+    assert intake.measured_by_koordinator("n1")
+    intake.take_up()
+    assert cpu_of(intake, "n1") == 2000
+    assert intake.state.usage("n2") is None
+
+
+def test_many_reports_are_taken_up_at_once() -> None:
+    """A list of all nodes must not become one long pause."""
+    intake = Intake(now=lambda: NOW, gathers=True)
+    for number in range(100):
+        intake.node_metric(metric(f"n{number}", "1"))
+    taken = sum(intake.state.usage(f"n{number}") is not None for number in range(100))
+    assert taken == 96  # three times 32
+
+
 def test_a_report_that_was_never_filled_does_not_stand_in_the_way() -> None:
     intake = Intake(now=lambda: NOW)
     intake.state.set_usage(NodeUsage(node_name="n1", usage={"cpu": 500}))

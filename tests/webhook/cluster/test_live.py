@@ -52,7 +52,7 @@ async def living(
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
 ) -> AsyncIterator[Live]:
     time = Time()
-    intake = Intake(now=lambda: STARTED)
+    intake = Intake(now=lambda: STARTED, gathers=True)
     async with fake_api_server() as server, connected_to(server, folder) as connection:
         for one in objects:
             server.create(one)
@@ -233,7 +233,7 @@ async def test_leaving_ends_every_watch(tmp_path: Path) -> None:
     async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
         before = asyncio.all_tasks()
         time = Time()
-        intake = Intake(now=lambda: STARTED)
+        intake = Intake(now=lambda: STARTED, gathers=True)
         async with live_cluster(connection, intake, time.clock, pace=BRISK) as cluster:
             await cluster.synced()
             assert server.watches() == 5

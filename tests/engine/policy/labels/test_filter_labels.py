@@ -34,6 +34,12 @@ def test_what_is_required_depends_on_the_pod() -> None:
     assert terms(GPU_GUARD, **_GPU_SPEC) == [[[]], [["generation Gt"]]]
 
 
+def test_what_is_remembered_of_one_pod_is_not_told_of_another() -> None:
+    for _ in range(2):
+        assert terms(GPU_GUARD)[0] == [["gpu DoesNotExist"]]
+        assert terms(GPU_GUARD, **_GPU_SPEC)[0] == [[]]
+
+
 def test_what_no_pod_has_a_say_in_is_settled_when_it_is_loaded() -> None:
     guard, newest = (rule.labels.claim for rule in GPU_GUARD.filters)
     assert isinstance(newest, Settled)

@@ -1,0 +1,48 @@
+"""What rules work out for all nodes together, remembered while nothing changes that it rests on."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from engine.view.cluster_view import ClusterView
+    from engine.view.domain import Domain
+
+_T = TypeVar("_T")
+
+
+class CommonCache:
+    """A bounded, least-recently-used memory; it changes how fast an answer comes, nothing else.
+
+    Args:
+        most: how much is remembered.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._entries: OrderedDict[Hashable, tuple[int, object]] = OrderedDict()
+        self._most = most
+
+    def get(
+        self,
+        key: Hashable,
+        view: ClusterView,
+        domains: Sequence[Domain],
+        make: Callable[[ClusterView], _T],
+    ) -> _T:
+        """Return what `make` gives for `view`; see `ClusterView.common` for the arguments."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            version, value = entry
+            if max([view.latest[one] for one in domains]) <= version <= view.version:
+                self._entries.move_to_end(key)
+                return cast("_T", value)
+            if version > view.version:
+                return make(view)  # an old view someone kept: answer it, remember nothing
+        made = make(view)
+        self._entries[key] = view.version, made
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+        return made
