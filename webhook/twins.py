@@ -25,7 +25,7 @@ from webhook.review import AdmissionRequest
 
 _MICROS = 1_000_000
 _LATELY_SECONDS = 0.1
-_BUSY_SHARE = 0.25  # of the time lately; what is left goes on reading, answering and events
+_BUSY_SHARE = 0.1  # of the time lately: at four times that, reviews begin to wait for each other
 _LONGEST_SECONDS = 0.25
 _MOST_TWINS = 32
 _MOST_KEPT = 64  # of those that come at a time, each some 10 KB

@@ -32,7 +32,17 @@ from engine.plugins import (
     taint_toleration,
     target_load_packing,
 )
-from engine.plugins.base import FAULT, MAX_SCORE, PASS, Args, Filter, Plugin, Score, Scores
+from engine.plugins.base import (
+    FAULT,
+    MAX_SCORE,
+    PASS,
+    Args,
+    Filter,
+    NeverFaults,
+    Plugin,
+    Score,
+    Scores,
+)
 
 PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
     {
@@ -59,4 +69,15 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
 )
 """Every plugin, by the name a policy uses."""
 
-__all__ = ["FAULT", "MAX_SCORE", "PASS", "PLUGINS", "Args", "Filter", "Plugin", "Score", "Scores"]
+__all__ = [
+    "FAULT",
+    "MAX_SCORE",
+    "PASS",
+    "PLUGINS",
+    "Args",
+    "Filter",
+    "NeverFaults",
+    "Plugin",
+    "Score",
+    "Scores",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.model.decision import Codes
 from engine.model.pod import Pod
@@ -74,14 +75,15 @@ class LoadAwareFilter(NeverFaults):
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
-        codes = np.zeros(len(view), np.int16)
         if pod.is_daemon_set:
-            return codes
+            return np.zeros(len(view), np.int16)
         side = self._side(view, is_prod=pod.shape.is_prod)
         expected = side.readings.added(view, self._profile) + _column_of(self._profile, pod)
         exceeds = expected >= side.slack
-        for i in reversed(range(len(exceeds))):  # so that the first one has the last word
-            codes = np.where(exceeds[i], side.codes + np.int16(2 * i), codes)
+        codes = _positions(exceeds)
+        codes += codes
+        codes += side.codes
+        codes *= np.logical_or.reduce(exceeds, axis=0)
         if self._args.filter_expired_node_metrics:
             (expired,) = (_is_expired(view, self._args, now) & side.is_judged).nonzero()
             instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
@@ -253,6 +255,16 @@ class LoadAwareScore(NeverFaults):
 
     def _source(self, *, by_production: bool) -> UsageSource:
         return PRODUCTION if by_production else self._score_source
+
+
+def _positions(marks: BoolColumn) -> NDArray[np.int16]:
+    """Return how many marks of each column come before the first that is set, shape (n,)."""
+    positions = np.zeros(marks.shape[-1], np.int16)
+    unset = ~marks[0]
+    for i in range(1, len(marks)):
+        positions += unset
+        unset &= ~marks[i]
+    return positions
 
 
 def _column_of(profile: LoadProfile, pod: Pod) -> IntColumn:

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.model.decision import Codes
 from engine.model.time import Micros
-from engine.plugins import FAULT, Filter
+from engine.plugins import FAULT, PASS, Filter, NeverFaults
 from engine.policy.context import PolicyContext
 from engine.policy.expressions import NodeExpression
 from engine.view import ClusterView, Domain
@@ -25,9 +25,11 @@ class PluginJudge:
     plugin: Filter
     reads: tuple[Domain, ...]
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> Codes:
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> tuple[Codes, bool]:
         """Return the plugin's codes."""
-        return self.plugin.filter(context.request.pod, view, now)
+        codes = self.plugin.filter(context.request.pod, view, now)
+        never_faults = isinstance(self.plugin, NeverFaults)
+        return codes, not never_faults and bool(codes.min(initial=PASS) == FAULT)
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
         """Return the plugin's reasons in one line."""
@@ -69,13 +71,14 @@ class ExpressionJudge:
         """What the expression reads."""
         return self.expression.reads
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> Codes:
+    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> tuple[Codes, bool]:
         """Return PASS where the expression is true."""
         passes = self.expression.column(context, view, view.valid, now)
         codes = (~passes.values).view(np.int8)  # PASS is 0 and _FAILED is 1, as of bools
-        if passes.faults is not None:
-            codes[passes.faults] = FAULT
-        return codes
+        if passes.faults is None:
+            return codes, False
+        codes[passes.faults] = FAULT
+        return codes, True
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
         """Return the message."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -57,7 +58,8 @@ _UNIQUE: Final = frozenset({"kubernetes.io/hostname"})
 """Labels that have another value on every node."""
 
 
-def domains_of(paths: Iterable[Path]) -> tuple[Domain, ...]:
+@lru_cache
+def domains_of(paths: tuple[Path, ...]) -> tuple[Domain, ...]:
     """Return what paths that begin with `node` are made from, in order."""
     fields = {path[1] if len(path) > 1 else "" for path in paths}
     return tuple(sorted({domain for field in fields for domain in _domains(field)}))
@@ -128,15 +130,13 @@ class NodeTable:
     ) -> Column:
         """Return the column that `compute` gives, remembered by the view."""
         view, now = self._view, self._now
-        fields = {path[1] if len(path) > 1 else "" for path in paths}
-        whole_key = ("expression", key, self._while.key if fields & {"usage", ""} else b"")
+        domains = domains_of(tuple(paths))
+        whole_key = ("expression", key, self._while.key if Domain.METRICS in domains else b"")
         remembered = view.node_column if for_all_requests else view.pod_column
 
         def column() -> Column:
             cells = remembered(
-                whole_key,
-                domains_of(paths),
-                lambda part: packed(compute(NodeTable(part, now))),
+                whole_key, domains, lambda part: packed(compute(NodeTable(part, now)))
             )
             return unpacked(cells)
 

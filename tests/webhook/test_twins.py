@@ -94,7 +94,7 @@ def test_twins_take_the_nodes_of_the_advice_by_turns() -> None:
 
 def test_as_long_as_there_is_time_each_pod_has_a_decision_of_its_own() -> None:
     twins = Twins(lambda: 10.0)
-    twins.keep(asking("u-1"), POLICIES, placed("u-1"), 9.98)  # 20 of 100 ms
+    twins.keep(asking("u-1"), POLICIES, placed("u-1"), 9.991)  # 9 of 100 ms
     assert twins.find(asking("u-2"), POLICIES) is None
 
 
