@@ -20,8 +20,10 @@ from webhook.live import live
 from webhook.server import Listening, listening, wall_clock
 from webhook.settings import Settings
 
-_GC_THRESHOLDS = (10_000, 50, 50)
-"""Reviews leave no cycles, so collecting is for what changes rarely; 10,000 objects take 2 ms."""
+_GC_THRESHOLDS = (50_000, 20, 50)
+"""Reviews leave no cycles, so collecting is for what changes rarely. A collection takes some 10 ms,
+however few are new: what is large and young is looked through each time.
+"""
 
 _TRIM_EVERY_SECONDS = 10.0
 

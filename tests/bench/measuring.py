@@ -17,7 +17,7 @@ from engine.view.axis import CPU, MEMORY
 from webhook.cluster.intake import READERS, Intake
 from webhook.cluster.json_objects import read_json
 
-_GC_THRESHOLDS = (10_000, 50, 50)  # those of the server
+_GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 
 clock = time.process_time_ns
 """CPU time of this process, in nanoseconds."""
