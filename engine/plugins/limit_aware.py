@@ -122,7 +122,8 @@ class LimitAwareFilter(_LimitAware):
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
         if pod.is_daemon_set:
             return np.zeros(len(view), np.int8)
-        checked, side = _checked(pod.shape), view.common((self, "side"), _NODES, self._side)
+        checked = _checked(pod.shape)
+        side = view.common(("LimitAware filter", self._key), _NODES, self._side)
         complaints = self._complaints(view, checked, side)
         codes = complaint_codes(complaints) if complaints else np.zeros(len(view), np.int8)
         return codes if side.faulty is None else np.where(side.faulty, FAULT, codes)
@@ -208,7 +209,8 @@ class LimitAwareScore(_LimitAware):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
-        own, side = pod.shape.effective_limits_non_zero, view.common(self, _NODES, self._side)
+        key = ("LimitAware score", self._key, self._names, self._weights.tobytes())
+        own, side = pod.shape.effective_limits_non_zero, view.common(key, _NODES, self._side)
         allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
         free = side.capacities - allocated
         free -= np.array([[capped(own.get(name, 0))] for name in self._names])

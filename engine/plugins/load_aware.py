@@ -72,6 +72,7 @@ class LoadAwareFilter(NeverFaults):
         self._args = args
         self._profile = args.load_profile
         self._checks = NodeChecks(args)
+        self._key = args.model_dump_json()  # so that policies that are loaded again share columns
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
@@ -128,7 +129,7 @@ class LoadAwareFilter(NeverFaults):
             slack = self._cutoffs(part, is_prod=is_prod) - readings.amounts
             return np.where(readings.is_measured, slack, _UNREACHABLE)
 
-        return view.node_column((self, "slack", is_prod), _NODE_SIDE, compute)
+        return view.node_column(("LoadAware filter slack", self._key, is_prod), _NODE_SIDE, compute)
 
     def _side(self, view: ClusterView, *, is_prod: bool) -> _FilterSide:
         def make(whole: ClusterView) -> _FilterSide:
@@ -138,7 +139,7 @@ class LoadAwareFilter(NeverFaults):
             first = is_aggregated.astype(np.int16) + np.int16(_FIRST_EXCEEDED)
             return _FilterSide(readings, slack, is_judged, first)
 
-        return view.common((self, "side", is_prod), _NODE_SIDE, make)
+        return view.common(("LoadAware filter side", self._key, is_prod), _NODE_SIDE, make)
 
     def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
         """Return where the age of a report counts, and where a percentile is checked, (2, n)."""
@@ -148,7 +149,7 @@ class LoadAwareFilter(NeverFaults):
             is_reported = self._readings(part, is_prod=is_prod).is_reported
             return np.stack([is_reported & limits.has_threshold, limits.is_aggregated])
 
-        return view.node_column((self, "flags", is_prod), _NODE_SIDE, compute)
+        return view.node_column(("LoadAware filter flags", self._key, is_prod), _NODE_SIDE, compute)
 
     def _cutoffs(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
         """Return the least usage of each known resource that is too much, (n_known, n)."""
@@ -157,14 +158,18 @@ class LoadAwareFilter(NeverFaults):
             bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
             return least_reaching(totals, bounds)
 
-        return view.node_column((self, "cutoffs", is_prod), (Domain.NODES,), compute)
+        return view.node_column(
+            ("LoadAware filter cutoffs", self._key, is_prod), (Domain.NODES,), compute
+        )
 
     def _readings(self, view: ClusterView, *, is_prod: bool) -> Readings:
         def compute(part: ClusterView) -> IntColumn:
             sources = self._checks.sources(part, is_prod=is_prod)
             return Readings.of(part, self._profile.known, sources).table
 
-        return Readings(view.node_column((self, "readings", is_prod), _NODE_SIDE, compute))
+        return Readings(
+            view.node_column(("LoadAware filter readings", self._key, is_prod), _NODE_SIDE, compute)
+        )
 
 
 class LoadAwareScore(NeverFaults):
@@ -217,7 +222,8 @@ class LoadAwareScore(NeverFaults):
             room = self._room(whole, by_production=by_production)
             return _ScoreSide(readings, room, self._totals(whole))
 
-        return view.common((self, by_production), _NODE_SIDE, make)
+        key = ("LoadAware score", self._profile.known, self._source(by_production=by_production))
+        return view.common(key, _NODE_SIDE, make)
 
     def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
         """Return what each reading leaves of the known capacities, (n_known, n).

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView
     from engine.view.domain import Domain
 
+FORGOTTEN_AFTER = 50_000
+"""Events after which what nobody asks for makes room: policies that are gone leave columns."""
+
 _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper than picking
 
 _T = TypeVar("_T", bound=np.generic)
@@ -55,8 +58,7 @@ class ColumnCache:
         if entry is None:
             entry = self._entries[key] = _Entry(view.version, _frozen(compute(view)))
             self._bytes += entry.values.nbytes
-            while len(self._entries) > self._most or self._bytes > self._most_bytes:
-                self._bytes -= self._entries.popitem(last=False)[1].values.nbytes
+            self._make_room(view.version - FORGOTTEN_AFTER)
             return entry.values
         if entry.version > view.version:
             return compute(view)  # an old view someone kept: answer it, remember nothing
@@ -68,6 +70,16 @@ class ColumnCache:
             entry.version = view.version
         self._entries.move_to_end(key)
         return entry.values
+
+    def _make_room(self, since: int) -> None:
+        """Forget what was not asked for since a version, and what is too much; eldest first."""
+        while self._entries:
+            key, eldest = next(iter(self._entries.items()))
+            too_much = len(self._entries) > self._most or self._bytes > self._most_bytes
+            if not too_much and eldest.version >= since:
+                return
+            del self._entries[key]
+            self._bytes -= eldest.values.nbytes
 
 
 def _frozen(values: NDArray[_T]) -> NDArray[_T]:

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from engine.view.column_cache import FORGOTTEN_AFTER
+
 if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView
     from engine.view.domain import Domain
@@ -36,6 +38,7 @@ class CommonCache:
         if entry is not None:
             version, value = entry
             if max([view.latest[one] for one in domains]) <= version <= view.version:
+                self._entries[key] = view.version, value
                 self._entries.move_to_end(key)
                 return cast("_T", value)
             if version > view.version:
@@ -43,6 +46,13 @@ class CommonCache:
         made = make(view)
         self._entries[key] = view.version, made
         self._entries.move_to_end(key)
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
+        self._make_room(view.version - FORGOTTEN_AFTER)
         return made
+
+    def _make_room(self, since: int) -> None:
+        """Forget what was not asked for since a version, and what is too much; eldest first."""
+        while self._entries:
+            key, (version, _) = next(iter(self._entries.items()))
+            if len(self._entries) <= self._most and version >= since:
+                return
+            del self._entries[key]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum
+from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, column_cache
 from engine.view.column_cache import ColumnCache
 from tests.engine.measured_cluster import NOW, node, pod, report
 
@@ -189,3 +189,17 @@ def test_columns_that_have_grown_take_the_bytes_they_have_now() -> None:
     for key in ("b", "c", "a"):
         cache.get(key, view, BOTH, compute)
     assert compute.rows == [9]
+
+
+def test_a_column_that_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of policies that are gone nothing may stay."""
+    monkeypatch.setattr(column_cache, "FORGOTTEN_AFTER", 10)
+    state, cache, watched = eight_nodes(), ColumnCache(99), Watched()
+    cache.get("of a policy that is gone", state.view(), BOTH, watched)
+    cache.get("asked for", state.view(), BOTH, free_cpu)
+    for number in range(11):
+        bind(state, f"p{number}", "a")
+    cache.get("asked for", state.view(), BOTH, free_cpu)
+    cache.get("new", state.view(), BOTH, free_cpu)
+    cache.get("of a policy that is gone", state.view(), BOTH, watched)
+    assert watched.rows == [8, 8]  # all rows both times, not the one that changed

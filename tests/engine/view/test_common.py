@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from engine.view import ClusterState, ClusterView, Domain
+import pytest
+
+from engine.view import ClusterState, ClusterView, Domain, common
 from engine.view.common import CommonCache
 from tests.engine.measured_cluster import NOW, node, pod
 
@@ -67,3 +69,16 @@ def test_what_was_not_asked_for_longest_is_forgotten() -> None:
     for key in ("x", "y", "x", "z", "x", "y"):
         cache.get(key, view, NODES, counted)
     assert counted.calls == 4  # x, y, z, and y again
+
+
+def test_what_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "FORGOTTEN_AFTER", 10)
+    state, cache, counted = two_nodes(), CommonCache(99), Counted()
+    cache.get("of a policy that is gone", state.view(), NODES, counted)
+    cache.get("asked for", state.view(), NODES, len)
+    for number in range(11):
+        state.set_pod(pod(f"p{number}", "a"), seen_at=NOW)
+    assert cache.get("asked for", state.view(), NODES, str) == 2  # type: ignore[comparison-overlap]
+    cache.get("new", state.view(), NODES, len)
+    cache.get("of a policy that is gone", state.view(), NODES, counted)
+    assert counted.calls == 2
