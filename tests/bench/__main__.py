@@ -1,6 +1,6 @@
 """Every benchmark, each in a process of its own, one after the other.
 
-Run as `python -m tests.bench [--nodes N --pods P]`. The defaults are small, for a look within two
+Run as `python -m tests.bench [--nodes N --pods P]`. The defaults are small, for a look within four
 minutes; the figures that are promised are for `--nodes 5000 --pods 150000`.
 """
 
