@@ -9,6 +9,7 @@ and requests for cpu lie on the nodes afterwards, beside a decision for each pod
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -77,7 +78,8 @@ def _create(
 ) -> None:
     """Let pods come; each workload has a decision for every `most` of its pods."""
     decided: dict[str, _Shared] = {}
-    for request in track(arrivals, description=f"{most} pods a decision", transient=True):
+    what, seen = f"{most} pods a decision", sys.stdout.isatty()
+    for request in track(arrivals, description=what, transient=True, disable=not seen):
         workload = request.pod.labels["app.kubernetes.io/name"]
         shared = decided.get(workload)
         if shared is None or shared.pods >= most:
