@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from engine.model.request import PlacementRequest
 from engine.policy.activation import request_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from engine.policy.compiled import CompiledPolicy
 
@@ -64,13 +65,12 @@ class PolicyContext:
                 activation[root] = self._value(root)
         return activation
 
-    def key_of(self, program: Program, paths: Sequence[Reference]) -> str | None:
-        """Return a text that is another one for other values at some paths; None if too long.
+    def key_of(self, program: Program) -> str | None:
+        """Return a text that is another one where a program reads other values of the request.
 
-        Args:
-            program: reads them.
-            paths: each with the value itself or how far it can be followed.
+        None if it would be too long.
         """
+        paths = of_request(program.references)
         if not paths:
             return ""
         if program.source not in self._keys:
@@ -104,6 +104,12 @@ class PolicyContext:
         except CelError as error:
             self._failed.add(name)
             self.errors.append(f"{self._policy.name}: variable `{name}`: {error}")
+
+
+@lru_cache(maxsize=1024)
+def of_request(references: frozenset[Reference]) -> tuple[Reference, ...]:
+    """Return what is read of everything but the node, in order."""
+    return tuple(path for path in sorted(references) if path[0] != "node")
 
 
 def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:

@@ -11,7 +11,7 @@ from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Ref
 from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
-from engine.policy.context import PolicyContext
+from engine.policy.context import PolicyContext, of_request
 from engine.policy.field_words import field_words
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
 from engine.view import BoolColumn, ClusterView, Domain
@@ -46,12 +46,11 @@ class NodeExpression:
     @classmethod
     def of(cls, program: Program, plan: Plan, checked: Callable[[object], float]) -> NodeExpression:
         """Return the expression of a program and its plan."""
-        read = sorted(program.references)
-        of_node = tuple(path for path in read if path[0] == "node")
-        of_request = tuple(path for path in read if path[0] != "node")
+        of_node = tuple(path for path in sorted(program.references) if path[0] == "node")
         reads = domains_of(of_node)
         is_steady = Domain.PODS not in reads and bool(of_node) and not plan.picks
-        return cls(program, plan, checked, reads, of_node, of_request, is_steady)
+        read = of_request(program.references)
+        return cls(program, plan, checked, reads, of_node, read, is_steady)
 
     @property
     def reads_labels_alone(self) -> bool:
@@ -73,7 +72,7 @@ class NodeExpression:
             now: the moment to judge the age of reports at.
         """
         table, budget = NodeTable(view, now), context.budget
-        key = context.key_of(self.program, self.of_request) if self.is_steady else None
+        key = context.key_of(self.program) if self.is_steady else None
         if key is None:
             activation = context.activation(self.program)
             return self.plan.evaluate(table, activation, budget, wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.cel import Program, Reference
+from engine.cel import Program
 from engine.model.label_condition import LabelCondition
 from engine.policy.context import PolicyContext
 from engine.policy.labels.claims import (
@@ -31,20 +31,18 @@ class FilterLabels:
         claim: what it is made of.
         question: which nodes pass it.
         program: the expression, None for a plugin.
-        of_request: what that reads of the pod and around it, in order.
     """
 
     claim: Claim
     question: Question = PASSES
     program: Program | None = None
-    of_request: tuple[Reference, ...] = ()
     _remembered: dict[str, LabelCondition] = field(default_factory=dict, repr=False, compare=False)
 
     def condition(self, context: PolicyContext) -> LabelCondition:
         """Return what labels a node needs to pass, for the pod of a context."""
         if isinstance(self.claim, Settled) or self.program is None:
             return condition_of(self.claim, self.question, {})  # the pod has no say in it
-        key = context.key_of(self.program, self.of_request)
+        key = context.key_of(self.program)
         if key is not None and key in self._remembered:
             return self._remembered[key]
         found = condition_of(self.claim, self.question, context.activation(self.program))
@@ -68,8 +66,7 @@ def filter_labels(program: Program, *, errors_pass: bool) -> FilterLabels:
         errors_pass: whether a node passes that it fails for.
     """
     question = DOES_NOT_FAIL if errors_pass else PASSES
-    of_request = tuple(path for path in sorted(program.references) if path[0] != "node")
-    return FilterLabels(claim_of(program.root), question, program, of_request)
+    return FilterLabels(claim_of(program.root), question, program)
 
 
 PLUGIN_LABELS: Final = FilterLabels(settled(Unknown("it is a plugin")))
