@@ -75,6 +75,37 @@ class PlacementOptions:
 Codes: TypeAlias = NDArray[np.signedinteger[Any]]
 """What a filter says of each row, in as few bytes as will do: caches are small."""
 
+
+class Judged:
+    """What a filter says of each row: whether it turns it away, and why as soon as someone asks.
+
+    Args:
+        rejects: (n,), False where a node passes; anything for a row that is not a node.
+        codes: (n,), 0 where a node passes, or what gives them: few decisions are ever explained.
+        has_faults: whether some rows could not be evaluated.
+    """
+
+    __slots__ = ("_codes", "has_faults", "rejects")
+
+    def __init__(
+        self,
+        rejects: NDArray[np.bool_],
+        codes: Codes | Callable[[], Codes],
+        *,
+        has_faults: bool = False,
+    ) -> None:
+        self.rejects = rejects
+        self.has_faults = has_faults
+        self._codes = codes
+
+    @property
+    def codes(self) -> Codes:
+        """A code for each row, (n,)."""
+        if not isinstance(self._codes, np.ndarray):
+            self._codes = self._codes()
+        return self._codes
+
+
 Inputs: TypeAlias = Callable[[int], Mapping[str, str]]
 """Tells what the formula of a rule was given for a row, in words; a hold on the view until then."""
 
@@ -90,7 +121,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         policy: the policy it belongs to, SCHEDULER for the scheduler's own.
         rule: its name.
-        codes: (n,), 0 where a node passes; anything for a row that is not a node.
+        judged: what it says of every row.
         rejects: (n,), where this filter turns a node away (`onError` taken into account).
         reasons: text per code that occurs, `Insufficient cpu limit` for one; put into words when
             someone asks, and until then a hold on the view that was judged.
@@ -104,7 +135,7 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     policy: str
     rule: str
-    codes: Codes
+    judged: Judged
     rejects: NDArray[np.bool_]
     reasons: Mapping[int, str]
     dynamic: bool = True
@@ -112,6 +143,11 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     labels: LabelCondition = UNSAID
     abstained: Mapping[str, str] = {}
     inputs: Inputs = no_inputs
+
+    @property
+    def codes(self) -> Codes:
+        """(n,), 0 where a node passes; anything for a row that is not a node."""
+        return self.judged.codes
 
 
 def tally(codes: Codes) -> dict[int, int]:

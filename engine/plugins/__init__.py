@@ -42,6 +42,7 @@ from engine.plugins.base import (
     Plugin,
     Score,
     Scores,
+    judged_by,
 )
 
 PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
@@ -80,4 +81,5 @@ __all__ = [
     "Plugin",
     "Score",
     "Scores",
+    "judged_by",
 ]

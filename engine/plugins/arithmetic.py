@@ -73,15 +73,16 @@ def rounded(values: FloatColumn) -> IntColumn:
 def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
     """Return how much of `capacity` is free, in whole percent truncated toward zero.
 
-    Negative where more is taken than there is. Floats, for what is made of them next is as exact in
-    floats and twice as fast; see `bounded_percent`.
+    Negative where more is taken than there is, and at most 2**53 in magnitude. Floats, for what is
+    made of them next is as exact in floats and twice as fast; see `bounded_percent`.
 
     Args:
         capacity: integers of a magnitude of at most 2**53, never zero.
         free: at most 2**56 in magnitude.
     """
     if not _within(free, _EXACT // 100):
-        return trunc_div(free * 100, capacity).astype(np.float64)
+        percents = trunc_div(free * 100, capacity)
+        return np.clip(percents, -_EXACT, _EXACT).astype(np.float64)
     percent = free.astype(np.float64)
     percent *= 100
     percent /= capacity

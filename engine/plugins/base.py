@@ -16,7 +16,7 @@ from typing import Annotated, Any, Protocol, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from engine.model.decision import Codes
+from engine.model.decision import Codes, Judged
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.time import Micros
@@ -87,8 +87,8 @@ class Scores:
 class Filter(Protocol):
     """Says which nodes cannot, or should not, take a pod."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:
-        """Return a code per node, shape (n,): PASS, FAULT, or a reason of the plugin's own > 0."""
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:
+        """Return which nodes it rejects, and codes: PASS, FAULT, or a reason of its own > 0."""
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
         """Return the texts of a code > 0, in upstream's words and order."""
@@ -102,6 +102,11 @@ class Filter(Protocol):
         `{"cpu limits": "10 of 8 cores"}`, say: for people, and only for the few nodes they ask
         about. Empty where the formula was not used, as for a pod that it does not speak of.
         """
+
+
+def judged_by(codes: Codes) -> Judged:
+    """Return what a filter says that has a code for each node, shape (n,)."""
+    return Judged(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
 
 
 class Score(Protocol):

@@ -6,15 +6,26 @@ The complaints past the last bit share it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes
+from engine.model.decision import Codes, Judged
 from engine.view import BoolColumn
 
 _BITS = 63  # of a positive int64
 _BYTE = 8
+
+
+def complained(complaints: Sequence[BoolColumn]) -> Judged:
+    """Return what a filter says that makes these complaints, at least one, of nodes.
+
+    Args:
+        complaints: where each of them is made, (n,).
+    """
+    rejects = reduce(np.logical_or, complaints)
+    return Judged(rejects, lambda: complaint_codes(complaints))
 
 
 def complaint_codes(complaints: Sequence[BoolColumn]) -> Codes:

@@ -22,13 +22,14 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field
 
+from engine.model.decision import Judged
 from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.arithmetic import trunc_div
-from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, judged_by
 from engine.plugins.words import amount_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
 from engine.view.axis import capped
@@ -92,14 +93,14 @@ class DiskIOAwareFilter(NeverFaults):
     def __init__(self, args: DiskIOAwareArgs) -> None:
         self._needs = args.needs
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, _UNKNOWN or _NOT_ENOUGH."""
         need = self._needs.of(pod.shape)
         if need is None:
-            return np.full(len(view), PASS, np.int64)
+            return judged_by(np.full(len(view), PASS, np.int8))
         table, is_known = _left(view, self._needs)
         fits = _holds(table, need).any(axis=0)
-        return np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN))
+        return judged_by(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

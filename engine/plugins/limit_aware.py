@@ -13,13 +13,13 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from engine.model.decision import Codes
+from engine.model.decision import Judged
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn, bounded_percent, free_percent
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores
-from engine.plugins.complaints import complaint_codes, complaint_texts
+from engine.plugins.arithmetic import FloatColumn, free_percent
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, judged_by
+from engine.plugins.complaints import complained, complaint_texts
 from engine.plugins.limit_ratios import NodeRatios
 from engine.plugins.words import part_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -118,15 +118,17 @@ class _FilterSide:
 class LimitAwareFilter(_LimitAware):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
+        nowhere = [np.zeros(len(view), np.bool_)]
         if pod.is_daemon_set:
-            return np.zeros(len(view), np.int8)
+            return complained(nowhere)
         checked = _checked(pod.shape)
         side = view.common(("LimitAware filter", self._key), _NODES, self._side)
-        complaints = self._complaints(view, checked, side)
-        codes = complaint_codes(complaints) if complaints else np.zeros(len(view), np.int8)
-        return codes if side.faulty is None else np.where(side.faulty, FAULT, codes)
+        judged = complained(self._complaints(view, checked, side) or nowhere)
+        if side.faulty is None:
+            return judged
+        return judged_by(np.where(side.faulty, FAULT, judged.codes))
 
     def _complaints(
         self, view: ClusterView, checked: _Limits, side: _FilterSide
@@ -206,20 +208,20 @@ class LimitAwareScore(_LimitAware):
         }
         self._names = tuple(scored)
         self._weights = np.array(list(scored.values()), np.int64)[:, np.newaxis]
+        self._side_key = ("LimitAware score", repr((self._key, scored)))
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
-        key = ("LimitAware score", self._key, self._names, self._weights.tobytes())
-        own, side = pod.shape.effective_limits_non_zero, view.common(key, _NODES, self._side)
+        side = view.common(self._side_key, _NODES, self._side)
         allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
         free = side.capacities - allocated
-        free -= np.array([[capped(own.get(name, 0))] for name in self._names])
+        free -= _own(pod.shape, self._names)
         percents = free_percent(side.divisors, free)
         if side.weights is not None:
             percents *= side.weights
-        mean = np.add.reduce(percents, axis=0)
+        mean = percents.sum(axis=0)
         mean /= side.total_weight
-        return Scores(bounded_percent(mean), side.faulty)
+        return Scores(mean.astype(np.int64), side.faulty)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
@@ -270,6 +272,13 @@ class LimitAwareScore(_LimitAware):
 def _alike(column: FloatColumn) -> FloatColumn | float:
     """Return a column as one number if all of it is the same: that need not be read again."""
     return float(column[0]) if column.size and (column == column[0]).all() else column
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _own(shape: PodShape, names: tuple[str, ...]) -> IntColumn:
+    """Return what a pod counts for of some resources, (len(names), 1)."""
+    amounts = [capped(shape.effective_limits_non_zero.get(name, 0)) for name in names]
+    return np.array(amounts, np.int64).reshape(len(names), 1)
 
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)

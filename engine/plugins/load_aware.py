@@ -8,11 +8,12 @@ that, plus what the incoming pod is expected to use. Whatever is malformed on a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes
+from engine.model.decision import Codes, Judged
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins.arithmetic import FloatColumn, free_percent, least_reaching
@@ -21,13 +22,22 @@ from engine.plugins.load_aware_args import LoadAwareArgs
 from engine.plugins.load_aware_thresholds import NodeChecks
 from engine.plugins.load_aware_usage import PRODUCTION, Readings, UsageSource, capacity
 from engine.plugins.words import amount_words, part_words, report_words
-from engine.view import LOAD_DOMAINS, BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
+from engine.view import (
+    LOAD_DOMAINS,
+    BoolColumn,
+    ClusterView,
+    Domain,
+    IntColumn,
+    LoadProfile,
+    report_times,
+)
 from engine.view.estimation import estimate_vector
 
 _EXPIRED = 1
 _FIRST_EXCEEDED = 2
 """Codes from here on: two for each known resource in order, the second one for a percentile."""
 
+_NO_ROWS = np.zeros(0, np.intp)
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
 _UNREACHABLE = 2**60
 """More than any node can use."""
@@ -74,22 +84,30 @@ class LoadAwareFilter(NeverFaults):
         self._checks = NodeChecks(args)
         self._key = args.model_dump_json()  # so that policies that are loaded again share columns
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Codes:
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
         if pod.is_daemon_set:
-            return np.zeros(len(view), np.int16)
+            nowhere = np.zeros(len(view), np.bool_)
+            return Judged(nowhere, nowhere.view(np.int8))
         side = self._side(view, is_prod=pod.shape.is_prod)
         expected = side.readings.added(view, self._profile) + _column_of(self._profile, pod)
         exceeds = expected >= side.slack
-        codes = _positions(exceeds)
-        codes += codes
-        codes += side.codes
-        codes *= np.logical_or.reduce(exceeds, axis=0)
+        rejects: BoolColumn = reduce(np.logical_or, exceeds)
+        expired = _NO_ROWS
+        instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
         if self._args.filter_expired_node_metrics:
-            (expired,) = (_is_expired(view, self._args, now) & side.is_judged).nonzero()
-            instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
+            expired = _expired(view, self._args, now)
+            if expired.size:
+                expired = expired[side.is_judged[expired]]
+                rejects[expired] = instead != PASS
+
+        def codes() -> Codes:
+            codes = side.codes + 2 * _positions(exceeds)
+            codes *= rejects
             codes[expired] = instead
-        return codes
+            return codes
+
+        return Judged(rejects, codes)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""
@@ -199,7 +217,7 @@ class LoadAwareScore(NeverFaults):
             total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
         score = total.astype(np.int64)
-        score[_is_expired(view, self._args, now).nonzero()] = 0
+        score[_expired(view, self._args, now)] = 0
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -290,10 +308,10 @@ def _usage_words(
     }
 
 
-def _is_expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> BoolColumn:
-    """Return where a report has no time or one too long ago; true where there is none."""
+def _expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.intp]:
+    """Return the rows whose report has no time or one too long ago, or that have none."""
     last_expired = now - args.node_metric_expiration_seconds * SECOND
-    return view.metric_time <= max(last_expired, 0)
+    return report_times(view).overdue(max(last_expired, 0)).rows
 
 
 PLUGIN = Plugin(

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from pydantic import field_validator
 
+from engine.model.decision import Judged
 from engine.model.network import (
     REGION_LABEL,
     ZONE_LABEL,
@@ -30,7 +31,7 @@ from engine.model.network import (
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.arithmetic import cheapest_first
-from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, judged_by
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
 
 _MAX_COST: Final = 100
@@ -120,13 +121,13 @@ class NetworkOverheadFilter(NeverFaults):
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._overheads = Overheads(args)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, or how many are too far away and how many are not, in one number."""
         table = self._overheads.of(pod, view)
         if table is None:
-            return np.full(len(view), PASS, np.int64)
+            return judged_by(np.full(len(view), PASS, np.int8))
         satisfied, violated, _ = table
-        return np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS)
+        return judged_by(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

@@ -12,10 +12,12 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model import api
+from engine.model.decision import Judged
 from engine.model.pod import Pod
 from engine.model.selectors import (
     NAME_FIELD,
@@ -29,7 +31,7 @@ from engine.model.selectors import (
 )
 from engine.model.time import Micros
 from engine.plugins.arithmetic import default_normalize
-from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores
+from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, judged_by
 from engine.view import (
     BoolColumn,
     ClusterView,
@@ -117,28 +119,29 @@ class NodeAffinityFilter:
         required, _ = _sides(_wire(args.added_affinity))
         self._added = None if required is None else parse_node_selector(required)[0]
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, or what does not match: the added affinity before the pod's own."""
         required, _ = _sides(pod.affinity)
         if self._added is None and required is None and not pod.node_selector:
-            return np.zeros(len(view), np.int64)
+            nowhere = np.zeros(len(view), np.bool_)
+            return Judged(nowhere, nowhere.view(np.int8))
 
-        def codes(rows: ClusterView) -> IntColumn:
+        def codes(rows: ClusterView) -> NDArray[np.int8]:
             own = None if required is None else parse_node_selector(required)[0]
             if _names_too_many(own.terms if own else (), pod.node_selector):
-                return np.full(len(rows), FAULT)
+                return np.full(len(rows), FAULT, np.int8)
             fits = np.ones(len(rows), np.bool_)
             for key, value in pod.node_selector.items():
                 fits &= label_column(rows, key).isin((value,))
             if own is not None:
                 fits &= _matching_any(own, rows)
-            found = np.where(fits, PASS, _POD_MISMATCH)
+            found = np.where(fits, np.int8(PASS), np.int8(_POD_MISMATCH))
             if self._added is not None:
                 found[~_matching_any(self._added, rows)] = _ADDED_MISMATCH
             return found
 
         key = (self, frozenset(pod.node_selector.items()), _ENCODE(required))
-        return view.pod_column(key, _NODES, codes)
+        return judged_by(view.pod_column(key, _NODES, codes))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the text of one code."""

@@ -16,12 +16,13 @@ from typing import Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.decision import Judged
 from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE, NodeZones
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.plugins.arithmetic import FloatColumn
-from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores, judged_by
 from engine.plugins.least_numa_nodes import least_numa_nodes
 from engine.plugins.node_resource_topology_match_args import NodeResourceTopologyMatchArgs
 from engine.plugins.numa_strategies import STRATEGIES, ZoneScore
@@ -61,10 +62,10 @@ class NodeResourceTopologyMatchFilter:
     def __init__(self, args: NodeResourceTopologyMatchArgs) -> None:
         self._discards_reserved = args.discard_reserved_nodes
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, or what cannot be aligned."""
         if not _is_concerned(pod):
-            return np.full(len(view), PASS, np.int64)
+            return judged_by(np.full(len(view), PASS, np.int8))
         requests = _Requests.of(pod)
 
         def codes(part: ClusterView) -> IntColumn:
@@ -72,8 +73,8 @@ class NodeResourceTopologyMatchFilter:
 
         found = view.pod_column(("NUMA fit", requests), _NODES_AND_ZONES, codes)
         if self._discards_reserved:
-            return np.where(_is_reserved(ZoneTables.of(view)), _INVALID, found)
-        return found
+            found = np.where(_is_reserved(ZoneTables.of(view)), _INVALID, found)
+        return judged_by(found)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

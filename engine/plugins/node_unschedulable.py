@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model import api
+from engine.model.decision import Judged
 from engine.model.pod import Pod
 from engine.model.taints import NO_SCHEDULE, tolerates
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin
-from engine.view import ClusterView, Domain, IntColumn
+from engine.view import ClusterView, Domain
 
 _CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """Who tolerates this tolerates a cordoned node, tainted or not."""
@@ -28,13 +29,13 @@ class NodeUnschedulableFilter(NeverFaults):
     def __init__(self, _: NodeUnschedulableArgs) -> None:
         """Take the args, of which there are none."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> IntColumn:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, or 1 for a cordoned node."""
-        if any(tolerates(toleration, _CORDON) for toleration in pod.tolerations):
-            return np.zeros(len(view), np.int64)
-        return view.node_column(
-            "unschedulable", (Domain.NODES,), lambda part: part.unschedulable.astype(np.int64)
-        )
+        cordoned = view.unschedulable
+        for toleration in pod.tolerations:
+            if tolerates(toleration, _CORDON):
+                cordoned = np.zeros(len(view), np.bool_)
+        return Judged(cordoned, cordoned.view(np.int8))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason there is."""

@@ -68,27 +68,6 @@ def taints_value(taints: Iterable[api.Taint]) -> list[object]:
     return [{"key": one.key, "value": one.value, "effect": one.effect} for one in taints]
 
 
-def _pod_value(request: PlacementRequest) -> dict[str, object]:
-    pod = request.pod
-    return {
-        "name": pod.name,
-        "generateName": pod.generate_name,
-        "namespace": pod.namespace,
-        "labels": dict(pod.labels),
-        "annotations": dict(pod.annotations),
-        "requests": _ZERO | amounts_value(pod.shape.requests),
-        "limits": amounts_value(pod.shape.limits),
-        "qosClass": pod.shape.qos_class,
-        "priority": pod.priority,
-        "priorityClassName": pod.priority_class_name,
-        "koordinatorPriorityClass": pod.shape.priority_class.value,
-        "ownerKinds": list(pod.owner_kinds),
-        "nodeSelector": dict(pod.node_selector),
-        "tolerations": _tolerations(pod),
-        "schedulerName": pod.scheduler_name,
-    }
-
-
 def _tolerations(pod: Pod) -> list[object]:
     return [
         {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
@@ -101,12 +80,31 @@ def _namespace_value(request: PlacementRequest) -> dict[str, object]:
     return {"metadata": {"name": request.pod.namespace, "labels": labels}}
 
 
+POD_FIELDS: Final[Mapping[str, Callable[[Pod], object]]] = {
+    "name": lambda pod: pod.name,
+    "generateName": lambda pod: pod.generate_name,
+    "namespace": lambda pod: pod.namespace,
+    "labels": lambda pod: dict(pod.labels),
+    "annotations": lambda pod: dict(pod.annotations),
+    "requests": lambda pod: _ZERO | amounts_value(pod.shape.requests),
+    "limits": lambda pod: amounts_value(pod.shape.limits),
+    "qosClass": lambda pod: pod.shape.qos_class,
+    "priority": lambda pod: pod.priority,
+    "priorityClassName": lambda pod: pod.priority_class_name,
+    "koordinatorPriorityClass": lambda pod: pod.shape.priority_class.value,
+    "ownerKinds": lambda pod: list(pod.owner_kinds),
+    "nodeSelector": lambda pod: dict(pod.node_selector),
+    "tolerations": _tolerations,
+    "schedulerName": lambda pod: pod.scheduler_name,
+}
+"""Each field of `pod`; all of them take some 10 us to make."""
+
 _REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
     "object": lambda request: request.object,
     "oldObject": lambda _: None,
     "request": lambda request: dict(request.request),
     "namespaceObject": _namespace_value,
-    "pod": _pod_value,
+    "pod": lambda request: {name: of(request.pod) for name, of in POD_FIELDS.items()},
 }
 
 

@@ -61,7 +61,8 @@ class CompiledPolicy:
         request = context.request
         if not self.object_selector.matches(request.pod.labels):
             return False
-        if not self.namespace_selector.matches(namespace_labels(request)):
+        asked = self.namespace_selector
+        if asked.requirements and not asked.matches(namespace_labels(request)):
             return False
         failed: list[str] = []
         for name, program in self.conditions.items():

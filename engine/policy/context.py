@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from engine.cel import Budget, CelError, Program, Reference
 from engine.cel.columnar import memory_key
 from engine.model.request import PlacementRequest
-from engine.policy.activation import request_value
+from engine.policy.activation import POD_FIELDS, request_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,7 @@ class PolicyContext:
         self.budget = Budget(MOST_ITERATIONS, expired=request.expired)
         self._policy = policy
         self._values: dict[str, object] = {}
+        self._pod_fields: dict[str, object] = {}
         self._variables: dict[str, object] = {}
         self._activations: dict[str, dict[str, object]] = {}  # by the source of a program
         self._keys: dict[str, str | None] = {}
@@ -56,12 +57,14 @@ class PolicyContext:
         if known is not None:
             return known
         activation = self._activations[program.source] = {}
-        for root, *fields in program.references:
+        for root, fields in _read_of(program.references):
             if root == "variables":
                 activation["variables"] = self._variables
-                for name in fields[:1] or self._variable_names():
+                for name in fields or self._variable_names():
                     self._compute(name)
-            elif root != "node":
+            elif root == "pod" and fields:
+                activation["pod"] = {name: self._pod_field(name) for name in fields}
+            else:
                 activation[root] = self._value(root)
         return activation
 
@@ -86,6 +89,11 @@ class PolicyContext:
             self._mask[rows] = True
         return self._mask
 
+    def _pod_field(self, name: str) -> object:
+        if name not in self._pod_fields:
+            self._pod_fields[name] = POD_FIELDS[name](self.request.pod)
+        return self._pod_fields[name]
+
     def _value(self, root: str) -> object:
         if root not in self._values:
             self._values[root] = request_value(root, self.request)
@@ -104,6 +112,18 @@ class PolicyContext:
         except CelError as error:
             self._failed.add(name)
             self.errors.append(f"{self._policy.name}: variable `{name}`: {error}")
+
+
+@lru_cache(maxsize=1024)
+def _read_of(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return which variables are read, all but the node, and which fields of each.
+
+    No field stands for a variable that is read as a whole.
+    """
+    fields: dict[str, set[str]] = {}
+    for root, *path in of_request(references):
+        fields.setdefault(root, set()).add(path[0] if path else "")
+    return tuple((root, () if "" in names else tuple(names)) for root, names in fields.items())
 
 
 @lru_cache(maxsize=1024)

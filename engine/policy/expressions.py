@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Reference
 from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
+from engine.plugins import FAULT
 from engine.policy.context import PolicyContext, of_request
 from engine.policy.field_words import field_words
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
 from engine.view import BoolColumn, ClusterView, Domain
+
+FALSE: Final = 1
+"""The code of a node that a condition is false for; PASS and FAULT are the others."""
 
 _LAYOUT: Final = NodeLayout()
 _MOST_FIELDS_TOLD: Final = 8
@@ -29,6 +36,7 @@ class NodeExpression:
         plan: evaluates it for all nodes at once.
         checked: returns the value of the program if it is what it has to be, else raises
             `CelError`.
+        written: puts what the plan gives into one array; see `column`.
         reads: what of the cluster its value rests on.
         of_node: what it reads of a node, in order.
         of_request: what it reads of everything else, in order.
@@ -38,19 +46,26 @@ class NodeExpression:
     program: Program
     plan: Plan
     checked: Callable[[object], float]
+    written: Callable[[Column], NDArray[Any]]
     reads: tuple[Domain, ...]
     of_node: tuple[Reference, ...]
     of_request: tuple[Reference, ...]
     is_steady: bool
 
     @classmethod
-    def of(cls, program: Program, plan: Plan, checked: Callable[[object], float]) -> NodeExpression:
+    def of(
+        cls,
+        program: Program,
+        plan: Plan,
+        checked: Callable[[object], float],
+        written: Callable[[Column], NDArray[Any]],
+    ) -> NodeExpression:
         """Return the expression of a program and its plan."""
         of_node = tuple(path for path in sorted(program.references) if path[0] == "node")
         reads = domains_of(of_node)
         is_steady = Domain.PODS not in reads and bool(of_node) and not plan.picks
         read = of_request(program.references)
-        return cls(program, plan, checked, reads, of_node, read, is_steady)
+        return cls(program, plan, checked, written, reads, of_node, read, is_steady)
 
     @property
     def reads_labels_alone(self) -> bool:
@@ -59,8 +74,12 @@ class NodeExpression:
 
     def column(
         self, context: PolicyContext, view: ClusterView, wanted: BoolColumn, now: Micros
-    ) -> Column:
-        """Return the value for each row, bool or float64, shape (n,).
+    ) -> NDArray[Any]:
+        """Return what comes of each row, shape (n,).
+
+        Of a condition that is a code, int8: PASS where it is true, FALSE where it is false, FAULT
+        where it cannot be evaluated. Of a number it is a double, where it cannot be evaluated NaN;
+        what is not finite is a fault too.
 
         It is remembered by what the expression reads of the request, so pods of one template share
         it, unless it reads what almost every decision changes.
@@ -75,16 +94,21 @@ class NodeExpression:
         key = context.key_of(self.program) if self.is_steady else None
         if key is None:
             activation = context.activation(self.program)
-            return self.plan.evaluate(table, activation, budget, wanted)
+            return self.written(self.plan.evaluate(table, activation, budget, wanted))
+
+        def compute(rows: NodeTable) -> NDArray[Any]:
+            activation = context.activation(self.program)
+            return self.written(self.plan.column(rows, activation, budget))
+
         try:
-            return table.remember(
+            return table.remembered(
                 (self.checked, self.program.source, key),
                 self.of_node,
-                lambda rows: self.plan.column(rows, context.activation(self.program), budget),
+                compute,
                 for_all_requests=not self.of_request,
             )
         except BudgetExhaustedError:
-            return self.plan.failed(table)
+            return self.written(self.plan.failed(table))
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why there is no value for a row."""
@@ -112,13 +136,26 @@ class NodeExpression:
 def node_condition(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a bool for a node."""
     plan = plan_condition(program.root, environment, _LAYOUT)
-    return NodeExpression.of(program, plan, checked_bool)
+    return NodeExpression.of(program, plan, checked_bool, _codes)
 
 
 def node_number(program: Program, environment: Environment) -> NodeExpression:
     """Return an expression that gives a finite number for a node."""
     plan = plan_number(program.root, environment, _LAYOUT)
-    return NodeExpression.of(program, plan, checked_number)
+    return NodeExpression.of(program, plan, checked_number, _numbers)
+
+
+def _codes(column: Column) -> NDArray[np.int8]:
+    codes = (~column.values).view(np.int8)  # PASS is 0 and FALSE is 1, as of bools
+    if column.faults is not None:
+        codes[column.faults] = FAULT
+    return codes
+
+
+def _numbers(column: Column) -> NDArray[np.float64]:
+    if column.faults is None:
+        return column.values
+    return np.where(column.faults, np.nan, column.values)
 
 
 def checked_bool(value: object) -> bool:

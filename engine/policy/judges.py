@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from engine.model.decision import Codes
+from engine.model.decision import Judged
 from engine.model.time import Micros
-from engine.plugins import FAULT, PASS, Filter, NeverFaults
+from engine.plugins import Filter, judged_by
 from engine.policy.context import PolicyContext
 from engine.policy.expressions import NodeExpression
 from engine.view import ClusterView, Domain
 
-_FAILED = 1  # the one code of a filter that is an expression
 _LONGEST_QUOTE = 120  # characters of an expression that are repeated in a reason
 
 
@@ -25,11 +22,9 @@ class PluginJudge:
     plugin: Filter
     reads: tuple[Domain, ...]
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> tuple[Codes, bool]:
-        """Return the plugin's codes."""
-        codes = self.plugin.filter(context.request.pod, view, now)
-        never_faults = isinstance(self.plugin, NeverFaults)
-        return codes, not never_faults and bool(codes.min(initial=PASS) == FAULT)
+    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
+        """Return what the plugin says."""
+        return self.plugin.filter(context.request.pod, view, now)
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
         """Return the plugin's reasons in one line."""
@@ -71,14 +66,9 @@ class ExpressionJudge:
         """What the expression reads."""
         return self.expression.reads
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> tuple[Codes, bool]:
+    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
         """Return PASS where the expression is true."""
-        passes = self.expression.column(context, view, view.valid, now)
-        codes = (~passes.values).view(np.int8)  # PASS is 0 and _FAILED is 1, as of bools
-        if passes.faults is None:
-            return codes, False
-        codes[passes.faults] = FAULT
-        return codes, True
+        return judged_by(self.expression.column(context, view, view.valid, now))
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
         """Return the message."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.columnar import Coded, Column, Gap, Leaf, Path, Table, packed, unpacked
+from engine.cel.columnar import Coded, Column, Gap, Leaf, Path, Table, either, packed, unpacked
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
@@ -28,11 +28,13 @@ from engine.view import (
     Sum,
     dictionary_column,
     label_column,
+    report_times,
     taint_column,
 )
 from engine.view.axis import PODS
 
 _T = TypeVar("_T")
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _MILLI = 1000
 _NODES = (Domain.NODES,)
@@ -129,18 +131,34 @@ class NodeTable:
         for_all_requests: bool,
     ) -> Column:
         """Return the column that `compute` gives, remembered by the view."""
-        view, now = self._view, self._now
-        domains = domains_of(tuple(paths))
-        whole_key = ("expression", key, self._while.key if Domain.METRICS in domains else b"")
-        remembered = view.node_column if for_all_requests else view.pod_column
 
         def column() -> Column:
-            cells = remembered(
-                whole_key, domains, lambda part: packed(compute(NodeTable(part, now)))
+            return unpacked(
+                self.remembered(
+                    key,
+                    paths,
+                    lambda rows: packed(compute(rows)),
+                    for_all_requests=for_all_requests,
+                )
             )
-            return unpacked(cells)
 
-        return self._kept(whole_key, column) if for_all_requests else column()
+        return self._kept(("unpacked", key), column) if for_all_requests else column()
+
+    def remembered(
+        self,
+        key: Hashable,
+        paths: Sequence[Path],
+        compute: Callable[[NodeTable], NDArray[_Scalar]],
+        *,
+        for_all_requests: bool,
+    ) -> NDArray[_Scalar]:
+        """Return the array that `compute` gives; arguments are those of `remember`."""
+        now, domains = self._now, domains_of(tuple(paths))
+        while_ = self._while.key if Domain.METRICS in domains else b""
+        remembered = self._view.node_column if for_all_requests else self._view.pod_column
+        return remembered(
+            ("expression", key, while_), domains, lambda part: compute(NodeTable(part, now))
+        )
 
     def _kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` gives, from memory while neither the view nor its moment changes."""
@@ -157,11 +175,8 @@ class NodeTable:
             return Column(self._view.sums[Sum.REQUESTS, PODS])
         if not rest:
             return Column(self._flags(field))
-        values, present = self._amounts(field, rest[0])
-        unknown = self._without_usage(field)
-        if unknown is not None:
-            return Column(values, unknown | ~present)
-        return Column(values, None if present.all() else ~present)
+        values, absent = self._amounts(field, rest[0])
+        return Column(values, either(self._without_usage(field), absent))
 
     def _presence(self, path: Path) -> Column:
         _, field, *rest = path
@@ -169,7 +184,8 @@ class NodeTable:
             absent = self._without_usage(field)
             return Column(np.array(True)) if absent is None else Column(~absent)  # noqa: FBT003
         if field in _AMOUNTS:
-            _, present = self._amounts(field, rest[0])
+            _, absent = self._amounts(field, rest[0])
+            present = np.array(True) if absent is None else ~absent  # noqa: FBT003 (numpy has it so)
             return Column(present, self._without_usage(field))
         return Column(self._texts(field, rest[0]).present)
 
@@ -197,13 +213,13 @@ class NodeTable:
             codes[present.faults] = len(values) + 1
         return Coded(codes, [None, *values, Gap(0)])
 
-    def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn]:
-        """Return an amount of each node as expressions see it, and where there is one."""
+    def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn | None]:
+        """Return an amount of each node as expressions see it, and where there is none, if so."""
         if field in _SUMS:
             amounts = self._view.amount(self._view.sums[_SUMS[field]], name)
-            known = name in (CPU, MEMORY)
-            present = np.ones(len(self), np.bool_) if known else (amounts != 0) | self._offers(name)
-            return _in_units(amounts, name), present
+            if name in (CPU, MEMORY):
+                return _in_units(amounts, name), None
+            return _in_units(amounts, name), (amounts == 0) & ~self._offers(name)
 
         def compute(part: ClusterView) -> NDArray[np.float64]:
             listed = _usages(part) if field == "usage" else _allocatables(part)
@@ -211,12 +227,16 @@ class NodeTable:
             return np.stack(
                 [
                     _in_units(np.array([one or 0 for one in found], np.float64), name),
-                    np.array([one is not None for one in found], np.float64),
+                    np.array([one is None for one in found], np.float64),
                 ]
             )
 
-        values, told = self._view.node_column(("node", field, name), _domains(field), compute)
-        return values, told != 0
+        def make(view: ClusterView) -> tuple[NDArray[np.float64], BoolColumn | None]:
+            values, absent = view.node_column(key, domains, compute)
+            return values, absent != 0 if absent.any() else None
+
+        key, domains = ("node", field, name), _domains(field)
+        return self._view.common(key, domains, make)
 
     def _offers(self, name: str) -> BoolColumn:
         """Return which nodes name a resource in what they offer."""
@@ -256,7 +276,8 @@ class NodeTable:
             _METRICS,
             lambda part: _bools(one is not None and one.usage is not None for one in part.usages),
         )
-        unknown = ~measured | self._while.silent
+        unknown = ~measured
+        unknown[self._while.silent] = True
         return unknown if unknown.any() else None
 
 
@@ -265,14 +286,14 @@ class _While:
     """The moments at which the same reports of a view are too old to be believed.
 
     Attributes:
-        silent: where the last report, if any, is too old, shape (n,).
+        silent: the rows whose last report, if any, is too old.
         key: which rows with a report those are, as a part of keys. INVARIANT: between two views, a
             row that is in neither or in both, and whose report did not change, has the same usage
             in both.
         columns: what has been made of the view for these moments.
     """
 
-    silent: BoolColumn
+    silent: NDArray[np.intp]
     key: bytes
     columns: dict[Hashable, object] = field(default_factory=dict)
 
@@ -282,10 +303,11 @@ def _while(view: ClusterView, now: Micros) -> _While:
     latest: tuple[Micros, _While] | None = view.memory.get(_While)  # type: ignore[assignment]
     if latest is not None and latest[0] == now:
         return latest[1]
-    silent = view.metric_time <= now - USAGE_LIFETIME
-    span = _While(silent, np.flatnonzero(silent & (view.metric_time > 0)).tobytes())
-    if latest is not None and latest[1].key == span.key:
+    silent = report_times(view).overdue(now - USAGE_LIFETIME)
+    if latest is not None and latest[1].key == silent.timed:
         span = latest[1]
+    else:
+        span = _While(silent.rows, silent.timed)
     view.memory[_While] = now, span
     return span
 

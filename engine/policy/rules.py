@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes, FilterOutcome, ScoreOutcome, tally
+from engine.model.decision import FilterOutcome, Judged, ScoreOutcome, tally
 from engine.model.time import Micros
-from engine.plugins import FAULT, PASS
+from engine.plugins import FAULT
 from engine.policy.context import PolicyContext
 from engine.policy.labels import PLUGIN_LABELS, FilterLabels
 from engine.policy.schema import OnFilterError, OnScoreError
@@ -31,11 +31,8 @@ class Judge(Protocol):
     def reads(self) -> tuple[Domain, ...]:
         """What of the cluster its codes rest on."""
 
-    def codes(self, context: PolicyContext, view: ClusterView, now: Micros) -> tuple[Codes, bool]:
-        """Return a code per row, and whether FAULT is among them.
-
-        PASS, FAULT, or a reason > 0, shape (n,); any for invalid rows.
-        """
+    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
+        """Return what it says of each row, by the code PASS, FAULT, or a reason > 0."""
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
         """Return the text of a code > 0."""
@@ -76,17 +73,17 @@ class Scorer(Protocol):
 class _Reasons(Mapping[int, str]):
     """What codes mean, put into words when someone asks: few decisions are ever explained."""
 
-    __slots__ = ("_codes", "_rejects", "_tell", "_told")
+    __slots__ = ("_judged", "_rejects", "_tell", "_told")
 
     def __init__(
         self,
-        codes: Codes,
+        judged: Judged,
         rejects: BoolColumn,
         told: dict[int, str],
         tell: Callable[[int], str],
     ) -> None:
-        """Take the codes of all rows, which of them count, and the texts there are already."""
-        self._codes = codes
+        """Take what is said of all rows, which of them count, and the texts there are already."""
+        self._judged = judged
         self._rejects = rejects
         self._told = told
         self._tell = tell
@@ -97,7 +94,7 @@ class _Reasons(Mapping[int, str]):
         return self._told[code]
 
     def __iter__(self) -> Iterator[int]:
-        occurring = tally(self._codes[self._rejects])
+        occurring = tally(self._judged.codes[self._rejects])
         return iter(sorted(occurring.keys() | self._told.keys()))
 
     def __len__(self) -> int:
@@ -134,12 +131,12 @@ class FilterRule:
         """Return what the filter says of every node; it passes all if what it reads is stale."""
         if freshness.stale and (stale := freshness.stale_among(self.judge.reads)):
             return self._abstention(context, view, stale)
-        codes, may_fault = self.judge.codes(context, view, now)
-        rejects = (codes != PASS) & view.valid
+        judged = self.judge.judged(context, view, now)
+        rejects = judged.rejects & view.valid
         told: dict[int, str] = {}
         faults = 0
-        if may_fault:
-            faulty = rejects & (codes == FAULT)
+        if judged.has_faults:
+            faulty = rejects & (judged.codes == FAULT)
             faults = int(np.count_nonzero(faulty))
         if faults:
             told[FAULT] = self.judge.fault(context, view, int(faulty.argmax()), now)
@@ -149,9 +146,9 @@ class FilterRule:
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            codes=codes,
+            judged=judged,
             rejects=rejects,
-            reasons=_Reasons(codes, rejects, told, partial(self.judge.reason, context, view)),
+            reasons=_Reasons(judged, rejects, told, partial(self.judge.reason, context, view)),
             dynamic=self.dynamic,
             faults=faults,
             labels=self.labels.condition(context),
@@ -162,11 +159,12 @@ class FilterRule:
         self, context: PolicyContext, view: ClusterView, stale: Mapping[str, str]
     ) -> FilterOutcome:
         """Return that all nodes pass; what the filter says of labels holds as it is written."""
+        nowhere = np.zeros(len(view), np.bool_)
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            codes=np.full(len(view), PASS, np.int64),
-            rejects=np.zeros(len(view), np.bool_),
+            judged=Judged(nowhere, nowhere.view(np.int8)),
+            rejects=nowhere,
             reasons={},
             dynamic=self.dynamic,
             labels=self.labels.condition(context),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,26 +61,24 @@ class ExpressionScorer:
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
         """Return the numbers that the expression gives."""
-        wanted = context.mask_of(rows, len(view))
-        column = self.expression.column(context, view, wanted, now)
-        numbers = column.values.take(rows)
+        picks = self.expression.plan.picks
+        wanted = context.mask_of(rows, len(view)) if picks else view.valid
+        numbers = self.expression.column(context, view, wanted, now).take(rows)
         finite = np.isfinite(numbers)
-        if column.faults is None:
-            return numbers, None if finite.all() else ~finite
-        return numbers, ~finite | column.faults.take(rows)
+        return numbers, None if finite.all() else ~finite
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
 
         Where all are equal they tell nothing apart, and all get 0.
         """
-        # The spread of doubles may be more than a double holds, that of their halves is not.
-        points: NDArray[np.float64] = raw / 2
-        points -= points.min()
-        spread = points.max()
-        if not spread:
+        low, high = float(raw.min()), float(raw.max())
+        if low == high:
             return np.zeros(raw.size, np.int64)
-        points /= spread
+        if high - low == math.inf:  # the spread of doubles may be too much, that of halves is not
+            raw, low, high = raw / 2, low / 2, high / 2
+        points = np.asarray(raw - low, np.float64)
+        points /= high - low
         points *= MAX_SCORE
         points += 0.5
         return points.astype(np.int64)

@@ -20,6 +20,7 @@ from engine.view.labels import (
 )
 from engine.view.load import LoadProfile, LoadSums
 from engine.view.pod_sums import PodSumProfile
+from engine.view.report_times import Overdue, report_times
 from engine.view.state import ClusterState
 from engine.view.sums import Sum, counted_requests
 from engine.view.tracked_sums import SumProfile
@@ -43,6 +44,7 @@ __all__ = [
     "LabelColumn",
     "LoadProfile",
     "LoadSums",
+    "Overdue",
     "PodSumProfile",
     "ResourceAxis",
     "Sum",
@@ -55,5 +57,6 @@ __all__ = [
     "image_column",
     "integer_label_column",
     "label_column",
+    "report_times",
     "taint_column",
 ]

@@ -37,12 +37,16 @@ class CommonCache:
         entry = self._entries.get(key)
         if entry is not None:
             version, value = entry
-            if max([view.latest[one] for one in domains]) <= version <= view.version:
+            if version > view.version:
+                return make(view)  # an old view someone kept: answer it, remember nothing
+            latest = view.latest
+            for domain in domains:
+                if latest[domain] > version:
+                    break
+            else:
                 self._entries[key] = view.version, value
                 self._entries.move_to_end(key)
                 return cast("_T", value)
-            if version > view.version:
-                return make(view)  # an old view someone kept: answer it, remember nothing
         made = make(view)
         self._entries[key] = view.version, made
         self._entries.move_to_end(key)

@@ -65,7 +65,7 @@ def moment(text: str) -> Micros:
 def outcome_of_filter(rule: Filter, case: Json, view: ClusterView) -> dict[str, str]:
     """Return what a filter says of each node, in the words of the cases."""
     pod = incoming(case)
-    codes = rule.filter(pod, view, now_of(case)).tolist()
+    codes = rule.filter(pod, view, now_of(case)).codes.tolist()
     words = {PASS: "pass", FAULT: "error"}
     return {
         name: words.get(code) or ", ".join(rule.reasons(code, pod, view))

@@ -20,6 +20,7 @@ from engine.cel.columnar.columns import (
     Leaf,
     Path,
     Table,
+    either,
     packed,
     unpacked,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Route",
     "Routed",
     "Table",
+    "either",
     "memory_key",
     "packed",
     "plan_condition",

@@ -40,12 +40,12 @@ class FilterLabels:
 
     def condition(self, context: PolicyContext) -> LabelCondition:
         """Return what labels a node needs to pass, for the pod of a context."""
-        if isinstance(self.claim, Settled) or self.program is None:
-            return condition_of(self.claim, self.question, {})  # the pod has no say in it
-        key = context.key_of(self.program)
+        program = None if isinstance(self.claim, Settled) else self.program
+        key = "" if program is None else context.key_of(program)  # without one pods have no say
         if key is not None and key in self._remembered:
             return self._remembered[key]
-        found = condition_of(self.claim, self.question, context.activation(self.program))
+        activation = {} if program is None else context.activation(program)
+        found = condition_of(self.claim, self.question, activation)
         if key is not None:
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()

@@ -24,7 +24,7 @@ def _decide(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     args = NetworkOverheadArgs.model_validate(case["args"])
     rule, scorer = NetworkOverheadFilter(args), NetworkOverheadScore(args)
-    codes = rule.filter(pod, view, NOW).tolist()
+    codes = rule.filter(pod, view, NOW).codes.tolist()
     costs = scorer.score(pod, view, NOW).values
     columns = {
         "filter": ["pass" if code == PASS else "reject" for code in codes],

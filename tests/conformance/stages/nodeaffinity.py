@@ -30,7 +30,7 @@ _CONFLICT = "pod affinity terms conflict"
 def _filter(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     rule = NodeAffinityFilter(NodeAffinityArgs.model_validate(case["args"]))
-    codes = dict(zip(view.names, rule.filter(pod, view, NOW).tolist(), strict=True))
+    codes = dict(zip(view.names, rule.filter(pod, view, NOW).codes.tolist(), strict=True))
     got: Json = {"match": {name: code == PASS for name, code in codes.items()}}
     texts = {rule.reasons(code, pod, view) for code in codes.values() if code != PASS}
     if "reason" in case["expect"]:

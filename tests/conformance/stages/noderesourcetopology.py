@@ -27,7 +27,7 @@ def _args(case: Json) -> NodeResourceTopologyMatchArgs:
 def _filter(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     rule = NodeResourceTopologyMatchFilter(_args(case))
-    codes = rule.filter(pod, view, NOW).tolist()
+    codes = rule.filter(pod, view, NOW).codes.tolist()
     verdicts = ["pass" if code == PASS else "reject" for code in codes]
     got: Json = {"filter": dict(zip(view.names, verdicts, strict=True))}
     if "reason" in case["expect"]:

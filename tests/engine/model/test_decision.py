@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.api import Pod
-from engine.model.decision import Decision, FilterOutcome, ScoreOutcome, Verdict, tally
+from engine.model.decision import Decision, FilterOutcome, Judged, ScoreOutcome, Verdict, tally
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 
@@ -67,10 +67,14 @@ def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
         rejects = (codes != 0) & valid
         faults = int(np.count_nonzero((codes == -1) & valid))
         reasons = {code: str(code) for code in (-1, 1, 2, 3)}
-        rule = str(number)
         filters.append(
             FilterOutcome(
-                policy="p", rule=rule, codes=codes, rejects=rejects, reasons=reasons, faults=faults
+                policy="p",
+                rule=str(number),
+                judged=Judged(codes != 0, codes),
+                rejects=rejects,
+                reasons=reasons,
+                faults=faults,
             )
         )
         stopped.append(int(np.count_nonzero(left & rejects)))

@@ -17,6 +17,7 @@ from engine.model.decision import (
     SCHEDULER,
     Decision,
     FilterOutcome,
+    Judged,
     PlacementOptions,
     Verdict,
 )
@@ -100,8 +101,8 @@ def decided(
 def _outcome(policy: str, view: ClusterView, names: Iterable[str]) -> FilterOutcome:
     rejects = np.zeros(len(view), np.bool_)
     rejects[[view.rows[name] for name in names]] = True
-    codes = rejects.astype(np.int64)
-    return FilterOutcome(policy=policy, rule="r", codes=codes, rejects=rejects, reasons={1: "no"})
+    judged = Judged(rejects, rejects.view(np.int8))
+    return FilterOutcome(policy=policy, rule="r", judged=judged, rejects=rejects, reasons={1: "no"})
 
 
 def matches(term: Json | None, name: str, labels: Labels) -> bool:

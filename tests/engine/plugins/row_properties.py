@@ -27,7 +27,7 @@ class Rules:
         """Return all that is said of each node, by its name."""
         said: list[list[object]] = [[] for _ in view.names]
         if self.filter is not None:
-            for row, code in enumerate(self.filter.filter(one, view, now).tolist()):
+            for row, code in enumerate(self.filter.filter(one, view, now).codes.tolist()):
                 if code == FAULT:
                     said[row].append(self.filter.fault(one, view, row))
                 elif code != PASS:

@@ -74,7 +74,8 @@ def test_a_half_is_rounded_away_from_zero(value: float) -> None:
 def test_free_percent_is_a_truncated_percentage(capacity: int, free: int) -> None:
     capacity = capacity or 1
     columns = np.array([float(capacity)]), np.array([free], np.int64)
-    assert free_percent(*columns).tolist() == [float(_go_divide(free * 100, capacity))]
+    percent = _go_divide(free * 100, capacity)
+    assert free_percent(*columns).tolist() == [max(-(2.0**53), min(percent, 2.0**53))]
 
 
 @given(st.floats(allow_nan=False))

@@ -35,7 +35,7 @@ def view_of(args: DiskIOAwareArgs, *told: NodeDisks, nodes: str = "ab") -> Clust
 
 def rejected(one: Pod, view: ClusterView, args: DiskIOAwareArgs) -> dict[str, str]:
     rule = DiskIOAwareFilter(args)
-    codes = by_node(view, rule.filter(one, view, NOW))
+    codes = by_node(view, rule.filter(one, view, NOW).codes)
     return {name: rule.reasons(code, one, view)[0] for name, code in codes.items() if code != PASS}
 
 

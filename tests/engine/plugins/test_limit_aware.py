@@ -29,7 +29,7 @@ def _args(ratios: dict[str, Any], weights: dict[str, int] | None = None) -> Limi
 def _reasons(one: Pod, view: ClusterView, **ratios: Any) -> tuple[str, ...]:  # noqa: ANN401 (an integer or a text)
     """Return why the only node does not fit, under ratios by resource name."""
     rule = LimitAwareFilter(_args(ratios))
-    code = int(rule.filter(one, view, NOW)[0])
+    code = int(rule.filter(one, view, NOW).codes[0])
     return (rule.fault(one, view, 0),) if code == FAULT else rule.reasons(code, one, view)
 
 

@@ -39,7 +39,7 @@ def _reason(
     reports = [] if the_report is None else [the_report]
     view = cluster([on], pods or [], reports, [parsed.load_profile])
     rule = LoadAwareFilter(parsed)
-    code = int(rule.filter(one, view, NOW)[0])
+    code = int(rule.filter(one, view, NOW).codes[0])
     return "" if code == PASS else ", ".join(rule.reasons(code, one, view))
 
 
@@ -133,7 +133,7 @@ def test_pods_of_one_estimate_and_two_classes_are_told_apart_on_one_view() -> No
     scores: list[int] = []
     for priority_class in ("koord-prod", "koord-batch"):  # 250m and 200Mi each
         one = pod(metadata={"labels": {"koordinator.sh/priority-class": priority_class}})
-        codes += filtering.filter(one, view, NOW).tolist()
+        codes += filtering.filter(one, view, NOW).codes.tolist()
         scores += scoring.score(one, view, NOW).values.tolist()
     assert codes[0] == PASS != codes[1]
     assert scores[0] > scores[1]

@@ -44,7 +44,7 @@ def costs(view: ClusterView) -> dict[str, int]:
 
 
 def rejected(view: ClusterView) -> dict[str, str]:
-    codes = by_node(view, RULE.filter(FRONT, view, NOW))
+    codes = by_node(view, RULE.filter(FRONT, view, NOW).codes)
     texts = {name: RULE.reasons(code, FRONT, view) for name, code in codes.items() if code != PASS}
     return {name: text.partition(": ")[2] for name, (text,) in texts.items()}
 

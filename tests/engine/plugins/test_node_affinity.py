@@ -64,7 +64,7 @@ def _rejections(
     """Return each node's reason, None where it passes."""
     assert PLUGIN.filter
     rule = PLUGIN.filter(args or _args())
-    codes = rule.filter(pod, view, NOW).tolist()
+    codes = rule.filter(pod, view, NOW).codes.tolist()
     texts = [None if code == PASS else "; ".join(rule.reasons(code, pod, view)) for code in codes]
     return dict(zip(view.names, texts, strict=True))
 
@@ -162,7 +162,7 @@ def test_a_pod_that_names_very_many_labels_is_not_evaluated() -> None:
     many = {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"} for i in range(65)]}
     assert PLUGIN.filter
     rule = PLUGIN.filter(_args())
-    assert rule.filter(_pod(many), view, NOW).tolist() == [FAULT]
+    assert rule.filter(_pod(many), view, NOW).codes.tolist() == [FAULT]
     assert "64 labels" in rule.fault(_pod(many), view, 0)
     scores = _scores(_pod(preferred=[_prefer(1, many)]), view)
     assert scores.faults is not None

@@ -32,7 +32,7 @@ def verdict(one: Pod, told: NodeZones | None, **allocatable: str) -> str:
     """Return why a pod may not go to a node, "" if it may."""
     view = cluster([node("a", **allocatable)], [told] if told else [])
     rule = NodeResourceTopologyMatchFilter(NodeResourceTopologyMatchArgs())
-    (code,) = rule.filter(one, view, NOW).tolist()
+    (code,) = rule.filter(one, view, NOW).codes.tolist()
     return "" if code == PASS else rule.reasons(code, one, view)[0]
 
 
@@ -113,7 +113,7 @@ def test_a_node_where_a_pod_is_expected_is_discarded_if_asked_for() -> None:
     state.assume(small, Advice(nodes=("a",), id="1"), at=NOW)
     view = state.view()
     rule = NodeResourceTopologyMatchFilter(args)
-    codes = rule.filter(small, view, NOW).tolist()
+    codes = rule.filter(small, view, NOW).codes.tolist()
     assert [code and rule.reasons(code, small, view) for code in codes] == [
         ("invalid node topology data",),
         PASS,
@@ -203,7 +203,7 @@ def test_the_filter_says_what_upstream_says_node_by_node(
     offers = {GPU: "4", "hugepages-2Mi": "64Mi"}
     view = cluster([node(each.node_name, **offers) for each in every], every)
     rule = NodeResourceTopologyMatchFilter(NodeResourceTopologyMatchArgs())
-    passes = [code == PASS for code in rule.filter(one, view, NOW).tolist()]
+    passes = [code == PASS for code in rule.filter(one, view, NOW).codes.tolist()]
     offered = {"cpu", "memory", "ephemeral-storage", *offers}
     asks = any(GPU in each for each in (*containers, *init))
     is_free = one.shape.qos_class == "BestEffort" and not asks

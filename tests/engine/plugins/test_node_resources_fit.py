@@ -61,7 +61,7 @@ def _rejections(
 ) -> list[tuple[str, ...]]:
     assert PLUGIN.filter
     rule = PLUGIN.filter(args or _args())
-    codes = rule.filter(pod, view, NOW).tolist()
+    codes = rule.filter(pod, view, NOW).codes.tolist()
     return [() if code == PASS else rule.reasons(code, pod, view) for code in codes]
 
 

@@ -33,7 +33,7 @@ def test_only_pods_that_tolerate_the_cordon_pass_it(
     rule = PLUGIN.filter(NodeUnschedulableArgs())
     view = cluster_of(_NODES)
     pod = incoming({"pod": {"spec": {"tolerations": [toleration]}}})
-    first, second = rule.filter(pod, view, NOW).tolist()
+    first, second = rule.filter(pod, view, NOW).codes.tolist()
     assert first == PASS
     assert (second == PASS) == (reason is None)
     if reason is not None:

@@ -63,7 +63,7 @@ def _filtering(plugin: Plugin, args: _Json) -> Callable[[Pod, ClusterView], _Ans
     rule = plugin.filter(plugin.args.model_validate(args))
 
     def answers(pod: Pod, view: ClusterView) -> _Answers:
-        codes = rule.filter(pod, view, NOW).tolist()
+        codes = rule.filter(pod, view, NOW).codes.tolist()
         return [rule.reasons(code, pod, view) if code > PASS else code for code in codes]
 
     return answers

@@ -35,7 +35,7 @@ def _pod(*tolerations: dict[str, Any]) -> Pod:
 def _rejections(pod: Pod, view: ClusterView) -> list[tuple[str, ...]]:
     assert PLUGIN.filter
     rule = PLUGIN.filter(TaintTolerationArgs())
-    codes = rule.filter(pod, view, NOW).tolist()
+    codes = rule.filter(pod, view, NOW).codes.tolist()
     return [() if code == PASS else rule.reasons(code, pod, view) for code in codes]
 
 
@@ -64,7 +64,7 @@ def test_nodes_with_the_same_reason_share_its_code() -> None:
         a=[_taint("x", "NoSchedule")], b=[_taint("x", "NoExecute"), _taint("y", "NoSchedule")]
     )
     assert PLUGIN.filter
-    first, second = PLUGIN.filter(TaintTolerationArgs()).filter(_pod(), view, NOW)
+    first, second = PLUGIN.filter(TaintTolerationArgs()).filter(_pod(), view, NOW).codes
     assert first == second > PASS
 
 

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from engine.cel import CelError, compile_program
 from engine.model.time import SECOND, Micros
+from engine.plugins import FAULT, PASS
 from engine.policy import PolicyContext
 from engine.policy.activation import NODE_FIELDS, node_value
 from engine.policy.environment import Where, environment
 from engine.policy.expressions import (
+    FALSE,
     NodeExpression,
     checked_bool,
     checked_number,
@@ -84,9 +86,11 @@ def _all_at_once(
     column = expression.column(context, view, view.valid, now)
     values: dict[str, float | None] = {}
     for row in np.flatnonzero(view.valid).tolist():
-        value = float(column.values[row])
-        fails = column.faults is not None and bool(column.faults[row])
-        values[view.names[row]] = None if fails or not math.isfinite(value) else value
+        value = column[row].item()
+        if expression.checked is checked_bool:
+            values[view.names[row]] = {PASS: 1.0, FALSE: 0.0, FAULT: None}[value]
+        else:
+            values[view.names[row]] = value if math.isfinite(value) else None
     return values
 
 

@@ -37,7 +37,7 @@ def kept_off(state: ClusterState, **args: object) -> dict[str, str]:
     parsed = LoadAwareArgs.model_validate(args)
     state.track([parsed.load_profile])
     view, rule, one = state.view(), LoadAwareFilter(parsed), pod(priority=3500)
-    codes = dict(zip(view.names, rule.filter(one, view, NOW).tolist(), strict=True))
+    codes = dict(zip(view.names, rule.filter(one, view, NOW).codes.tolist(), strict=True))
     return {
         name: ", ".join(rule.reasons(code, one, view))
         for name, code in codes.items()
