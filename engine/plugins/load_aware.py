@@ -8,13 +8,13 @@ that, plus what the incoming pod is expected to use. Whatever is malformed on a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.decision import Codes, Judged
-from engine.model.pod import Pod
+from engine.model.pod import Pod, PodShape
 from engine.model.time import SECOND, Micros
 from engine.plugins.arithmetic import FloatColumn, free_percent, least_reaching
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
@@ -39,6 +39,7 @@ _FIRST_EXCEEDED = 2
 
 _NO_ROWS = np.zeros(0, np.intp)
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
+_SHAPES_REMEMBERED = 4096
 _UNREACHABLE = 2**60
 """More than any node can use."""
 
@@ -90,7 +91,7 @@ class LoadAwareFilter(NeverFaults):
             nowhere = np.zeros(len(view), np.bool_)
             return Judged(nowhere, nowhere.view(np.int8))
         side = self._side(view, is_prod=pod.shape.is_prod)
-        expected = side.readings.added(view, self._profile) + _column_of(self._profile, pod)
+        expected = side.readings.added(view, self._profile) + _expected(self._profile, pod.shape)
         exceeds = expected >= side.slack
         rejects: BoolColumn = reduce(np.logical_or, exceeds)
         expired = _NO_ROWS
@@ -208,7 +209,7 @@ class LoadAwareScore(NeverFaults):
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
         side = self._side(view, by_production=by_production)
         free = side.room - side.readings.added(view, self._profile)
-        free -= _column_of(self._profile, pod)
+        free -= _expected(self._profile, pod.shape)
         np.maximum(free, 0, out=free)
         percents = free_percent(side.totals, free)
         weighed = percents if self._are_alike else percents * self._weights
@@ -291,9 +292,10 @@ def _positions(marks: BoolColumn) -> NDArray[np.int16]:
     return positions
 
 
-def _column_of(profile: LoadProfile, pod: Pod) -> IntColumn:
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _expected(profile: LoadProfile, shape: PodShape) -> IntColumn:
     """Return the estimated usage of a pod by known resource, shape (n_known, 1)."""
-    return np.array(estimate_vector(profile, pod.shape), np.int64)[:, np.newaxis]
+    return np.array(estimate_vector(profile, shape), np.int64)[:, np.newaxis]
 
 
 def _usage_words(
@@ -301,7 +303,7 @@ def _usage_words(
 ) -> dict[str, str]:
     """Return the usage that is expected of each known resource on the one node of `part`."""
     others = (readings.amounts + readings.added(part, profile))[:, 0].tolist()
-    own = _column_of(profile, pod)[:, 0].tolist()
+    own = _expected(profile, pod.shape)[:, 0].tolist()
     return {
         name: f"{part_words(name, used + more, total)}, {amount_words(name, more)} of it this pod"
         for name, used, more, total in zip(profile.known, others, own, totals, strict=True)
