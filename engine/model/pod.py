@@ -340,16 +340,22 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         ),
     )
     qos_class = resources.qos_class(wire)
+    same: dict[tuple[tuple[str, int], ...], Amounts] = {}
+
+    def shared(amounts: Amounts) -> Amounts:
+        """Return the amounts that were equal before: most of a shape are, at 200 bytes each."""
+        return same.setdefault(tuple(amounts.items()), amounts)
+
     return PodShape(
-        requests=resources.pod_requests(wire, _AS_THE_SCHEDULER),
-        limits=resources.pod_limits(wire, _AS_THE_SCHEDULER),
-        non_zero_requests=resources.non_zero_requests(wire),
-        effective_limits=resources.effective_limits(wire, non_zero=False),
-        effective_limits_non_zero=resources.effective_limits(wire, non_zero=True),
-        container_limits=resources.container_limits(wire),
-        peak_limits=resources.peak_limits(wire),
-        peak_requests=resources.peak_requests(wire),
-        bare_requests=resources.bare_requests(wire),
+        requests=shared(resources.pod_requests(wire, _AS_THE_SCHEDULER)),
+        limits=shared(resources.pod_limits(wire, _AS_THE_SCHEDULER)),
+        non_zero_requests=shared(resources.non_zero_requests(wire)),
+        effective_limits=shared(resources.effective_limits(wire, non_zero=False)),
+        effective_limits_non_zero=shared(resources.effective_limits(wire, non_zero=True)),
+        container_limits=shared(resources.container_limits(wire)),
+        peak_limits=shared(resources.peak_limits(wire)),
+        peak_requests=shared(resources.peak_requests(wire)),
+        bare_requests=shared(resources.bare_requests(wire)),
         container_cpu=resources.container_cpu(wire),
         overhead_cpu=resources.amounts(wire.spec.overhead).get(resources.CPU, 0),
         qos_class=qos_class,

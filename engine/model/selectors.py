@@ -125,7 +125,7 @@ class LabelSelector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether it selects an object with these labels."""
-        for requirement in self.requirements:  # noqa: SIM110 (most have none: half the time)
+        for requirement in self.requirements:
             if not requirement.matches(labels.get(requirement.key)):
                 return False
         return True

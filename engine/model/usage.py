@@ -39,7 +39,7 @@ class PodUsages(Mapping[str, PodUsage]):
 
     def __init__(self, usages: Mapping[str, PodUsage]) -> None:
         self._amounts = AmountsTable({key: usage.amounts for key, usage in usages.items()})
-        self._is_prod = bytes(usage.is_prod for usage in usages.values())
+        self._is_prod = bytes(usages[key].is_prod for key in self._amounts)
 
     def __getitem__(self, key: str) -> PodUsage:
         usage: PodUsage | None = self.get(key)
