@@ -121,12 +121,12 @@ def _decide_by(
 
     # 4. Say what follows, and why.
     placement = policies[0].placement
-    surely_reachable = bool(reachable.any()) and not any(outcome.abstained for outcome in own)
+    verdict = Verdict.PLACE if candidates.size else _verdict_without(placement, reachable, own)
     decision = Decision(
         pod=request.pod,
-        verdict=_verdict(placement, candidates.size, reachable=surely_reachable),
+        verdict=verdict,
         message="",
-        policies=tuple(policy.name for policy in policies),
+        policies=tuple([policy.name for policy in policies]),
         placement=placement,
         names=view.names,
         valid=view.valid.copy(),
@@ -137,7 +137,7 @@ def _decide_by(
         candidates=candidates.take(order),
         totals=totals.take(order),
         estimate=_estimate(policies, request.pod),
-        errors=errors + tuple(line for each in (scheduler, *contexts) for line in each.errors),
+        errors=errors + tuple([line for each in (scheduler, *contexts) for line in each.errors]),
         decided_at=now,
         view_version=view.version,
         ages=freshness.ages,
@@ -236,16 +236,17 @@ def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
     return {}
 
 
-def _verdict(placement: PlacementOptions, candidates: int, *, reachable: bool) -> Verdict:
-    """Return what follows from the number of candidates.
+def _verdict_without(
+    placement: PlacementOptions, reachable: BoolColumn, own: Sequence[FilterOutcome]
+) -> Verdict:
+    """Return what follows when there is no candidate.
 
     A pod is denied only if nodes were left by the scheduler's own filters and policies took them
     all: where nothing is reachable anyway, pending is the right state, for an autoscaler can act.
     Nobody knows what was left when one of those filters abstained, and filters that abstain take
     nothing: so no pod is ever denied on the word of a stale view.
     """
-    if candidates:
-        return Verdict.PLACE
-    if reachable and placement.when_none_fits is WhenNoneFits.DENY:
+    surely_reachable = reachable.any() and not any(outcome.abstained for outcome in own)
+    if surely_reachable and placement.when_none_fits is WhenNoneFits.DENY:
         return Verdict.DENY
     return Verdict.ABSTAIN

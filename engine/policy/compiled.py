@@ -52,28 +52,32 @@ class CompiledPolicy:
     slow_parts: tuple[str, ...] = ()
     digest: bytes = b""
 
-    def matches(self, context: PolicyContext) -> bool:
-        """Return whether the policy speaks of the request of a context, its own.
-
-        A condition that is false settles it, even if others fail; otherwise one that fails means
-        that the policy does not match, and is noted in the errors of the context.
-        """
-        request = context.request
+    def selects(self, request: PlacementRequest) -> bool:
+        """Return whether its selectors select the pod of a request and its namespace."""
         if not self.object_selector.matches(request.pod.labels):
             return False
         asked = self.namespace_selector
-        if asked.requirements and not asked.matches(namespace_labels(request)):
-            return False
-        failed: list[str] = []
+        return not asked.requirements or asked.matches(namespace_labels(request))
+
+    def meets(self, request: PlacementRequest, errors: list[str]) -> bool:
+        """Return whether a request meets its conditions.
+
+        One that is false settles it, even if others fail; otherwise one that fails means that it
+        does not, and is noted in `errors`.
+        """
+        if not self.conditions:
+            return True
+        context, failed, are_met = PolicyContext(self, request), list[str](), True
         for name, program in self.conditions.items():
             try:
                 value = program.evaluate(context.activation(program), context.budget)
                 if not checked_bool(value):
-                    return False
+                    failed, are_met = [], False
+                    break
             except CelError as error:
                 failed.append(f"{self.name}: match condition `{name}`: {error}")
-        context.errors += failed
-        return not failed
+        errors += context.errors + failed
+        return are_met and not failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +119,12 @@ class PolicySet:
     def match(self, request: PlacementRequest) -> Match:
         """Return the policies that speak of a pod."""
         errors: list[str] = []
-        matched: list[CompiledPolicy] = []
+        matched: dict[Mode, list[CompiledPolicy]] = {Mode.ENFORCE: [], Mode.AUDIT: []}
         for policy in self.policies:
-            context = PolicyContext(policy, request)
-            if policy.matches(context):
-                matched.append(policy)
-            errors += context.errors
+            if policy.selects(request) and policy.meets(request, errors):
+                matched[policy.mode].append(policy)
         return Match(
-            enforced=tuple(policy for policy in matched if policy.mode is Mode.ENFORCE),
-            audited=tuple(policy for policy in matched if policy.mode is Mode.AUDIT),
+            enforced=tuple(matched[Mode.ENFORCE]),
+            audited=tuple(matched[Mode.AUDIT]),
             errors=tuple(errors),
         )
