@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, column_cache
+from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, remembered
 from engine.view.column_cache import ColumnCache
 from tests.engine.measured_cluster import NOW, node, pod, report
 
@@ -193,7 +193,7 @@ def test_columns_that_have_grown_take_the_bytes_they_have_now() -> None:
 
 def test_a_column_that_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of policies that are gone nothing may stay."""
-    monkeypatch.setattr(column_cache, "FORGOTTEN_AFTER", 10)
+    monkeypatch.setattr(remembered, "FORGOTTEN_AFTER", 10)
     state, cache, watched = eight_nodes(), ColumnCache(99), Watched()
     cache.get("of a policy that is gone", state.view(), BOTH, watched)
     cache.get("asked for", state.view(), BOTH, free_cpu)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.view import ClusterState, ClusterView, Domain, common
+from engine.view import ClusterState, ClusterView, Domain, remembered
 from engine.view.common import CommonCache
 from tests.engine.measured_cluster import NOW, node, pod
 
@@ -72,7 +72,7 @@ def test_what_was_not_asked_for_longest_is_forgotten() -> None:
 
 
 def test_what_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "FORGOTTEN_AFTER", 10)
+    monkeypatch.setattr(remembered, "FORGOTTEN_AFTER", 10)
     state, cache, counted = two_nodes(), CommonCache(99), Counted()
     cache.get("of a policy that is gone", state.view(), NODES, counted)
     cache.get("asked for", state.view(), NODES, len)
