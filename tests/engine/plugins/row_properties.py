@@ -27,7 +27,9 @@ class Rules:
         """Return all that is said of each node, by its name."""
         said: list[list[object]] = [[] for _ in view.names]
         if self.filter is not None:
-            for row, code in enumerate(self.filter.filter(one, view, now).codes.tolist()):
+            judged = self.filter.filter(one, view, now)
+            assert judged.rejects.tolist() == [code != PASS for code in judged.codes]
+            for row, code in enumerate(judged.codes.tolist()):
                 if code == FAULT:
                     said[row].append(self.filter.fault(one, view, row))
                 elif code != PASS:

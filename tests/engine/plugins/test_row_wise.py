@@ -20,7 +20,7 @@ from engine.plugins import (
     node_unschedulable,
     taint_toleration,
 )
-from engine.plugins.base import PASS
+from engine.plugins.base import FAULT, PASS
 from engine.view import ClusterState
 from tests.conformance.cluster import NOW
 
@@ -63,7 +63,10 @@ def _filtering(plugin: Plugin, args: _Json) -> Callable[[Pod, ClusterView], _Ans
     rule = plugin.filter(plugin.args.model_validate(args))
 
     def answers(pod: Pod, view: ClusterView) -> _Answers:
-        codes = rule.filter(pod, view, NOW).codes.tolist()
+        judged = rule.filter(pod, view, NOW)
+        codes = judged.codes.tolist()
+        assert judged.rejects.tolist() == [code != PASS for code in codes]
+        assert judged.has_faults is (FAULT in codes)
         return [rule.reasons(code, pod, view) if code > PASS else code for code in codes]
 
     return answers
