@@ -78,8 +78,8 @@ class NodeExpression:
         """Return what comes of each row, shape (n,).
 
         Of a condition that is a code, int8: PASS where it is true, FALSE where it is false, FAULT
-        where it cannot be evaluated. Of a number it is a double, where it cannot be evaluated NaN;
-        what is not finite is a fault too.
+        where it cannot be evaluated; the same as bools where that is nowhere. Of a number it is a
+        double, where it cannot be evaluated NaN; what is not finite is a fault too.
 
         It is remembered by what the expression reads of the request, so pods of one template share
         it, unless it reads what almost every decision changes.
@@ -145,10 +145,12 @@ def node_number(program: Program, environment: Environment) -> NodeExpression:
     return NodeExpression.of(program, plan, checked_number, _numbers)
 
 
-def _codes(column: Column) -> NDArray[np.int8]:
-    codes = (~column.values).view(np.int8)  # PASS is 0 and FALSE is 1, as of bools
-    if column.faults is not None:
-        codes[column.faults] = FAULT
+def _codes(column: Column) -> NDArray[np.bool_] | NDArray[np.int8]:
+    is_false: NDArray[np.bool_] = ~column.values
+    if column.faults is None:
+        return is_false
+    codes = is_false.view(np.int8)  # PASS is 0 and FALSE is 1, as of bools
+    codes[column.faults] = FAULT
     return codes
 
 

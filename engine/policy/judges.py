@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.model.decision import Judged
 from engine.model.time import Micros
 from engine.plugins import Filter, judged_by
@@ -68,7 +70,10 @@ class ExpressionJudge:
 
     def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
         """Return PASS where the expression is true."""
-        return judged_by(self.expression.column(context, view, view.valid, now))
+        codes = self.expression.column(context, view, view.valid, now)
+        if codes.dtype == np.bool_:
+            return Judged(codes, codes.view(np.int8))
+        return judged_by(codes)
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
         """Return the message."""

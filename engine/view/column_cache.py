@@ -67,7 +67,9 @@ def _renewed(
     if rows.size * _REDO_ALL_ABOVE > len(view):
         return compute(view)
     part = compute(view.part_changed_since(entry.version, domains))
-    values = np.zeros((*part.shape[:-1], len(view)), part.dtype)
+    # Of two dtypes that hold all of both: where bools will do, some columns are no more than that.
+    dtype = np.promote_types(part.dtype, entry.value.dtype)
+    values: NDArray[_T] = np.zeros((*part.shape[:-1], len(view)), dtype)
     kept = min(len(view), entry.value.shape[-1])
     values[..., :kept] = entry.value[..., :kept]
     values[..., rows] = part

@@ -6,7 +6,7 @@ expected to use is in `engine.view.estimation`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,6 +53,13 @@ class LoadProfile:
     seconds_after_initialized: int = 0
     customize: bool = False
     include_system: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.known, self.factors)))
+
+    def __hash__(self) -> int:
+        return self._hash  # asked for several times in each decision
 
 
 @dataclass(frozen=True, slots=True)

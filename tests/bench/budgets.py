@@ -28,6 +28,9 @@ from tests.bench.ratios import pairs, ratio
 FILE: Final = Path(__file__).with_suffix(".yaml")
 
 _UNDER_LOAD: Final = "under load, "
+_SATURATED: Final = "saturated"
+_TO_FLOOR: Final = "answers/s at saturation, to floor"
+_TARGET_RATE, _TARGET_RATIO = 2_000, 0.3  # a second, or of the floor where a machine is slower
 _NODES, _PODS = 5_000, 150_000  # what the limits are for
 
 
@@ -71,6 +74,9 @@ class _Handler(msgspec.Struct):
 
 class _Phase(msgspec.Struct):
     name: str
+    seconds: float
+    answered: int
+    timed_out: int
     handler: _Handler | None = None
 
 
@@ -80,10 +86,14 @@ class LoadRun(msgspec.Struct):
     Attributes:
         ratios: by name.
         figures: of its phases.
+        ready: seconds until it was ready.
+        resident_mib: by moment.
     """
 
     ratios: dict[str, float]
     figures: list[_Phase]
+    ready: dict[str, float]
+    resident_mib: dict[str, float]
 
 
 def mean_and_spread(ratios: Sequence[float]) -> tuple[float, float]:
@@ -97,11 +107,20 @@ def read_budgets(text: str) -> list[Budget]:
 
 
 def load_figures(results: Iterable[LoadRun]) -> dict[str, list[float]]:
-    """Return the ratios of runs of the load bench, and how long its handler takes in ms."""
+    """Return the ratios of runs of the load bench, and what its targets are set for."""
     figures: dict[str, list[float]] = {}
     for run in results:
-        found = dict(run.ratios)
+        found = {
+            **run.ratios,
+            "seconds until ready": run.ready["seconds"],
+            "MiB resident at most": run.resident_mib["at most"],
+        }
         for phase in run.figures:
+            found[f"timed out in {phase.name}"] = phase.timed_out
+            if phase.name == _SATURATED:
+                by_rate = phase.answered / phase.seconds / _TARGET_RATE
+                by_floor = run.ratios[_TO_FLOOR] / _TARGET_RATIO
+                found[f"{_SATURATED}, to its target"] = max(by_rate, by_floor)
             quantiles = phase.handler.quantiles if phase.handler else {}
             for name, ms in quantiles.items():
                 if ms is not None:

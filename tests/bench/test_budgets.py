@@ -46,16 +46,27 @@ def test_what_was_measured_is_recorded_beside_its_limit() -> None:
 def test_runs_of_the_load_bench_are_taken_together() -> None:
     text = b"""{
       "machine": "any",
-      "ratios": {"answers/s at saturation": 0.4},
+      "ratios": {"answers/s at saturation, to floor": 0.2},
+      "ready": {"seconds": 11.0, "processor seconds": 10.5},
+      "resident_mib": {"when ready": 220.0, "at most": 240.0},
       "figures": [
-        {"name": "floor, 500/s", "handler": null},
-        {"name": "500/s", "handler": {"mean": 2.0, "quantiles": {"p50": 1.5, "p99": 4.0}}}
+        {"name": "saturated", "seconds": 10, "answered": 18000, "timed_out": 0, "handler": null},
+        {
+          "name": "500/s", "seconds": 10, "answered": 5000, "timed_out": 1,
+          "handler": {"mean": 2.0, "quantiles": {"p50": 1.5, "p99": 4.0}}
+        }
       ]
     }"""
     run = msgspec.json.decode(text, type=LoadRun)
 
     assert load_figures([run, run]) == {
-        "under load, answers/s at saturation": [0.4, 0.4],
+        "under load, answers/s at saturation, to floor": [0.2, 0.2],
+        "under load, seconds until ready": [11.0, 11.0],
+        "under load, MiB resident at most": [240.0, 240.0],
+        "under load, timed out in saturated": [0, 0],
+        # 1,800/s of 2,000/s are 0.9, 0.2 of the floor are 0.67 of the 0.3 that would do
+        "under load, saturated, to its target": [0.9, 0.9],
+        "under load, timed out in 500/s": [1, 1],
         "under load, handler p50 at 500/s, ms": [1.5, 1.5],
         "under load, handler p99 at 500/s, ms": [4.0, 4.0],
     }

@@ -88,7 +88,7 @@ def _all_at_once(
     for row in np.flatnonzero(view.valid).tolist():
         value = column[row].item()
         if expression.checked is checked_bool:
-            values[view.names[row]] = {PASS: 1.0, FALSE: 0.0, FAULT: None}[value]
+            values[view.names[row]] = {PASS: 1.0, FALSE: 0.0, FAULT: None}[int(value)]
         else:
             values[view.names[row]] = value if math.isfinite(value) else None
     return values

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, remembered
 from engine.view.column_cache import ColumnCache
@@ -203,3 +204,22 @@ def test_a_column_that_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatc
     cache.get("new", state.view(), BOTH, free_cpu)
     cache.get("of a policy that is gone", state.view(), BOTH, watched)
     assert watched.rows == [8, 8]  # all rows both times, not the one that changed
+
+
+def test_a_column_becomes_as_wide_as_its_new_rows_need() -> None:
+    """A condition is bools as long as it can be evaluated everywhere, then codes."""
+
+    def is_small(view: ClusterView) -> NDArray[np.bool_] | NDArray[np.int8]:
+        free = free_cpu(view)
+        return (
+            free < 2000 if (free >= 0).all() else np.where(free < 0, -1, free < 2000).astype("i1")
+        )
+
+    state = eight_nodes()
+    assert state.view().node_column("small", BOTH, is_small).tolist() == [False] * 8
+    for number in range(9):  # 9 * 500m of 4 cores
+        bind(state, f"p{number}", "a")
+    column = state.view().node_column("small", BOTH, is_small)
+    assert column.tolist() == [-1, 0, 0, 0, 0, 0, 0, 0]
+    bind(state, "q", "b")
+    assert state.view().node_column("small", BOTH, is_small).tolist() == column.tolist()
