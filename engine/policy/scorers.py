@@ -60,12 +60,16 @@ class ExpressionScorer:
     def raw(
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
-        """Return the numbers that the expression gives."""
+        """Return the numbers that the expression gives, 0 where it gives none that is finite."""
         picks = self.expression.plan.picks
         wanted = context.mask_of(rows, len(view)) if picks else view.valid
         numbers = self.expression.column(context, view, wanted, now).take(rows)
         finite = np.isfinite(numbers)
-        return numbers, None if finite.all() else ~finite
+        if finite.all():
+            return numbers, None
+        faulty = ~finite
+        numbers[faulty] = 0
+        return numbers, faulty
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
