@@ -92,11 +92,10 @@ def _decide_by(
     """Decide by policies that all apply, highest priority first."""
     if not policies:
         return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
-    scheduler = PolicyContext(None, request)
     contexts = [PolicyContext(policy, request) for policy in policies]
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    own = [rule.outcome(scheduler, view, now, freshness) for rule in SCHEDULER_FILTERS]
+    own = [rule.outcome(contexts[0], view, now, freshness) for rule in SCHEDULER_FILTERS]
     reachable, unreachable = _sieve(own, view.valid)
     asked = [
         rule.outcome(context, view, now, freshness)
@@ -137,7 +136,7 @@ def _decide_by(
         candidates=candidates.take(order),
         totals=totals.take(order),
         estimate=_estimate(policies, request.pod),
-        errors=errors + tuple([line for each in (scheduler, *contexts) for line in each.errors]),
+        errors=errors + tuple([line for context in contexts for line in context.errors]),
         decided_at=now,
         view_version=view.version,
         ages=freshness.ages,
@@ -212,8 +211,10 @@ def _best_first(
     keys = view.node_column("name hash", (Domain.NODES,), _name_hashes).take(candidates)
     keys *= np.uint64(seed)
     keys &= np.uint64((1 << hash_end) - (1 << position_bits))
-    keys |= np.arange(totals.size, dtype=np.uint64)
-    keys |= (best - totals).view(np.uint64) << np.uint64(hash_end)
+    rest = (best - totals).view(np.uint64)
+    rest <<= np.uint64(hash_end)
+    rest += np.arange(totals.size, dtype=np.uint64)
+    keys |= rest
     keys.sort()
     keys &= np.uint64((1 << position_bits) - 1)
     return keys.view(np.intp)

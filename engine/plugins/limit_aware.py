@@ -219,7 +219,7 @@ class LimitAwareScore(_LimitAware):
         percents = free_percent(side.divisors, free)
         if side.weights is not None:
             percents *= side.weights
-        mean = percents.sum(axis=0)
+        mean = np.add.reduce(percents, axis=0)
         mean /= side.total_weight
         return Scores(mean.astype(np.int64), side.faulty)
 

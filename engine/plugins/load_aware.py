@@ -218,12 +218,14 @@ class LoadAwareScore(NeverFaults):
             total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
         score = total.astype(np.int64)
-        score[_expired(view, self._args, now)] = 0
+        expired = _expired(view, self._args, now)
+        if expired.size:
+            score[expired] = 0
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores, which are percentages unless estimates are negative."""
-        return np.maximum(np.minimum(scores, MAX_SCORE), 0)
+        """Return the scores, which are percentages unless estimates are negative; never below 0."""
+        return np.minimum(scores, MAX_SCORE)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the usage that is expected with the pod, of what there is."""
