@@ -224,8 +224,8 @@ class LoadAwareScore(NeverFaults):
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores, which are percentages unless estimates are negative; never below 0."""
-        return np.minimum(scores, MAX_SCORE)
+        """Return the scores, which are percentages unless estimates are negative."""
+        return np.maximum(np.minimum(scores, MAX_SCORE), 0)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
         """Return the usage that is expected with the pod, of what there is."""
