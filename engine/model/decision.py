@@ -82,6 +82,7 @@ class Judged:
     Args:
         rejects: (n,), False where a node passes; anything for a row that is not a node.
         codes: (n,), 0 where a node passes, or what gives them: few decisions are ever explained.
+            INVARIANT: whoever asks for them holds the view that was judged.
         has_faults: whether some rows could not be evaluated.
     """
 

@@ -103,10 +103,10 @@ class LoadAwareFilter(NeverFaults):
                 rejects[expired] = instead != PASS
 
         def codes() -> Codes:
-            codes = side.codes + 2 * _positions(exceeds)
-            codes *= rejects
-            codes[expired] = instead
-            return codes
+            found = side.codes + 2 * _positions(exceeds)
+            found *= rejects
+            found[expired] = instead
+            return found
 
         return Judged(rejects, codes)
 

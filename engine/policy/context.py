@@ -123,7 +123,9 @@ def _read_of(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str, ..
     fields: dict[str, set[str]] = {}
     for root, *path in of_request(references):
         fields.setdefault(root, set()).add(path[0] if path else "")
-    return tuple((root, () if "" in names else tuple(names)) for root, names in fields.items())
+    return tuple(
+        (root, () if "" in names else tuple(sorted(names))) for root, names in fields.items()
+    )
 
 
 @lru_cache(maxsize=1024)
