@@ -62,6 +62,6 @@ class ReportTimes:
 
 
 def report_times(view: ClusterView) -> ReportTimes:
-    """Return the times of a view's reports, remembered until one of them changes, or a row comes."""
+    """Return the times of a view's reports, remembered until one changes or a row comes."""
     domains = (Domain.NODES, Domain.METRICS)
     return view.common("report times", domains, lambda rows: ReportTimes(rows.metric_time))
