@@ -43,9 +43,10 @@ class ColumnCache(Remembered[NDArray[Any]]):
             return compute(view)  # an old view someone kept: answer it, remember nothing
         if entry.version < view.version:
             if entry.version < max([view.latest[domain] for domain in domains]):
-                renewed = _frozen(_renewed(entry, view, domains, compute))
-                self._bytes += renewed.nbytes - entry.size
-                entry.value, entry.size = renewed, renewed.nbytes
+                values = _frozen(_renewed(entry, view, domains, compute))
+                # Put anew: columns that it is made of may have taken its place meanwhile.
+                self._put(key, view.version, values, values.nbytes)
+                return values
             entry.version = view.version
         self._entries.move_to_end(key)
         return entry.value

@@ -223,3 +223,16 @@ def test_a_column_becomes_as_wide_as_its_new_rows_need() -> None:
     assert column.tolist() == [-1, 0, 0, 0, 0, 0, 0, 0]
     bind(state, "q", "b")
     assert state.view().node_column("small", BOTH, is_small).tolist() == column.tolist()
+
+
+def test_what_a_column_is_made_of_may_take_its_place_meanwhile() -> None:
+    cache, state = ColumnCache(1), eight_nodes()
+
+    def doubled(view: ClusterView) -> IntColumn:
+        return 2 * cache.get("inner", view, BOTH, free_cpu)
+
+    assert cache.get("outer", state.view(), BOTH, doubled).tolist() == [8000] * 8
+    for name in "abc":  # more than a quarter, so all is computed again, with the inner one anew
+        bind(state, name, name)
+    found = cache.get("outer", state.view(), BOTH, doubled)
+    assert found.tolist() == [7000] * 3 + [8000] * 5  # 2 * (4000 - 500)
