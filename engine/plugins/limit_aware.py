@@ -120,12 +120,12 @@ class LimitAwareFilter(_LimitAware):
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
-        nowhere = [np.zeros(len(view), np.bool_)]
         if pod.is_daemon_set:
-            return complained(nowhere)
+            return Judged.passing(len(view))
         checked = _checked(pod.shape)
         side = view.common(("LimitAware filter", self._key), _NODES, self._side)
-        judged = complained(self._complaints(view, checked, side) or nowhere)
+        complaints = self._complaints(view, checked, side)
+        judged = complained(complaints) if complaints else Judged.passing(len(view))
         if side.faulty is None:
             return judged
         return judged_by(np.where(side.faulty, FAULT, judged.codes))

@@ -88,8 +88,7 @@ class LoadAwareFilter(NeverFaults):
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
         if pod.is_daemon_set:
-            nowhere = np.zeros(len(view), np.bool_)
-            return Judged(nowhere, nowhere.view(np.int8))
+            return Judged.passing(len(view))
         side = self._side(view, is_prod=pod.shape.is_prod)
         expected = side.readings.added(view, self._profile) + _expected(self._profile, pod.shape)
         exceeds = expected >= side.slack

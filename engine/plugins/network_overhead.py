@@ -125,7 +125,7 @@ class NetworkOverheadFilter(NeverFaults):
         """Return PASS, or how many are too far away and how many are not, in one number."""
         table = self._overheads.of(pod, view)
         if table is None:
-            return judged_by(np.full(len(view), PASS, np.int8))
+            return Judged.passing(len(view))
         satisfied, violated, _ = table
         return judged_by(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 

@@ -159,12 +159,12 @@ class FilterRule:
         self, context: PolicyContext, view: ClusterView, stale: Mapping[str, str]
     ) -> FilterOutcome:
         """Return that all nodes pass; what the filter says of labels holds as it is written."""
-        nowhere = np.zeros(len(view), np.bool_)
+        passing = Judged.passing(len(view))
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            judged=Judged(nowhere, nowhere.view(np.int8)),
-            rejects=nowhere,
+            judged=passing,
+            rejects=passing.rejects,
             reasons={},
             dynamic=self.dynamic,
             labels=self.labels.condition(context),
