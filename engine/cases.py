@@ -109,7 +109,7 @@ def _rejection_failures(expect: Expectation, decision: Decision) -> Iterator[str
             []
             if row is None
             else [
-                f"{outcome.rule}: {outcome.reasons.get(int(outcome.codes[row]), '')}"
+                f"{outcome.rule}: {outcome.reason(row)}"
                 for outcome in decision.filters
                 if outcome.rejects[row]
             ]

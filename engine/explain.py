@@ -183,7 +183,7 @@ def _rejected(decision: Decision, most: int | None) -> Iterator[tuple[str, list[
                 {
                     "policy": outcome.policy or "scheduler",
                     "rule": outcome.rule,
-                    "reason": outcome.reasons[int(outcome.codes[row])],
+                    "reason": outcome.reason(row),
                 }
                 for outcome in decision.filters
                 if outcome.rejects[row]

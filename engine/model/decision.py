@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from engine.model.label_condition import UNSAID, LabelCondition
+from engine.model.label_condition import LabelCondition
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -122,6 +122,20 @@ def no_inputs(_: int) -> Mapping[str, str]:
     return {}
 
 
+class Teller(Protocol):
+    """Puts what a filter did into words when someone asks; until then a hold on the view."""
+
+    @property
+    def labels(self) -> LabelCondition:
+        """What the filter says of node labels, which also holds for nodes to come."""
+
+    def reason(self, code: int) -> str:
+        """Return the text of a code that is not 0, `Insufficient cpu limit` for one."""
+
+    def inputs(self, row: int) -> Mapping[str, str]:
+        """Return what the filter judged a row by."""
+
+
 class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One filter over all nodes.
 
@@ -129,32 +143,42 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         policy: the policy it belongs to, SCHEDULER for the scheduler's own.
         rule: its name.
         judged: what it says of every row.
-        rejects: (n,), where this filter turns a node away (`onError` taken into account).
-        reasons: text per code that occurs, `Insufficient cpu limit` for one; put into words when
-            someone asks, and until then a hold on the view that was judged.
+        rejects: (n,), where this filter turns a node away (`onError` taken into account); anything
+            for a row that is not a node.
+        teller: knows the rest.
         dynamic: whether it speaks of changing state rather than of node labels alone.
-        faults: how many rows could not be evaluated.
-        labels: what it says of node labels, which also holds for nodes to come.
+        faults: how many nodes could not be evaluated.
         abstained: what it reads of the cluster and is too old, `usage` for one, with a text that
             says so; it then rejects nobody. Empty if it did not abstain.
-        inputs: what it judged a row by.
     """
 
     policy: str
     rule: str
     judged: Judged
     rejects: NDArray[np.bool_]
-    reasons: Mapping[int, str]
+    teller: Teller
     dynamic: bool = True
     faults: int = 0
-    labels: LabelCondition = UNSAID
     abstained: Mapping[str, str] = {}
-    inputs: Inputs = no_inputs
 
     @property
     def codes(self) -> Codes:
         """(n,), 0 where a node passes; anything for a row that is not a node."""
         return self.judged.codes
+
+    @property
+    def labels(self) -> LabelCondition:
+        """What it says of node labels, even if it abstained."""
+        return self.teller.labels
+
+    def reason(self, row: int) -> str:
+        """Return why it turned a node away; "" if it says nothing of it."""
+        code = int(self.codes[row])
+        return self.teller.reason(code) if code else ""
+
+    def inputs(self, row: int) -> Mapping[str, str]:
+        """Return what it judged a node by, nothing if it abstained."""
+        return {} if self.abstained else self.teller.inputs(row)
 
 
 def tally(codes: Codes) -> dict[int, int]:
@@ -296,7 +320,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 LeftOut(
                     policy=outcome.policy,
                     rule=outcome.rule,
-                    reason=outcome.reasons[code],
+                    reason=outcome.teller.reason(code),
                     nodes=nodes,
                 )
                 for code, nodes in counts.items()

@@ -61,13 +61,13 @@ def promise_of(decision: Decision, user_terms: int) -> Promise:
         decision: a decision by filters.
         user_terms: how many required terms of the pod's own ours are multiplied into.
     """
-    telling = [
-        outcome for outcome in decision.filters if outcome.labels.exactness is not Exactness.NONE
-    ]
-    if not telling:
+    said = [(outcome, outcome.labels) for outcome in decision.filters]
+    said = [(outcome, labels) for outcome, labels in said if labels.exactness is not Exactness.NONE]
+    if not said:
         return Promise()
+    telling = [outcome for outcome, _ in said]
     room = max(MOST_TERMS // max(user_terms, 1), 1)
-    together = _together(_Conditions([outcome.labels for outcome in telling]), room)
+    together = _together(_Conditions([labels for _, labels in said]), room)
     return Promise(
         together.required,
         tuple([telling[i] for i in together.kept]),

@@ -83,8 +83,7 @@ def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
     if not _within(free, _EXACT // 100):
         percents = trunc_div(free * 100, capacity)
         return np.clip(percents, -_EXACT, _EXACT).astype(np.float64)
-    percent = free.astype(np.float64)
-    percent *= 100
+    percent: FloatColumn = np.multiply(free, 100.0)
     percent /= capacity
     np.trunc(percent, out=percent)  # for the reason given in `trunc_div`
     return percent

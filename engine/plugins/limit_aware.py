@@ -122,25 +122,24 @@ class LimitAwareFilter(_LimitAware):
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
         if pod.is_daemon_set:
             return Judged.passing(len(view))
-        checked = _checked(pod.shape)
         side = view.common(("LimitAware filter", self._key), _NODES, self._side)
-        complaints = self._complaints(view, checked, side)
+        complaints = self._complaints(view, pod.shape, side)
         judged = complained(complaints) if complaints else Judged.passing(len(view))
         if side.faulty is None:
             return judged
         return judged_by(np.where(side.faulty, FAULT, judged.codes))
 
     def _complaints(
-        self, view: ClusterView, checked: _Limits, side: _FilterSide
+        self, view: ClusterView, shape: PodShape, side: _FilterSide
     ) -> list[BoolColumn]:
         """Return where each of the resources that are checked falls short."""
+        checked = _checked(shape)
         if not checked:
             return []
         allocated = view.sums[Sum.EFFECTIVE_LIMITS]
         n_rated = len(side.capacities)
-        own = np.array([amount for _, amount in checked[:n_rated]], np.int64)[:, np.newaxis]
         free = side.capacities - view.amounts(allocated, NATIVE[:n_rated])
-        short = [*(free < own)]
+        short = [*(free < _checked_natives(shape)[:n_rated])]
         scalars = checked[len(NATIVE) :]
         if scalars:
             nowhere = np.zeros(len(view), np.bool_)
@@ -293,6 +292,12 @@ def _checked(shape: PodShape) -> _Limits:
     if not scalars and not any(limits.get(name) for name in NATIVE):
         return ()
     return tuple((name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars))
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _checked_natives(shape: PodShape) -> IntColumn:
+    """Return a pod's own amounts of NATIVE, (len(NATIVE), 1); it is checked for them."""
+    return np.array([amount for _, amount in _checked(shape)[: len(NATIVE)]])[:, np.newaxis]
 
 
 PLUGIN = Plugin(

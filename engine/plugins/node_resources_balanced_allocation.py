@@ -107,7 +107,7 @@ class NodeResourcesBalancedAllocationScore:
         counted = self._counted(pod)
 
         def points(rows: ClusterView) -> IntColumn:
-            names = [name for name, _ in counted]
+            names = tuple(name for name, _ in counted)
             allocatable = rows.amounts(rows.allocatable, names)
             offered = allocatable > 0
             requested = rows.amounts(rows.sums[Sum.REQUESTS], names)

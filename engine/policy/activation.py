@@ -29,7 +29,7 @@ def request_value(root: str, request: PlacementRequest) -> object:
     """Return what a name stands for that depends on the request alone.
 
     Args:
-        root: `object`, `oldObject`, `request`, `namespaceObject` or `pod`.
+        root: `object`, `oldObject`, `request` or `namespaceObject`.
         request: the request.
     """
     return _REQUEST_VALUES[root](request)
@@ -38,6 +38,11 @@ def request_value(root: str, request: PlacementRequest) -> object:
 def namespace_labels(request: PlacementRequest) -> dict[str, str]:
     """Return the labels of the pod's namespace; its name is always among them."""
     return {NAMESPACE_NAME_LABEL: request.pod.namespace, **request.namespace_labels}
+
+
+def pod_value(fields: Iterable[str], pod: Pod) -> dict[str, object]:
+    """Return the pod of a request, with the fields asked for, of those in `POD_FIELDS`."""
+    return {field: POD_FIELDS[field](pod) for field in fields}
 
 
 def node_value(
@@ -104,7 +109,6 @@ _REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
     "oldObject": lambda _: None,
     "request": lambda request: dict(request.request),
     "namespaceObject": _namespace_value,
-    "pod": lambda request: {name: of(request.pod) for name, of in POD_FIELDS.items()},
 }
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from engine.cel import Budget, CelError, Program, Reference
 from engine.cel.columnar import memory_key
 from engine.model.request import PlacementRequest
-from engine.policy.activation import POD_FIELDS, request_value
+from engine.policy.activation import POD_FIELDS, pod_value, request_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,33 +39,35 @@ class PolicyContext:
         self.errors: list[str] = []
         self.budget = Budget(MOST_ITERATIONS, expired=request.expired)
         self._policy = policy
-        self._values: dict[str, object] = {}
-        self._pod_fields: dict[str, object] = {}
+        self._activation: dict[str, object] = {}
+        self._pod: dict[str, object] = {}
         self._variables: dict[str, object] = {}
-        self._activations: dict[str, dict[str, object]] = {}  # by the source of a program
+        self._prepared: set[str] = set()  # sources of programs
         self._keys: dict[str, str | None] = {}
         self._failed: set[str] = set()
         self._rows: NDArray[np.intp] | None = None
         self._mask = _NO_ROWS
 
     def activation(self, program: Program) -> dict[str, object]:
-        """Return the values that a program reads, all but `node`.
+        """Return the values that a program reads, all but `node`, and those of others before it.
 
         A variable that cannot be computed is absent, and noted in `errors`.
         """
-        known = self._activations.get(program.source)
-        if known is not None:
-            return known
-        activation = self._activations[program.source] = {}
+        activation = self._activation
+        if program.source in self._prepared:
+            return activation
+        self._prepared.add(program.source)
         for root, fields in _read_of(program.references):
             if root == "variables":
                 activation["variables"] = self._variables
                 for name in fields or self._variable_names():
                     self._compute(name)
-            elif root == "pod" and fields:
-                activation["pod"] = {name: self._pod_field(name) for name in fields}
-            else:
-                activation[root] = self._value(root)
+            elif root == "pod":
+                activation["pod"] = self._pod
+                missing = [name for name in fields or POD_FIELDS if name not in self._pod]
+                self._pod |= pod_value(missing, self.request.pod)
+            elif root not in activation:
+                activation[root] = request_value(root, self.request)
         return activation
 
     def key_of(self, program: Program) -> str | None:
@@ -88,16 +90,6 @@ class PolicyContext:
             self._rows, self._mask = rows, np.zeros(length, np.bool_)
             self._mask[rows] = True
         return self._mask
-
-    def _pod_field(self, name: str) -> object:
-        if name not in self._pod_fields:
-            self._pod_fields[name] = POD_FIELDS[name](self.request.pod)
-        return self._pod_fields[name]
-
-    def _value(self, root: str) -> object:
-        if root not in self._values:
-            self._values[root] = request_value(root, self.request)
-        return self._values[root]
 
     def _variable_names(self) -> list[str]:
         return list(self._policy.variables) if self._policy else []

@@ -15,7 +15,7 @@ from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
 from engine.model.time import Micros
 from engine.plugins import FAULT
-from engine.policy.context import PolicyContext, of_request
+from engine.policy.context import PolicyContext
 from engine.policy.field_words import field_words
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
 from engine.view import BoolColumn, ClusterView, Domain
@@ -39,7 +39,6 @@ class NodeExpression:
         written: puts what the plan gives into one array; see `column`.
         reads: what of the cluster its value rests on.
         of_node: what it reads of a node, in order.
-        of_request: what it reads of everything else, in order.
         is_steady: whether its column lasts, and is cheap to compute for rows that nobody wants.
     """
 
@@ -49,7 +48,6 @@ class NodeExpression:
     written: Callable[[Column], NDArray[Any]]
     reads: tuple[Domain, ...]
     of_node: tuple[Reference, ...]
-    of_request: tuple[Reference, ...]
     is_steady: bool
 
     @classmethod
@@ -64,8 +62,7 @@ class NodeExpression:
         of_node = tuple(path for path in sorted(program.references) if path[0] == "node")
         reads = domains_of(of_node)
         is_steady = Domain.PODS not in reads and bool(of_node) and not plan.picks
-        read = of_request(program.references)
-        return cls(program, plan, checked, written, reads, of_node, read, is_steady)
+        return cls(program, plan, checked, written, reads, of_node, is_steady)
 
     @property
     def reads_labels_alone(self) -> bool:
@@ -81,8 +78,8 @@ class NodeExpression:
         where it cannot be evaluated; the same as bools where that is nowhere. Of a number it is a
         double, where it cannot be evaluated NaN; what is not finite is a fault too.
 
-        It is remembered by what the expression reads of the request, so pods of one template share
-        it, unless it reads what almost every decision changes.
+        It is remembered by what the expression makes of the request, so all pods share it that are
+        alike in that, unless it reads what almost every decision changes.
 
         Args:
             context: the request.
@@ -91,21 +88,16 @@ class NodeExpression:
             now: the moment to judge the age of reports at.
         """
         table, budget = NodeTable(view, now), context.budget
-        key = context.key_of(self.program) if self.is_steady else None
-        if key is None:
-            activation = context.activation(self.program)
-            return self.written(self.plan.evaluate(table, activation, budget, wanted))
-
-        def compute(rows: NodeTable) -> NDArray[Any]:
-            activation = context.activation(self.program)
-            return self.written(self.plan.column(rows, activation, budget))
-
+        activation = context.activation(self.program)
         try:
+            key = self.plan.key(activation, budget) if self.is_steady else None
+            if key is None:
+                return self.written(self.plan.column(table, activation, budget, wanted))
             return table.remembered(
                 (self.checked, self.program.source, key),
                 self.of_node,
-                compute,
-                for_all_requests=not self.of_request,
+                lambda rows: self.written(self.plan.column(rows, activation, budget)),
+                for_all_requests=not key,
             )
         except BudgetExhaustedError:
             return self.written(self.plan.failed(table))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterOutcome, Judged, ScoreOutcome, tally
+from engine.model.decision import FilterOutcome, Judged, ScoreOutcome
+from engine.model.label_condition import LabelCondition
 from engine.model.time import Micros
 from engine.plugins import FAULT
 from engine.policy.context import PolicyContext
@@ -70,35 +70,31 @@ class Scorer(Protocol):
         """Return what the row was scored by, in words."""
 
 
-class _Reasons(Mapping[int, str]):
-    """What codes mean, put into words when someone asks: few decisions are ever explained."""
+class _Teller:
+    """Puts what a filter did into words when someone asks: few decisions are ever explained."""
 
-    __slots__ = ("_judged", "_rejects", "_tell", "_told")
+    __slots__ = ("_context", "_now", "_rule", "_view", "fault")
 
     def __init__(
-        self,
-        judged: Judged,
-        rejects: BoolColumn,
-        told: dict[int, str],
-        tell: Callable[[int], str],
+        self, rule: FilterRule, context: PolicyContext, view: ClusterView, now: Micros
     ) -> None:
-        """Take what is said of all rows, which of them count, and the texts there are already."""
-        self._judged = judged
-        self._rejects = rejects
-        self._told = told
-        self._tell = tell
+        self._rule = rule
+        self._context = context
+        self._view = view
+        self._now = now
+        self.fault = ""  # why the first node that could not be evaluated could not
 
-    def __getitem__(self, code: int) -> str:
-        if code not in self._told:
-            self._told[code] = self._tell(code)
-        return self._told[code]
+    @property
+    def labels(self) -> LabelCondition:
+        return self._rule.labels.condition(self._context)
 
-    def __iter__(self) -> Iterator[int]:
-        occurring = tally(self._judged.codes[self._rejects])
-        return iter(sorted(occurring.keys() | self._told.keys()))
+    def reason(self, code: int) -> str:
+        if code == FAULT:
+            return self.fault
+        return self._rule.judge.reason(self._context, self._view, code)
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def inputs(self, row: int) -> Mapping[str, str]:
+        return self._rule.judge.inputs(self._context, self._view, row, self._now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,33 +126,30 @@ class FilterRule:
     ) -> FilterOutcome:
         """Return what the filter says of every node; it passes all if what it reads is stale."""
         if freshness.stale and (stale := freshness.stale_among(self.judge.reads)):
-            return self._abstention(context, view, stale)
+            return self._abstention(context, view, now, stale)
         judged = self.judge.judged(context, view, now)
-        rejects = judged.rejects & view.valid
-        told: dict[int, str] = {}
-        faults = 0
+        teller = _Teller(self, context, view, now)
+        rejects, faults = judged.rejects, 0
         if judged.has_faults:
-            faulty = rejects & (judged.codes == FAULT)
+            faulty = view.valid & (judged.codes == FAULT)
             faults = int(np.count_nonzero(faulty))
         if faults:
-            told[FAULT] = self.judge.fault(context, view, int(faulty.argmax()), now)
-            context.errors.append(_fault_line(self.policy, self.name, told[FAULT], faults))
+            teller.fault = self.judge.fault(context, view, int(faulty.argmax()), now)
+            context.errors.append(_fault_line(self.policy, self.name, teller.fault, faults))
             if self.on_error is OnFilterError.IGNORE_RULE:
-                rejects &= ~faulty
+                rejects = rejects > faulty  # of bools: and not
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
             judged=judged,
             rejects=rejects,
-            reasons=_Reasons(judged, rejects, told, partial(self.judge.reason, context, view)),
+            teller=teller,
             dynamic=self.dynamic,
             faults=faults,
-            labels=self.labels.condition(context),
-            inputs=lambda row: self.judge.inputs(context, view, row, now),
         )
 
     def _abstention(
-        self, context: PolicyContext, view: ClusterView, stale: Mapping[str, str]
+        self, context: PolicyContext, view: ClusterView, now: Micros, stale: Mapping[str, str]
     ) -> FilterOutcome:
         """Return that all nodes pass; what the filter says of labels holds as it is written."""
         passing = Judged.passing(len(view))
@@ -165,9 +158,8 @@ class FilterRule:
             rule=self.name,
             judged=passing,
             rejects=passing.rejects,
-            reasons={},
+            teller=_Teller(self, context, view, now),
             dynamic=self.dynamic,
-            labels=self.labels.condition(context),
             abstained=stale,
         )
 

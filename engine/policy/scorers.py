@@ -82,8 +82,7 @@ class ExpressionScorer:
         if high - low == math.inf:  # the spread of doubles may be too much, that of halves is not
             raw, low, high = raw / 2, low / 2, high / 2
         points = np.asarray(raw - low, np.float64)
-        points /= high - low
-        points *= MAX_SCORE
+        points *= MAX_SCORE / (high - low)
         points += 0.5
         return points.astype(np.int64)
 

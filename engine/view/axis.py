@@ -35,6 +35,9 @@ class ResourceAxis:
 
     names: tuple[str, ...] = _FIXED
     _index: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    _spans: dict[tuple[str, ...], slice | None] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_index", {name: i for i, name in enumerate(self.names)})
@@ -45,6 +48,15 @@ class ResourceAxis:
     def find(self, name: str) -> int | None:
         """Return the column of a resource, None when no object has named it yet."""
         return self._index.get(name)
+
+    def span(self, names: tuple[str, ...]) -> slice | None:
+        """Return the columns of some resources if they lie side by side, as cpu and memory do."""
+        if names not in self._spans:
+            found = [self._index.get(name, -1) for name in names]
+            start = found[0] if found else -1
+            is_span = start >= 0 and found == list(range(start, start + len(found)))
+            self._spans[names] = slice(start, start + len(found)) if is_span else None
+        return self._spans[names]
 
     def including(self, names: Iterable[str]) -> ResourceAxis:
         """Return an axis that also has `names`; the same one when it has them already."""

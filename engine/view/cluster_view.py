@@ -129,12 +129,11 @@ class ClusterView:
         at = self.axis.find(resource)
         return np.zeros(len(self), np.int64) if at is None else matrix[at]
 
-    def amounts(self, matrix: IntColumn, resources: Sequence[str]) -> IntColumn:
+    def amounts(self, matrix: IntColumn, resources: tuple[str, ...]) -> IntColumn:
         """Return the columns of several resources, (len(resources), n); see `amount`."""
-        columns = [self.axis.find(resource) for resource in resources]
-        start = columns[0] if columns else None
-        if start is not None and columns == list(range(start, start + len(columns))):
-            return matrix[start : start + len(columns)]  # side by side, as cpu and memory are
+        span = self.axis.span(resources)
+        if span is not None:
+            return matrix[span]
         picked = [self.amount(matrix, resource) for resource in resources]
         return np.array(picked, np.int64).reshape(len(resources), len(self))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 
 import msgspec
 
@@ -16,7 +16,8 @@ from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW, PodTemplate, Workload
 
 _ROLLOUTS = 20  # at a time
-_REPORTS_PER_DECISION = 83 / 500  # 5,000 nodes report once a minute, 500 pods are created a second
+_REPORTS_TAKEN_UP = 21  # each quarter of a second, of 5,000 nodes that report once a minute
+_DECISIONS_BETWEEN = 125  # in a quarter of a second, of 500
 
 
 class Arrivals:
@@ -59,12 +60,10 @@ class Arrivals:
 
 
 def reports_between(usages: Sequence[NodeUsage]) -> Iterator[Iterable[NodeUsage]]:
-    """Yield the reports that come between one decision and the next."""
-    due, endless = 0.0, cycle(usages)
-    while True:
-        due += _REPORTS_PER_DECISION
-        yield islice(endless, int(due))
-        due -= int(due)
+    """Yield the reports that are taken up between one decision and the next: all now and then."""
+    endless = cycle(usages)
+    for decision in count(1):
+        yield islice(endless, 0 if decision % _DECISIONS_BETWEEN else _REPORTS_TAKEN_UP)
 
 
 def running_in(cluster: GeneratedCluster) -> list[Pod]:

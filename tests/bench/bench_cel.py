@@ -30,7 +30,13 @@ from engine.model.time import micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
 from engine.pipeline import decide
 from engine.policy import CompiledPolicy, PolicyContext, PolicySet, schema
-from engine.policy.activation import NODE_FIELDS, node_value, request_value
+from engine.policy.activation import (
+    NODE_FIELDS,
+    POD_FIELDS,
+    node_value,
+    pod_value,
+    request_value,
+)
 from engine.policy.compiler import compile_policy
 from engine.policy.environment import Where, environment
 from engine.policy.expressions import NodeExpression, node_condition, node_number
@@ -137,7 +143,8 @@ def _compare_on_nodes(ours: Mapping[str, _Ours], answers: _Answers, nodes: int) 
 
 def _compare_on_the_pod() -> None:
     """Print what each engine takes for an expression that reads the pod alone."""
-    activations = [{root: request_value(root, REQUEST) for root in ("object", "pod")}] * _SAMPLE
+    pod = pod_value(POD_FIELDS, REQUEST.pod)
+    activations = [{"object": request_value("object", REQUEST), "pod": pod}] * _SAMPLE
     answers = _answers(ON_PODS, activations)
     print("\non the pod alone, us for one")
     _print_heads(("closure",), answers, ("fresh", "ready", "x closure"))
@@ -196,7 +203,7 @@ def _print_row(name: str, cells: Iterable[str], *, width: int = 10) -> None:
 
 def _activations(view: ClusterView) -> list[Activation]:
     """Return what rules may read, for each node."""
-    pod = request_value("pod", REQUEST)
+    pod = pod_value(POD_FIELDS, REQUEST.pod)
     rows = view.valid.nonzero()[0].tolist()
     return [{"pod": pod, "node": node_value(NODE_FIELDS, view, row, _NOW)} for row in rows]
 

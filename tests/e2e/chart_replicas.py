@@ -105,10 +105,6 @@ async def running(replicas: Sequence[Replica]) -> AsyncIterator[None]:
     try:
         await asyncio.gather(*(asyncio.to_thread(one.start) for one in replicas))
         yield
-    except BaseException:
-        for replica in replicas:
-            print(f"--- {replica.name}\n{replica.tail()}")  # pytest shows it with the failure
-        raise
     finally:
         for replica in replicas:
             replica.resume()

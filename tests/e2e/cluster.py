@@ -277,7 +277,9 @@ async def connected(
 async def eventually(
     find: Callable[[], Awaitable[Found]], what: str, *, within: float = _PATIENCE_SECONDS
 ) -> Found:
-    """Return what `find` finds as soon as it is true; a refused or broken call counts as not yet.
+    """Return what `find` finds as soon as it is true.
+
+    A refused or broken call counts as not yet, and so does a failed assertion, which can tell more.
 
     Args:
         find: asks the cluster.
@@ -292,7 +294,7 @@ async def eventually(
         last: object
         try:
             last = found = await find()
-        except (CallError, aiohttp.ClientError, TimeoutError) as error:
+        except (CallError, aiohttp.ClientError, TimeoutError, AssertionError) as error:
             last = error
         else:
             if found:

@@ -26,6 +26,7 @@ from tests.e2e.cluster import Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.metrics_server import MetricsServer, metrics_server
 from tests.e2e.nodes import Nodes, nodes_of
+from tests.e2e.part import tail_of
 from tests.e2e.reviewer import Reviewer, reviewing
 from tests.e2e.workloads import create_namespace
 
@@ -148,9 +149,13 @@ async def install(cluster: Cluster, definition: Json) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the ends of the logs with a test that failed."""
+    """Show the ends of the logs with a test that failed: of the control plane and of replicas."""
     report = yield
     control_plane = item.config.stash.get(_RUNNING, None)
     if report.failed and control_plane is not None:
-        report.sections += [(f"log of {part.name}", part.tail()) for part in control_plane.parts]
+        logs = [part.log for part in control_plane.parts]
+        folder = item.funcargs.get("tmp_path") if isinstance(item, pytest.Function) else None
+        if isinstance(folder, Path):
+            logs += sorted(folder.glob("*.log"))
+        report.sections += [(f"log of {log.stem}", tail_of(log)) for log in logs if log.exists()]
     return report

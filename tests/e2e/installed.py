@@ -140,14 +140,9 @@ async def installed(
         for resource, configuration in _configurations(f"https://{LOCAL}:{front.port}", quotas):
             await cluster.create(configuration)
             stack.push_async_callback(_gone, cluster, resource, NAME)
-        try:
-            await asyncio.gather(*(asyncio.to_thread(one.start) for one in running))
-            await eventually(lambda: _is_asked(cluster, stowplan), "the API server asks stowplan")
-            yield stowplan
-        except BaseException:
-            for replica in running:
-                print(f"--- {replica.name}\n{replica.tail()}")  # pytest shows it with the failure
-            raise
+        await asyncio.gather(*(asyncio.to_thread(one.start) for one in running))
+        await eventually(lambda: _is_asked(cluster, stowplan), "the API server asks stowplan")
+        yield stowplan
 
 
 @asynccontextmanager

@@ -18,6 +18,11 @@ class PartError(Exception):
     """A process of the control plane ended, or did not become ready; the end of its log follows."""
 
 
+def tail_of(log: Path, lines: int = 30) -> str:
+    """Return the end of a log."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
 class Part:
     """A process with a log and a way to ask whether it is ready.
 
@@ -104,10 +109,7 @@ class Part:
 
     def tail(self, lines: int = 30) -> str:
         """Return the end of the log."""
-        if not self.log.exists():
-            return ""
-        text = self.log.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return tail_of(self.log, lines) if self.log.exists() else ""
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

@@ -65,8 +65,9 @@ class Stage:
 
             async def same_decisions() -> bool:
                 new = await answers(started, self.namespace)
-                old = [await answers(replica, self.namespace) for replica in self.stowplan.replicas]
-                return all(one == new for one in old)
+                for replica in self.stowplan.replicas:
+                    assert await answers(replica, self.namespace) == new, replica.name
+                return True
 
             await eventually(same_view, "the view is that of a fresh start")
             await eventually(same_decisions, "the decisions are those of a fresh start")

@@ -23,12 +23,12 @@ from engine.cel.columnar.kernels import (
     not_,
 )
 from engine.cel.columnar.parts import Part, part_of
-from engine.cel.columnar.run import Route, Run, Step
-from engine.cel.columnar.spread import Accepts, Spread, constant_name
+from engine.cel.columnar.run import Route, Run, Step, outcome
+from engine.cel.columnar.spread import Accepts, Spread, constant_name, memory_key
 from engine.cel.columnar.steps import Apply, Choice, Constant, Fixed, Logic, Numbers, Presence
-from engine.cel.compiler import BUDGET, compile_node, new_frame
+from engine.cel.compiler import BUDGET, Closure, compile_node, new_frame
 from engine.cel.environment import Environment
-from engine.cel.errors import BudgetExhaustedError
+from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.unparse import unparse
 from engine.cel.values import BOOL, DOUBLE, INT
 
@@ -61,6 +61,42 @@ class Plan:
     _root: Step
     _convert: Kernel
     _whole: Spread | None  # for when columns do not do; None if all rows share the value
+    _constants: tuple[Closure, ...]  # what it makes of the variables that all rows share
+
+    @classmethod
+    def of(cls, root: Step, convert: Kernel, whole: Spread | None) -> Plan:
+        """Return the plan of an expression.
+
+        Args:
+            root: gives its column.
+            convert: brings that into the type that is asked for.
+            whole: gives it where columns do not do, None if all rows share its value.
+        """
+        constants = (closure for step in root.walk() for closure in step.constants)
+        return cls(root, convert, whole, tuple(constants))
+
+    def key(self, activation: Mapping[str, object], budget: Budget | None = None) -> str | None:
+        """Return a text that is another one where `column` may give another one for the same table.
+
+        It tells what the expression makes of the activation before it looks at any row: `pod.cpu >
+        2.0` is true for pods of many sizes. Empty where rows alone have a say, None where it would
+        be too long.
+
+        Args:
+            activation: the variables that all rows share.
+            budget: what it may cost.
+
+        Raises:
+            BudgetExhaustedError: it costs too much.
+        """
+        if not self._constants:
+            return ""
+        frame = new_frame(activation, budget)
+        try:
+            values = [outcome(closure, frame) for closure in self._constants]
+        except BeyondColumnsError:
+            return None
+        return memory_key([... if isinstance(value, CelError) else value for value in values])
 
     def evaluate(
         self,
@@ -155,7 +191,7 @@ def plan_condition(root: ast.Node, environment: Environment, layout: Layout) -> 
     """
     planner = _Planner(environment, layout)
     part = part_of(root, layout, environment)
-    return Plan(planner.condition(part), as_bool, planner.whole(part, Accepts.CONDITION))
+    return Plan.of(planner.condition(part), as_bool, planner.whole(part, Accepts.CONDITION))
 
 
 def plan_number(root: ast.Node, environment: Environment, layout: Layout) -> Plan:
@@ -165,7 +201,7 @@ def plan_number(root: ast.Node, environment: Environment, layout: Layout) -> Pla
     """
     planner = _Planner(environment, layout)
     part = part_of(root, layout, environment)
-    return Plan(planner.number(part), as_number, planner.whole(part, Accepts.NUMBER))
+    return Plan.of(planner.number(part), as_number, planner.whole(part, Accepts.NUMBER))
 
 
 def _lines(step: Step, depth: int) -> list[str]:
@@ -228,7 +264,7 @@ class _Planner:
         if part.constant:
             closure = compile_node(node, self._environment)
             cost = cost_of_closure(part)
-            return Constant(text=unparse(node), route=Route.ONCE, cost=cost, closure=closure)
+            return Constant(text=unparse(node), route=Route.ONCE, cost=cost, constants=(closure,))
         if part.leaf is not None:
             return self._leaf(part)
         match node:

@@ -75,14 +75,12 @@ class Spread(Step):
         accepts: what its values may be.
         paths: the leaves that it reads; at least one.
         closure: reads the leaves, and the constants by the names of `constant_name`.
-        constants: the parts that read the request.
         whole: whether it is all of an expression.
     """
 
     accepts: Accepts
     paths: tuple[Path, ...]
     closure: Closure
-    constants: tuple[Closure, ...] = ()
     whole: bool = False
 
     def column(self, run: Run, wanted: Bools | None) -> Column:

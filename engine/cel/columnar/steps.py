@@ -9,19 +9,17 @@ import numpy as np
 from engine.cel.columnar.columns import FAILED, Bools, Column, Path, constant
 from engine.cel.columnar.kernels import Deciding, Kernel, as_bool, choose
 from engine.cel.columnar.run import Run, Step, outcome
-from engine.cel.compiler import Closure
 from engine.cel.errors import CelError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant(Step):
-    """A part that all rows share; it is evaluated once."""
-
-    closure: Closure
+    """A part that all rows share: its one constant."""
 
     def column(self, run: Run, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the one value."""
-        value = outcome(self.closure, run.frame)
+        (closure,) = self.constants
+        value = outcome(closure, run.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
 
 

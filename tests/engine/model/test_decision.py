@@ -12,6 +12,7 @@ from engine.model.api import Pod
 from engine.model.decision import Decision, FilterOutcome, Judged, ScoreOutcome, Verdict, tally
 from engine.model.pod import pod_of
 from engine.model.time import Micros
+from tests.engine.told import Told
 
 SMALL, LARGE = st.integers(-1, 5), st.integers(-1, 2**62)
 
@@ -66,14 +67,14 @@ def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
         codes = np.array([row[number] for row in rows])
         rejects = (codes != 0) & valid
         faults = int(np.count_nonzero((codes == -1) & valid))
-        reasons = {code: str(code) for code in (-1, 1, 2, 3)}
+        told = Told({code: str(code) for code in (-1, 1, 2, 3)})
         filters.append(
             FilterOutcome(
                 policy="p",
                 rule=str(number),
                 judged=Judged(codes != 0, codes),
                 rejects=rejects,
-                reasons=reasons,
+                teller=told,
                 faults=faults,
             )
         )
@@ -84,8 +85,8 @@ def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
         for is_node, first, second in rows
         if is_node and (first or second)
     )
-    told = decision(valid, tuple(filters), tuple(stopped)).left_out
-    assert {(out.rule, out.reason): out.nodes for out in told} == expected
+    left_out = decision(valid, tuple(filters), tuple(stopped)).left_out
+    assert {(out.rule, out.reason): out.nodes for out in left_out} == expected
 
 
 @pytest.mark.parametrize("most", [None, 2])

@@ -27,6 +27,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.placement.hostnames import HOSTNAME
 from engine.view import ClusterState, ClusterView
+from tests.engine.told import Told
 
 GIB = 1 << 30
 Json = dict[str, Any]
@@ -102,7 +103,9 @@ def _outcome(policy: str, view: ClusterView, names: Iterable[str]) -> FilterOutc
     rejects = np.zeros(len(view), np.bool_)
     rejects[[view.rows[name] for name in names]] = True
     judged = Judged(rejects, rejects.view(np.int8))
-    return FilterOutcome(policy=policy, rule="r", judged=judged, rejects=rejects, reasons={1: "no"})
+    return FilterOutcome(
+        policy=policy, rule="r", judged=judged, rejects=rejects, teller=Told({1: "no"})
+    )
 
 
 def matches(term: Json | None, name: str, labels: Labels) -> bool:

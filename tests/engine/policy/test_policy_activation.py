@@ -3,7 +3,13 @@ from __future__ import annotations
 from engine.cel import CelType
 from engine.model import api
 from engine.model.time import Micros
-from engine.policy.activation import NODE_FIELDS, node_value, request_value
+from engine.policy.activation import (
+    NODE_FIELDS,
+    POD_FIELDS,
+    node_value,
+    pod_value,
+    request_value,
+)
 from engine.view import ClusterView
 from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
 
@@ -23,14 +29,14 @@ def test_amounts_are_in_cores_bytes_and_units() -> None:
             }
         ]
     }
-    pod = request_value("pod", request_of(spec))
+    pod = pod_value(POD_FIELDS, request_of(spec).pod)
     assert isinstance(pod, dict)
     assert pod["requests"] == {"cpu": 0.25, "memory": float(GIB), "nvidia.com/gpu": 2.0}
     assert pod["limits"] == {"cpu": 1.0}
 
 
 def test_a_pod_that_requests_nothing_requests_0_and_has_no_limit() -> None:
-    pod = request_value("pod", request_of({"containers": [{}]}))
+    pod = pod_value(POD_FIELDS, request_of({"containers": [{}]}).pod)
     assert isinstance(pod, dict)
     assert pod["requests"] == {"cpu": 0.0, "memory": 0.0}
     assert pod["limits"] == {}
@@ -47,7 +53,7 @@ def test_a_pod_is_told_in_plain_values() -> None:
         labels={"app": "web"},
         ownerReferences=[{"kind": "ReplicaSet", "name": "web"}],
     )
-    pod = request_value("pod", request)
+    pod = pod_value(POD_FIELDS, request.pod)
     assert isinstance(pod, dict)
     assert (pod["name"], pod["generateName"], pod["namespace"]) == ("", "web-", "shop")
     assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists", "value": "", "effect": ""}]
@@ -105,6 +111,8 @@ def test_only_the_fields_asked_for_are_told() -> None:
 
 def test_every_value_is_one_the_language_knows() -> None:
     view = view_of(node("a"), usage("a", cpu=1))
-    values = [_node(view), *(request_value(r, request_of()) for r in ("pod", "namespaceObject"))]
+    request = request_of()
+    of_request = [pod_value(POD_FIELDS, request.pod), request_value("namespaceObject", request)]
+    values = [_node(view), *of_request]
     assert all(type(value) is dict for value in values)
     assert not any(isinstance(value, CelType) for value in values)

@@ -4,7 +4,6 @@ import numpy as np
 
 from engine.model.decision import FilterOutcome
 from engine.model.request import PlacementRequest
-from engine.plugins import FAULT
 from engine.policy import PolicyContext
 from engine.view import ClusterView
 from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
@@ -28,7 +27,7 @@ def test_variables_build_on_each_other_and_are_read_by_rules() -> None:
     """
     view = view_of(node("a"))
     pod = {"containers": [{"resources": {"requests": {"cpu": "1900m"}}}]}
-    assert not _filtered(spec, view, request_of(pod))[0].rejects.any()
+    assert not _filtered(spec, view, request_of(pod))[0].rejects[view.rows["a"]]
     pod = {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}
     assert _filtered(spec, view, request_of(pod))[0].rejects[view.rows["a"]]
 
@@ -42,7 +41,7 @@ def test_a_variable_that_fails_is_absent_and_reported_once() -> None:
     context = PolicyContext(compiled, request_of())
     view = view_of(node("a"), node("b"))
     for _ in range(2):
-        assert not compiled.filters[0].outcome(context, view, NOW).rejects.any()
+        assert not compiled.filters[0].outcome(context, view, NOW).rejects[view.rows["a"]]
     (error,) = context.errors
     assert error.startswith("p: variable `bad`: ")
 
@@ -62,7 +61,7 @@ def test_variables_can_be_read_as_a_whole() -> None:
     filters: [{name: rule, expression: variables.size() == 2}]
     """
     view = view_of(node("a"))
-    assert not _filtered(spec, view)[0].rejects.any()
+    assert not _filtered(spec, view)[0].rejects[view.rows["a"]]
 
 
 def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
@@ -73,7 +72,7 @@ def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
     outcome, _ = _filtered(spec, view, request_of({"containers": containers}))
     # 10,100 iterations a node: 24 nodes would fit in 250,000, but 30 do not.
     assert outcome.faults == 30
-    assert "iterations" in outcome.reasons[FAULT]
+    assert "iterations" in outcome.reason(0)
     outcome, _ = _filtered(spec, view, request_of({"containers": containers[:50]}))
     assert outcome.faults == 0
 

@@ -6,7 +6,13 @@ import pytest
 
 from engine.cel import CelProblemsError, compile_program
 from engine.cel.values import type_of
-from engine.policy.activation import NODE_FIELDS, node_value, request_value
+from engine.policy.activation import (
+    NODE_FIELDS,
+    POD_FIELDS,
+    node_value,
+    pod_value,
+    request_value,
+)
 from engine.policy.environment import (
     TABLE,
     Where,
@@ -37,7 +43,7 @@ def test_the_manual_is_the_table() -> None:
 
 
 def test_a_pod_has_exactly_the_declared_fields() -> None:
-    assert _keys(request_value("pod", request_of())) == _declared("pod")
+    assert _keys(pod_value(POD_FIELDS, request_of().pod)) == _declared("pod")
 
 
 def test_a_node_has_exactly_the_declared_fields() -> None:
@@ -55,7 +61,7 @@ def test_a_namespace_has_exactly_the_declared_fields() -> None:
 
 def test_every_value_has_its_declared_type() -> None:
     view = view_of(node("a"), usage("a", cpu=1))
-    values = {"pod": request_value("pod", request_of())}
+    values = {"pod": pod_value(POD_FIELDS, request_of().pod)}
     values["node"] = node_value(NODE_FIELDS, view, view.rows["a"], NOW)
     checked = 0
     for entry in TABLE:

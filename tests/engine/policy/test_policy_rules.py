@@ -35,7 +35,7 @@ def _scored(
 
 
 def _rejected(outcome: FilterOutcome, view: ClusterView) -> set[str]:
-    return {view.names[row] for row in np.flatnonzero(outcome.rejects).tolist()}
+    return {view.names[row] for row in np.flatnonzero(outcome.rejects & view.valid).tolist()}
 
 
 def _expression(expression: str, more: str = "") -> str:
@@ -55,7 +55,7 @@ def test_an_expression_turns_away_the_nodes_it_is_false_for_with_its_message() -
         _expression("'pool' in node.labels", ", message: only in a pool"), view
     )
     assert _rejected(outcome, view) == {"b"}
-    assert outcome.reasons == {1: "only in a pool"}
+    assert outcome.reason(view.rows["b"]) == "only in a pool"
     assert (outcome.policy, outcome.rule, outcome.faults) == ("p", "rule", 0)
     assert context.errors == []
 
@@ -63,7 +63,7 @@ def test_an_expression_turns_away_the_nodes_it_is_false_for_with_its_message() -
 def test_without_a_message_the_reason_is_the_expression_on_one_line() -> None:
     spec = "filters:\n- name: rule\n  expression: |\n    node.ready\n      && node.podCount < 0\n"
     outcome, _ = _filtered(spec, view_of(node("a")))
-    assert outcome.reasons == {1: "failed expression: node.ready && node.podCount < 0"}
+    assert outcome.reason(0) == "failed expression: node.ready && node.podCount < 0"
 
 
 def test_a_node_that_cannot_be_judged_is_turned_away_by_default() -> None:
@@ -72,9 +72,10 @@ def test_a_node_that_cannot_be_judged_is_turned_away_by_default() -> None:
     assert _rejected(outcome, view) == {"b"}
     assert outcome.faults == 1
     assert outcome.codes[view.rows["b"]] == FAULT
-    assert "usage" in outcome.reasons[FAULT]
+    reason = outcome.reason(view.rows["b"])
+    assert "usage" in reason
     (error,) = context.errors
-    assert error == f"p: rule could not be evaluated for 1 nodes: {outcome.reasons[FAULT]}"
+    assert error == f"p: rule could not be evaluated for 1 nodes: {reason}"
 
 
 def test_a_node_that_cannot_be_judged_passes_a_rule_that_is_ignored_on_error() -> None:
@@ -87,15 +88,16 @@ def test_a_node_that_cannot_be_judged_passes_a_rule_that_is_ignored_on_error() -
 
 def test_an_expression_that_gives_no_bool_could_not_be_evaluated() -> None:
     outcome, _ = _filtered(_expression("object.spec"), view_of(node("a")))
-    assert outcome.reasons == {FAULT: "the expression gave a `map`, not a `bool`"}
+    assert outcome.faults == 1
+    assert outcome.reason(0) == "the expression gave a `map`, not a `bool`"
 
 
-def test_free_rows_are_neither_judged_nor_turned_away() -> None:
+def test_free_rows_are_not_judged() -> None:
     view = view_of(node("a"))
     assert len(view) == 2
     outcome, _ = _filtered(_expression("node.usage.cpu < 2.0"), view)
     assert outcome.faults == 1
-    assert int(outcome.rejects.sum()) == 1
+    assert _rejected(outcome, view) == {"a"}
 
 
 def test_an_expression_may_speak_of_pod_and_node_together() -> None:
@@ -149,7 +151,7 @@ def test_a_plugin_gives_its_own_reasons() -> None:
         request_of({"containers": [{"resources": {"limits": {"cpu": "5"}}}]}),
     )
     assert outcome.rule == "LimitAware"
-    assert list(outcome.reasons.values()) == ["Insufficient cpu limit"]
+    assert outcome.reason(0) == "Insufficient cpu limit"
 
 
 # Scores.

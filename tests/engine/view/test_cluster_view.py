@@ -64,10 +64,10 @@ def test_several_amounts_come_in_the_order_asked_for() -> None:
     state.set_node(node("a", cpu="1", memory="2", **{"ephemeral-storage": "3", "x.com/gpu": "4"}))
     view = state.view()
     for names, expected in (
-        (["cpu", "memory", "ephemeral-storage"], [1000, 2, 3]),
-        (["memory", "cpu"], [2, 1000]),
-        (["x.com/gpu", "unheard-of", "cpu"], [4, 0, 1000]),
-        (["unheard-of"], [0]),
+        (("cpu", "memory", "ephemeral-storage"), [1000, 2, 3]),
+        (("memory", "cpu"), [2, 1000]),
+        (("x.com/gpu", "unheard-of", "cpu"), [4, 0, 1000]),
+        (("unheard-of",), [0]),
     ):
         assert view.amounts(view.allocatable, names)[:, 0].tolist() == expected
-    assert view.amounts(view.allocatable, []).shape == (0, 1)
+    assert view.amounts(view.allocatable, ()).shape == (0, 1)
