@@ -207,16 +207,15 @@ def _best_first(
     """
     best = int(totals.max(initial=0))
     position_bits, hash_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
-    seed = _hash(pod.uid or pod.key) | 1  # odd: different hashes stay different
     keys = view.node_column("name hash", (Domain.NODES,), _name_hashes).take(candidates)
-    keys *= np.uint64(seed)
-    keys &= np.uint64((1 << hash_end) - (1 << position_bits))
+    keys *= _hash(pod.uid or pod.key) | 1  # odd: different hashes stay different
+    keys &= (1 << hash_end) - (1 << position_bits)
     rest = (best - totals).view(np.uint64)
-    rest <<= np.uint64(hash_end)
+    rest <<= hash_end
     rest += np.arange(totals.size, dtype=np.uint64)
     keys |= rest
     keys.sort()
-    keys &= np.uint64((1 << position_bits) - 1)
+    keys &= (1 << position_bits) - 1
     return keys.view(np.intp)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from engine.model import api
 from engine.model.node import Node
-from engine.model.pod import Pod
+from engine.model.pod import Pod, PodShape
 from engine.model.request import PlacementRequest
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
@@ -22,6 +23,7 @@ NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """Set on every namespace by the API server, and so known even where the view is not."""
 
 _MILLI = 1000
+_SHAPES_REMEMBERED = 4096
 _ZERO: Final = {CPU: 0.0, MEMORY: 0.0}
 
 
@@ -73,6 +75,11 @@ def taints_value(taints: Iterable[api.Taint]) -> list[object]:
     return [{"key": one.key, "value": one.value, "effect": one.effect} for one in taints]
 
 
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _requests(shape: PodShape) -> dict[str, float]:
+    return _ZERO | amounts_value(shape.requests)
+
+
 def _tolerations(pod: Pod) -> list[object]:
     return [
         {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
@@ -91,7 +98,7 @@ POD_FIELDS: Final[Mapping[str, Callable[[Pod], object]]] = {
     "namespace": lambda pod: pod.namespace,
     "labels": lambda pod: dict(pod.labels),
     "annotations": lambda pod: dict(pod.annotations),
-    "requests": lambda pod: _ZERO | amounts_value(pod.shape.requests),
+    "requests": lambda pod: _requests(pod.shape),
     "limits": lambda pod: amounts_value(pod.shape.limits),
     "qosClass": lambda pod: pod.shape.qos_class,
     "priority": lambda pod: pod.priority,

@@ -56,10 +56,16 @@ class Scorer(Protocol):
     def raw(
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
-        """Return raw scores of some valid rows, and where there are none (None: nowhere)."""
+        """Return raw scores of some valid rows, and where there are none.
 
-    def normalize(self, raw: Numbers) -> IntColumn:
-        """Return the scores of all candidates on 0..MAX_SCORE; there is at least one."""
+        None for the second means nowhere, or that it is where they are not finite.
+        """
+
+    def normalize(self, raw: Numbers) -> IntColumn | None:
+        """Return the scores of all candidates on 0..MAX_SCORE; there is at least one.
+
+        None if some are not finite.
+        """
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why a row could not be scored."""
@@ -197,23 +203,17 @@ class ScoreRule:
         if freshness.stale and (stale := freshness.stale_among(self.scorer.reads)):
             return self._abstention(candidates.size, stale)
         raw, faulty = self.scorer.raw(context, view, candidates, now)
-        judged, sound = raw, None
-        faults, reason = 0, ""
-        if faulty is not None and faulty.any():
-            sound, faults = ~faulty, int(np.count_nonzero(faulty))
+        normalized = None if faulty is not None else self._normalized(raw)
+        faults, reason = 0, _NO_POINTS if raw.size else ""
+        if normalized is None:
+            faulty = ~np.isfinite(raw) if faulty is None else faulty
+            raw, normalized = np.where(faulty, 0, raw), self._normalized_but(faulty, raw)
+            faults = int(np.count_nonzero(faulty))
             reason = self.scorer.fault(context, view, int(candidates[faulty.argmax()]), now)
             context.errors.append(_fault_line(self.policy, self.name, reason, faults))
-            if self.on_error is OnScoreError.IGNORE_RULE:
-                sound[:] = False
-            judged = raw[sound]
-        normalized = np.zeros(0, np.int64)
-        if judged.size:
-            normalized = self.scorer.normalize(judged)
-            # One that has some, as most often, then both ends: a fraction of the time of `any`.
-            gives = normalized[0] or normalized.max() or normalized.min()
-            reason = "" if gives else _NO_POINTS
-        if sound is not None:
-            normalized = _put_where(sound, normalized)
+        # One that has some, as most often, then both ends: a fraction of the time of `any`.
+        if normalized.size and (normalized[0] or normalized.max() or normalized.min()):
+            reason = ""
         return ScoreOutcome(
             policy=self.policy,
             rule=self.name,
@@ -224,6 +224,18 @@ class ScoreRule:
             faults=faults,
             inputs=lambda row: self.scorer.inputs(context, view, row, now),
         )
+
+    def _normalized(self, raw: Numbers) -> IntColumn | None:
+        return self.scorer.normalize(raw) if raw.size else np.zeros(0, np.int64)
+
+    def _normalized_but(self, faulty: BoolColumn, raw: Numbers) -> IntColumn:
+        """Return the normalized scores, 0 for candidates at fault, which have no say in others."""
+        normalized = np.zeros(raw.size, np.int64)
+        if self.on_error is not OnScoreError.IGNORE_RULE:
+            sound = self._normalized(raw[~faulty])
+            assert sound is not None  # noqa: S101 - INVARIANT: all of these are finite
+            normalized[~faulty] = sound
+        return normalized
 
     def _abstention(self, candidates: int, stale: Mapping[str, str]) -> ScoreOutcome:
         nothing = np.zeros(candidates, np.int64)
@@ -236,13 +248,6 @@ class ScoreRule:
             reason=", ".join(stale.values()),
             abstained=stale,
         )
-
-
-def _put_where(mask: BoolColumn, values: IntColumn) -> IntColumn:
-    """Return values in the places where a mask is true, 0 elsewhere."""
-    column = np.zeros(mask.size, np.int64)
-    column[mask] = values
-    return column
 
 
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:

@@ -29,7 +29,8 @@ class PluginScorer:
     ) -> tuple[Numbers, BoolColumn | None]:
         """Return the plugin's scores."""
         scores = self.plugin.score(context.request.pod, view, now)
-        return scores.values.take(rows), None if scores.faults is None else scores.faults.take(rows)
+        faulty = None if scores.faults is None else scores.faults.take(rows)
+        return scores.values.take(rows), None if faulty is None or not faulty.any() else faulty
 
     def normalize(self, raw: Numbers) -> IntColumn:
         """Return the scores as the plugin puts them on the scale."""
@@ -60,29 +61,27 @@ class ExpressionScorer:
     def raw(
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
-        """Return the numbers that the expression gives, 0 where it gives none that is finite."""
+        """Return the numbers that the expression gives, not finite where it gives none."""
         picks = self.expression.plan.picks
         wanted = context.mask_of(rows, len(view)) if picks else view.valid
-        numbers = self.expression.column(context, view, wanted, now).take(rows)
-        finite = np.isfinite(numbers)
-        if finite.all():
-            return numbers, None
-        faulty = ~finite
-        numbers[faulty] = 0
-        return numbers, faulty
+        return self.expression.column(context, view, wanted, now).take(rows), None
 
-    def normalize(self, raw: Numbers) -> IntColumn:
+    def normalize(self, raw: Numbers) -> IntColumn | None:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
 
-        Where all are equal they tell nothing apart, and all get 0.
+        Where all are equal they tell nothing apart, and all get 0. None if some are not finite: of
+        NaN and others both ends are NaN.
         """
         low, high = float(raw.min()), float(raw.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return None
         if low == high:
             return np.zeros(raw.size, np.int64)
         if high - low == math.inf:  # the spread of doubles may be too much, that of halves is not
             raw, low, high = raw / 2, low / 2, high / 2
         points = np.asarray(raw - low, np.float64)
-        points *= MAX_SCORE / (high - low)
+        points /= high - low
+        points *= MAX_SCORE
         points += 0.5
         return points.astype(np.int64)
 

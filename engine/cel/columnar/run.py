@@ -6,6 +6,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from engine.cel.columnar.columns import Bools, Column, Table
 from engine.cel.columnar.kernels import BeyondColumnsError
@@ -23,8 +24,7 @@ class Route(enum.Enum):
     ROWS = "per row"  # for each request: slow
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One evaluation of a plan.
 
     Attributes:

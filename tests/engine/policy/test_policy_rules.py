@@ -206,6 +206,16 @@ def test_a_score_must_be_a_finite_number(expression: str) -> None:
     assert outcome.reason.startswith("the expression gave a ")
 
 
+def test_what_is_not_finite_does_not_sway_the_others() -> None:
+    view = view_of(
+        *(node(name, labels={"n": str(n)}) for name, n in zip("abc", (0, 1, 2), strict=True))
+    )
+    outcome, _ = _scored(_score("1.0 / double(node.labels.n)"), view, "a", "b", "c")
+    assert outcome.raw.tolist() == [0, 1, 0.5]  # of `a` it is infinite
+    assert outcome.normalized.tolist() == [0, 100, 0]
+    assert outcome.faults == 1
+
+
 def test_without_candidates_there_is_nothing_to_score() -> None:
     view = view_of(node("a"))
     for spec in (_score("node.podCount"), "scores: [{plugin: LimitAware}]"):
@@ -222,7 +232,9 @@ def test_points_keep_the_order_within_0_and_100(raw: list[float]) -> None:
     compiled: CompiledPolicy = policy(_score("1"))
     scorer = compiled.scores[0].scorer
     assert isinstance(scorer, ExpressionScorer)
-    points = scorer.normalize(np.array(raw)).tolist()
+    normalized = scorer.normalize(np.array(raw))
+    assert normalized is not None
+    points = normalized.tolist()
     assert all(0 <= point <= 100 for point in points)
     pairs = sorted(zip(raw, points, strict=True))
     assert all(one[1] <= other[1] for one, other in pairwise(pairs))
