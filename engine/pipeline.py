@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,7 +22,15 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicyContext, PolicySet
-from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntColumn
+from engine.view import (
+    FRESH,
+    BoolColumn,
+    ClusterView,
+    Freshness,
+    IntColumn,
+    hash_of,
+    name_hashes,
+)
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 
@@ -207,8 +214,8 @@ def _best_first(
     """
     best = int(totals.max(initial=0))
     position_bits, hash_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
-    keys = view.node_column("name hash", (Domain.NODES,), _name_hashes).take(candidates)
-    keys *= _hash(pod.uid or pod.key) | 1  # odd: different hashes stay different
+    keys = name_hashes(view).take(candidates)
+    keys *= hash_of(pod.uid or pod.key) | 1  # odd: different hashes stay different
     keys &= (1 << hash_end) - (1 << position_bits)
     rest = (best - totals).view(np.uint64)
     rest <<= hash_end
@@ -217,15 +224,6 @@ def _best_first(
     keys.sort()
     keys &= (1 << position_bits) - 1
     return keys.view(np.intp)
-
-
-def _name_hashes(view: ClusterView) -> NDArray[np.uint64]:
-    return np.fromiter(map(_hash, view.names), np.uint64, len(view))
-
-
-def _hash(text: str) -> int:
-    """Return 64 well mixed bits, the same in every process."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:

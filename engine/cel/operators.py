@@ -260,9 +260,10 @@ def optional_index(operand: Any, key: Any) -> OptionalValue:
     kind = type(operand)
     if kind is dict:
         try:
-            return present(operand[lookup_key(key)])
-        except (KeyError, CelError):  # a value that cannot be a key is no key either
+            wanted = lookup_key(key)
+        except CelError:  # a value that cannot be a key is no key either
             return ABSENT
+        return present(operand[wanted]) if wanted in operand else ABSENT
     if kind in _SEQUENCES:
         position = _position(key)
         inside = 0 <= position < len(operand)

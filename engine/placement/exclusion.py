@@ -16,7 +16,7 @@ from engine.model.decision import SCHEDULER, Decision, FilterOutcome
 from engine.model.selectors import Operator
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.hostnames import HOSTNAME, Hostnames
-from engine.view import BoolColumn, ClusterView, Sum
+from engine.view import BoolColumn, ClusterView, Sum, name_hashes
 from engine.view.axis import CPU, MEMORY
 
 
@@ -67,7 +67,8 @@ def exclusion_of(
 ) -> Exclusion:
     """Return the requirement that keeps a pod off rejected nodes.
 
-    Where there are more than `max_nodes`, those are kept that the scheduler would like best.
+    Where there are more than `max_nodes`, those are kept that the scheduler would like best. Every
+    replica names the same ones in the same order, however it came to know of them.
 
     Args:
         rejected: which nodes, shape (n,).
@@ -78,11 +79,12 @@ def exclusion_of(
     rejected_rows = np.flatnonzero(rejected)
     rows = rejected_rows[hostnames.listable(rejected_rows)]
     if rows.size > max_nodes:
-        rows = rows[np.argsort(_requested_share(view, rows), kind="stable")[:max_nodes]]
+        by_share = np.lexsort((name_hashes(view)[rows], _requested_share(view, rows)))
+        rows = rows[by_share[:max_nodes]]
     left_out = rejected_rows.size - rows.size
     if not rows.size:
         return Exclusion((), left_out)
-    values = [name for name in hostnames.of(rows) if name is not None]
+    values = sorted(name for name in hostnames.of(rows) if name is not None)
     return Exclusion((requirement(HOSTNAME, Operator.NOT_IN, values),), left_out)
 
 

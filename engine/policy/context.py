@@ -43,7 +43,6 @@ class PolicyContext:
         self._pod: dict[str, object] = {}
         self._variables: dict[str, object] = {}
         self._prepared: set[str] = set()  # sources of programs
-        self._keys: dict[str, str | None] = {}
         self._failed: set[str] = set()
         self._rows: NDArray[np.intp] | None = None
         self._mask = _NO_ROWS
@@ -78,11 +77,8 @@ class PolicyContext:
         paths = of_request(program.references)
         if not paths:
             return ""
-        if program.source not in self._keys:
-            activation = self.activation(program)
-            read = [_followed(path, activation) for path in paths]
-            self._keys[program.source] = memory_key(read)
-        return self._keys[program.source]
+        activation = self.activation(program)
+        return memory_key([_followed(path, activation) for path in paths])
 
     def mask_of(self, rows: NDArray[np.intp], length: int) -> NDArray[np.bool_]:
         """Return some rows as a mask, shape (length,); the scores of a policy share one."""

@@ -19,6 +19,7 @@ from engine.view.labels import (
     taint_column,
 )
 from engine.view.load import LoadProfile, LoadSums
+from engine.view.name_hashes import hash_of, name_hashes
 from engine.view.pod_sums import PodSumProfile
 from engine.view.report_times import Overdue, report_times
 from engine.view.state import ClusterState
@@ -54,9 +55,11 @@ __all__ = [
     "UsageHistory",
     "counted_requests",
     "dictionary_column",
+    "hash_of",
     "image_column",
     "integer_label_column",
     "label_column",
+    "name_hashes",
     "report_times",
     "taint_column",
 ]

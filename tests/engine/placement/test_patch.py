@@ -309,6 +309,21 @@ def test_binding_filters_keep_the_pod_off_every_rejected_node_that_has_a_hostnam
             assert not admits(after, name, nodes[name])
 
 
+@given(st.data(), clusters(), OPTIONS)
+def test_replicas_that_know_the_nodes_in_another_order_write_the_same(
+    data: st.DataObject, nodes: dict[str, Labels], options: PlacementOptions
+) -> None:
+    names = sorted(nodes)
+    rejected = data.draw(st.sets(st.sampled_from(names)))
+    scores = {name: data.draw(st.sampled_from([0, 40, 70, 100])) for name in names}
+    written = []
+    for order in (names, data.draw(st.permutations(names))):
+        view = view_of({name: nodes[name] for name in order})
+        decision = decided(view, scores, rejected=rejected, placement=options)
+        written.append(patch_for(decision, request_of(), view))
+    assert written[0] == written[1]
+
+
 def test_patches_are_plain_json() -> None:
     patch = patch_for(BINDING, request_of(with_affinity(required({"matchFields": []}))), VIEW)
     assert msgspec.json.decode(msgspec.json.encode(patch.operations)) == list(patch.operations)
