@@ -110,7 +110,7 @@ def _decide_by(
         for rule in policy.filters
     ]
     passing, stopped = _sieve(asked, reachable)
-    (candidates,) = np.nonzero(passing)
+    (candidates,) = passing.nonzero()
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [

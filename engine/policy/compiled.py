@@ -119,12 +119,9 @@ class PolicySet:
     def match(self, request: PlacementRequest) -> Match:
         """Return the policies that speak of a pod."""
         errors: list[str] = []
-        matched: dict[Mode, list[CompiledPolicy]] = {Mode.ENFORCE: [], Mode.AUDIT: []}
+        enforced: list[CompiledPolicy] = []
+        audited: list[CompiledPolicy] = []
         for policy in self.policies:
             if policy.selects(request) and policy.meets(request, errors):
-                matched[policy.mode].append(policy)
-        return Match(
-            enforced=tuple(matched[Mode.ENFORCE]),
-            audited=tuple(matched[Mode.AUDIT]),
-            errors=tuple(errors),
-        )
+                (enforced if policy.mode is Mode.ENFORCE else audited).append(policy)
+        return Match(enforced=tuple(enforced), audited=tuple(audited), errors=tuple(errors))
