@@ -70,8 +70,8 @@ def _by_rows(
     """Return the value for each node, one evaluation each; None where it fails."""
     values: dict[str, float | None] = {}
     for row in np.flatnonzero(view.valid).tolist():
-        activation = context.activation(expression.program)
-        activation["node"] = node_value(NODE_FIELDS, view, row, now)
+        node = node_value(NODE_FIELDS, view, row, now)
+        activation = {**context.activation(expression.program), "node": node}
         try:
             value = expression.program.evaluate(activation)
             values[view.names[row]] = float(expression.checked(value))
@@ -137,6 +137,18 @@ def test_pods_that_differ_in_what_is_read_share_nothing(source: str) -> None:
         assert _all_at_once(expression, context, view, NOW) == _by_rows(
             expression, context, view, NOW
         ), spec
+
+
+def test_pods_that_are_alike_in_what_is_made_of_them_share_a_column() -> None:
+    expression = _number("pod.requests.cpu >= 2.0 ? node.allocatable.cpu : 0.0")
+    view = view_of(node("a"))
+
+    def column(cpu: str) -> object:
+        pod = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+        return expression.column(PolicyContext(None, request_of(pod)), view, view.valid, NOW)
+
+    assert column("3") is column("4")
+    assert column("1") is not column("3")
 
 
 def test_a_fault_is_explained_by_the_row_it_is_asked_for() -> None:

@@ -247,6 +247,20 @@ def test_requests_that_read_alike_share_what_is_remembered() -> None:
     assert set(probe.calls.values()) == {2}
 
 
+def test_a_key_tells_what_is_made_of_a_request() -> None:
+    plan = _Probe().condition("pod.x > 2.0 || node.labels.host == pod.y[0]")
+    same = [{"x": 3.0, "y": ["a"]}, {"x": 9.5, "y": ["a", "b"], "z": 1}]
+    other = [{"x": 1.0, "y": ["a"]}, {"x": 3.0, "y": ["b"]}, {"x": 3.0, "y": [1]}, {"x": 3.0}]
+    keys = [plan.key({"pod": pod}) for pod in (*same, *other)]
+    assert keys[0] == keys[1]
+    assert len({*keys}) == 1 + len(other)  # the last one has no `y`, which is a fault
+
+
+def test_there_is_no_key_where_no_request_is_read_or_it_would_be_too_long() -> None:
+    assert _Probe().condition("node.labels.host == 'a'").key({}) == ""
+    assert _Probe().condition("node.labels.host == pod.x").key({"pod": {"x": "x" * 5000}}) is None
+
+
 def test_a_condition_and_a_number_are_remembered_apart() -> None:
     rows = _rows(40)
     memory: Memory = {}
