@@ -45,7 +45,8 @@ def is_extended(name: str) -> bool:
     Source: pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
     """
     return (
-        not is_prefixed_native(name)
+        "/" in name  # which most are not: that is known at a tenth of the time
+        and not is_prefixed_native(name)
         and not name.startswith("requests.")
         and _QUALIFIED_NAME.fullmatch(name) is not None
     )
