@@ -29,6 +29,7 @@ _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
 
+_NATIVE = frozenset(NATIVE)
 _SHAPES_REMEMBERED = 4096
 
 
@@ -288,10 +289,10 @@ def _checked(shape: PodShape) -> _Limits:
     is 0: a node that is over its capacity takes no such pod.
     """
     limits = shape.effective_limits
-    scalars = sorted(name for name in limits if name not in NATIVE)
-    if not scalars and not any(limits.get(name) for name in NATIVE):
+    scalars = sorted(limits.keys() - _NATIVE)
+    if not scalars and not any(map(limits.get, NATIVE)):
         return ()
-    return tuple((name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars))
+    return tuple([(name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars)])
 
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)

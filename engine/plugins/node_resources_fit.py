@@ -38,6 +38,7 @@ from engine.view.axis import GREATEST_AMOUNT, PODS
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _RATIO: Final = "RequestedToCapacityRatio"
 _GREATEST_SHAPE_SCORE: Final = 10
+_NATIVE = frozenset(NATIVE)
 _SHAPES_REMEMBERED: Final = 4096
 
 
@@ -172,17 +173,17 @@ def _wanted(
     shape: PodShape, ignored: frozenset[str], ignored_groups: frozenset[str]
 ) -> tuple[tuple[str, int], ...]:
     """Return what must be free for a pod, in upstream's order, scalar resources by name."""
+    requests = shape.requests
     scalars = sorted(
         name
-        for name in shape.requests
+        for name in requests.keys() - _NATIVE
         if is_scalar(name)
         and not (
             is_extended(name) and (name in ignored or name.partition("/")[0] in ignored_groups)
         )
     )
-    names = (*NATIVE, *scalars)
-    amounts = ((name, min(shape.requests.get(name, 0), GREATEST_AMOUNT)) for name in names)
-    return tuple((name, amount) for name, amount in amounts if amount > 0)
+    amounts = [(name, requests.get(name, 0)) for name in (*NATIVE, *scalars)]
+    return tuple([(name, min(one, GREATEST_AMOUNT)) for name, one in amounts if one > 0])
 
 
 _ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]
