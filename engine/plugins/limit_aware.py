@@ -298,7 +298,8 @@ def _checked(shape: PodShape) -> _Limits:
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
 def _checked_natives(shape: PodShape) -> IntColumn:
     """Return a pod's own amounts of NATIVE, (len(NATIVE), 1); it is checked for them."""
-    return np.array([amount for _, amount in _checked(shape)[: len(NATIVE)]])[:, np.newaxis]
+    amounts = [amount for _, amount in _checked(shape)[: len(NATIVE)]]
+    return np.array(amounts, np.int64)[:, np.newaxis]
 
 
 PLUGIN = Plugin(
