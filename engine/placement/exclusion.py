@@ -47,7 +47,7 @@ class Rejections:
 
     @cached_property
     def unreachable(self) -> BoolColumn:
-        """The nodes that the scheduler itself turns away, shape (n,)."""
+        """The nodes that the scheduler itself turns away, (n,); anything for rows that are none."""
         unreachable = np.zeros(self._decision.valid.size, np.bool_)
         for outcome in self._decision.filters:
             if outcome.policy == SCHEDULER or outcome in self._kept:
