@@ -5,7 +5,8 @@ depends on few distinct values, which is arithmetic on whole columns. What never
 knowledge of what a table holds, and any meaning of the language but that of `kernels`: everything
 else runs the closures of `engine.cel.compiler`.
 
-`parts` says what each part reads, `plan` chooses its route, `steps` and `spread` give its column.
+`parts` says what each part reads, `planner` chooses its route, `steps` and `spread` give its
+column, and a `plan` evaluates all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from engine.cel.columnar.columns import (
     packed,
     unpacked,
 )
-from engine.cel.columnar.plan import Plan, Routed, plan_condition, plan_number
+from engine.cel.columnar.plan import Plan, Routed
+from engine.cel.columnar.planner import plan_condition, plan_number
 from engine.cel.columnar.run import Route
 from engine.cel.columnar.spread import memory_key
 
