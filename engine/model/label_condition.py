@@ -225,5 +225,4 @@ def _added(kept: tuple[Alternative, ...], new: Alternative) -> tuple[Alternative
 
 ALWAYS: Final = LabelCondition((Alternative(),))
 NEVER: Final = LabelCondition(())
-UNSAID: Final = unknown("nothing is said of labels")
 _TOO_MANY: Final = f"it takes more than {MOST_TERMS} terms"

@@ -29,7 +29,6 @@ _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
 
-_NATIVE = frozenset(NATIVE)
 _SHAPES_REMEMBERED = 4096
 
 
@@ -289,7 +288,7 @@ def _checked(shape: PodShape) -> _Limits:
     is 0: a node that is over its capacity takes no such pod.
     """
     limits = shape.effective_limits
-    scalars = sorted(limits.keys() - _NATIVE)
+    scalars = sorted(limits.keys() - NATIVE)
     if not scalars and not any(map(limits.get, NATIVE)):
         return ()
     return tuple([(name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars)])

@@ -38,7 +38,6 @@ from engine.view.axis import GREATEST_AMOUNT, PODS
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _RATIO: Final = "RequestedToCapacityRatio"
 _GREATEST_SHAPE_SCORE: Final = 10
-_NATIVE = frozenset(NATIVE)
 _SHAPES_REMEMBERED: Final = 4096
 
 
@@ -176,7 +175,7 @@ def _wanted(
     requests = shape.requests
     scalars = sorted(
         name
-        for name in requests.keys() - _NATIVE
+        for name in requests.keys() - NATIVE
         if is_scalar(name)
         and not (
             is_extended(name) and (name in ignored or name.partition("/")[0] in ignored_groups)

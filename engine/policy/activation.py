@@ -77,6 +77,7 @@ def taints_value(taints: Iterable[api.Taint]) -> list[object]:
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
 def _requests(shape: PodShape) -> dict[str, float]:
+    """Return what a pod requests; many decisions share it, and none of them writes to it."""
     return _ZERO | amounts_value(shape.requests)
 
 

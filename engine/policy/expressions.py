@@ -91,16 +91,16 @@ class NodeExpression:
         activation = context.activation(self.program)
         try:
             key = self.plan.key(activation, budget) if self.is_steady else None
-            if key is None:
-                return self.written(self.plan.column(table, activation, budget, wanted))
-            return table.remembered(
-                (self.checked, self.program.source, key),
-                self.of_node,
-                lambda rows: self.written(self.plan.column(rows, activation, budget)),
-                for_all_requests=not key,
-            )
+            if key is not None:
+                return table.remembered(
+                    (self.checked, self.program.source, key),
+                    self.of_node,
+                    lambda rows: self.written(self.plan.column(rows, activation, budget)),
+                    for_all_requests=not key,
+                )
         except BudgetExhaustedError:
             return self.written(self.plan.failed(table))
+        return self.written(self.plan.evaluate(table, activation, budget, wanted))
 
     def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
         """Return why there is no value for a row."""
