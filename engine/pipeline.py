@@ -9,7 +9,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from engine.explain import summary
 from engine.model.decision import (
     Decision,
     FilterOutcome,
@@ -22,6 +21,7 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicyContext, PolicySet
+from engine.report import summary
 from engine.view import (
     FRESH,
     BoolColumn,

@@ -30,9 +30,9 @@ from engine.quota import (
     UnlistedResources,
 )
 from engine.view import DEFAULT_ASSUMED_SECONDS
-from webhook.cluster.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
-from webhook.freshness import DEFAULT_STALE_SECONDS
-from webhook.live_policies import PlacementMode
+from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
+from webhook.cluster.watch.staleness import DEFAULT_STALE_SECONDS
+from webhook.placement.live_policies import PlacementMode
 from webhook.settings_sources import (
     ENVIRONMENT_PREFIX,
     ConfigurationFile,

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
+from engine.documents.places import Document, read_documents
 from engine.errors import InvalidFileError, Problem, StowplanError, did_you_mean
-from engine.policy.positions import Document, read_documents
 
 ENVIRONMENT_PREFIX = "STOWPLAN_"
 _LONGEST_ECHO = 100

@@ -14,7 +14,6 @@ a generic tree; extending it would have been more code than these 300 lines.
 from __future__ import annotations
 
 from engine.cel.budget import Budget
-from engine.cel.compiler import BUDGET, Closure, Frame, compile_node, new_frame
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import (
     BudgetExhaustedError,
@@ -23,6 +22,7 @@ from engine.cel.errors import (
     CelProblemsError,
     CelSyntaxError,
 )
+from engine.cel.evaluate import BUDGET, Closure, Frame, compile_node, new_frame
 from engine.cel.limits import Limits
 from engine.cel.program import Program, Reference, compile_program, references
 from engine.cel.static_types import can_be, list_of, map_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.cel import ast, static_types
-from engine.cel.advice import mismatch, unknown_function
 from engine.cel.environment import ObjectType
 from engine.cel.errors import CelError, CelProblem
+from engine.cel.hints import mismatch, unknown_function
 from engine.cel.scope import Scope, Typed
 from engine.cel.static_types import can_be, join, list_of, map_of, optional_of, parameter
 from engine.cel.values import (

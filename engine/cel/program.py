@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from engine.cel import ast
 from engine.cel.check import check
-from engine.cel.compiler import Closure, compile_node, new_frame
 from engine.cel.errors import CelError, CelProblemsError
+from engine.cel.evaluate import Closure, compile_node, new_frame
 from engine.cel.parser import parse
 
 if TYPE_CHECKING:

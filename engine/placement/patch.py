@@ -28,9 +28,9 @@ from engine.placement.affinity import (
 from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
 from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
 from engine.placement.hostnames import HOSTNAME, Hostnames
-from engine.placement.preference import Preference, preference_of
-from engine.placement.promise import Promise, promise_of
-from engine.placement.tiers import reach
+from engine.placement.preferred_terms import Preference, preference_of
+from engine.placement.required_labels import Promise, promise_of
+from engine.placement.weight_tiers import reach
 from engine.view import ClusterView
 
 

@@ -28,9 +28,9 @@ from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.plugins.arithmetic import trunc_div
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, judged_by
-from engine.plugins.words import amount_words
+from engine.plugins.lib.arithmetic import trunc_div
+from engine.plugins.lib.humanize import amount_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry

@@ -19,9 +19,9 @@ import numpy as np
 from engine.model.pod import Pod
 from engine.model.resource_names import MEMORY
 from engine.model.time import Micros
-from engine.plugins.arithmetic import trunc_div
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
-from engine.plugins.words import amount_words
+from engine.plugins.lib.arithmetic import trunc_div
+from engine.plugins.lib.humanize import amount_words
 from engine.view import ClusterView, Domain, IntColumn, image_column
 
 _MIB = 2**20

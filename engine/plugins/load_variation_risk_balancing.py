@@ -2,7 +2,7 @@
 
 Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing. The risk of a node is the mean
 of its expected load and of how much that varies; the riskier of cpu and memory counts.
-`engine.plugins.measured_load` says which measurements these are.
+`engine.plugins.lib.measured_load` says which measurements these are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pydantic import AfterValidator, Field
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn, rounded
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
-from engine.plugins.measured_load import RESOURCES, is_recent, load_stats, load_words, share
-from engine.plugins.trimaran_args import TrimaranArgs
-from engine.plugins.words import amount_words
+from engine.plugins.lib.arithmetic import FloatColumn, rounded
+from engine.plugins.lib.humanize import amount_words
+from engine.plugins.lib.measured_load import RESOURCES, is_recent, load_stats, load_words, share
+from engine.plugins.lib.trimaran_args import TrimaranArgs
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)

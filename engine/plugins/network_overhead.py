@@ -30,8 +30,8 @@ from engine.model.network import (
 )
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.plugins.arithmetic import cheapest_first
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, judged_by
+from engine.plugins.lib.arithmetic import cheapest_first
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
 
 _MAX_COST: Final = 100

@@ -30,8 +30,8 @@ from engine.model.selectors import (
     parse_preferred_terms,
 )
 from engine.model.time import Micros
-from engine.plugins.arithmetic import default_normalize
 from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, judged_by
+from engine.plugins.lib.arithmetic import default_normalize
 from engine.view import (
     BoolColumn,
     ClusterView,

@@ -16,9 +16,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import stretched
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
-from engine.plugins.words import amount_words
+from engine.plugins.lib.arithmetic import stretched
+from engine.plugins.lib.humanize import amount_words
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODES = (Domain.NODES,)

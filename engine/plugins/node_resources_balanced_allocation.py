@@ -22,9 +22,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
-from engine.plugins.words import requests_words
+from engine.plugins.lib.arithmetic import FloatColumn
+from engine.plugins.lib.humanize import requests_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT
 

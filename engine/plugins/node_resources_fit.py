@@ -28,10 +28,10 @@ from engine.model.resource_names import (
 )
 from engine.model.selectors import is_label_key
 from engine.model.time import Micros
-from engine.plugins.arithmetic import trunc_div
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
-from engine.plugins.complaints import complained, complaint_texts
-from engine.plugins.words import requests_words
+from engine.plugins.lib.arithmetic import trunc_div
+from engine.plugins.lib.humanize import requests_words
+from engine.plugins.lib.reason_codes import complained, complaint_texts
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
 

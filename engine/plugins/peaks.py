@@ -1,7 +1,7 @@
 """Peaks: prefer nodes whose power rises the least by what the pod is expected to use.
 
 Source: scheduler-plugins, pkg/trimaran/peaks. The power of a node is k0 + k1 * e^(k2 * x), x being
-its cpu utilisation in percent; `engine.plugins.measured_load` says which measurement that is.
+its cpu utilisation in percent; `engine.plugins.lib.measured_load` says which measurement that is.
 
 A node that the pod would fill beyond 100 %, one without a measurement, and one without a power
 model cost nothing upstream, which makes each of them the best. Here they are the worst: nothing is
@@ -19,10 +19,10 @@ from pydantic import Field
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU
 from engine.model.time import Micros
-from engine.plugins.arithmetic import FloatColumn, cheapest_first
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
-from engine.plugins.measured_load import capacity, is_recent, measured_load
-from engine.plugins.words import amount_words, part_words, report_words
+from engine.plugins.lib.arithmetic import FloatColumn, cheapest_first
+from engine.plugins.lib.humanize import amount_words, part_words, report_words
+from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
 from engine.view import ClusterView, Domain, IntColumn
 
 _UNIT = 1e15

@@ -9,8 +9,8 @@ import numpy as np
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.plugins.arithmetic import stretched
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
+from engine.plugins.lib.arithmetic import stretched
 from engine.view import NO_TURNOVER, ClusterView, Domain, IntColumn
 
 _PODS = (Domain.PODS,)

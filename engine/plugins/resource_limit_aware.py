@@ -20,9 +20,9 @@ from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
-from engine.plugins.arithmetic import bounded_percent, free_percent, stretched
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Quantities, Scores
-from engine.plugins.words import part_words
+from engine.plugins.lib.arithmetic import bounded_percent, free_percent, stretched
+from engine.plugins.lib.humanize import part_words
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 

@@ -16,8 +16,8 @@ from engine.model.decision import Judged
 from engine.model.pod import Pod
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.time import Micros
-from engine.plugins.arithmetic import default_normalize
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
+from engine.plugins.lib.arithmetic import default_normalize
 from engine.view import ClusterView, Domain, IntColumn, taint_column
 
 _REPELLING = (NO_SCHEDULE, NO_EXECUTE)

@@ -2,7 +2,7 @@
 
 Source: scheduler-plugins, pkg/trimaran/targetloadpacking. The expected utilisation of a node is
 what was measured, what pods are predicted to use that no measurement knows yet, and what the
-incoming pod is. `engine.plugins.measured_load` says which measurement that is.
+incoming pod is. `engine.plugins.lib.measured_load` says which measurement that is.
 
 Upstream notes when it sees a pod bound; here that is the time of its PodScheduled condition, else
 the moment the view saw it there. A pod that was advised to a node and is not bound yet counts too.
@@ -23,11 +23,11 @@ from engine.model.quantity import INT64_MIN, base_units
 from engine.model.resource_names import CPU
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
-from engine.plugins.arithmetic import FloatColumn, rounded
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Quantities, Scores
-from engine.plugins.measured_load import capacity, is_recent, measured_load
-from engine.plugins.trimaran_args import TrimaranArgs
-from engine.plugins.words import amount_words, number_words, part_words, report_words
+from engine.plugins.lib.arithmetic import FloatColumn, rounded
+from engine.plugins.lib.humanize import amount_words, number_words, part_words, report_words
+from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
+from engine.plugins.lib.trimaran_args import TrimaranArgs
 from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry

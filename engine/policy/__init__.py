@@ -10,7 +10,7 @@ from engine.policy.compiled import CompiledPolicy, Match, PolicySet
 from engine.policy.context import PolicyContext
 from engine.policy.loader import load_policies
 from engine.policy.rules import FilterRule, ScoreRule
-from engine.policy.scheduler import SCHEDULER_FILTERS
+from engine.policy.scheduler_filters import SCHEDULER_FILTERS
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [

@@ -15,9 +15,11 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_program
-from engine.cel.columnar import Route
 from engine.cel.static_types import NUMERIC, can_be
 from engine.cel.values import BOOL, DYN
+from engine.cel.vector import Route
+from engine.documents.places import Document
+from engine.documents.validation import MOST_PROBLEMS, validated
 from engine.errors import Problem, did_you_mean
 from engine.model.decision import PlacementOptions
 from engine.model.pod import Pod
@@ -27,14 +29,12 @@ from engine.policy import schema
 from engine.policy.compiled import CompiledPolicy
 from engine.policy.environment import Where, environment, misspelt_resources, where_known
 from engine.policy.expressions import node_condition, node_number
-from engine.policy.judges import ExpressionJudge, PluginJudge
-from engine.policy.labels import PLUGIN_LABELS, filter_labels
-from engine.policy.positions import Document
+from engine.policy.filter_evaluators import ExpressionJudge, PluginJudge
+from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
 from engine.policy.resource_names import misspelt_in_args
 from engine.policy.rules import FilterRule, Judge, Scorer, ScoreRule
-from engine.policy.scheduler import STATIC_PLUGINS
+from engine.policy.scheduler_filters import STATIC_PLUGINS
 from engine.policy.scorers import ExpressionScorer, PluginScorer
-from engine.policy.validation import MOST_PROBLEMS, validated
 from engine.view import LoadProfile
 from engine.view.estimation import estimate
 

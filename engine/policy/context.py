@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel import Budget, CelError, Program, Reference
-from engine.cel.columnar import memory_key
+from engine.cel.vector import memory_key
 from engine.model.request import PlacementRequest
 from engine.policy.activation import POD_FIELDS, pod_value, request_value
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Reference
-from engine.cel.columnar import Column, Plan, plan_condition, plan_number
 from engine.cel.values import NUMBERS, type_of
+from engine.cel.vector import Column, Plan, plan_condition, plan_number
 from engine.model.time import Micros
 from engine.plugins import FAULT
 from engine.policy.context import PolicyContext

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.model.resource_names import CPU, counts_bytes
-from engine.plugins.words import amount_words
+from engine.plugins.lib.humanize import amount_words
 
 _LONGEST: Final = 60
 _MILLI: Final = 1000

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from engine.documents.places import MOST_BYTES, Document, read_documents
 from engine.errors import InvalidFileError, Problem
 from engine.policy.compiled import CompiledPolicy, PolicySet
 from engine.policy.compiler import compile_policy
-from engine.policy.positions import MOST_BYTES, Document, read_documents
 
 CASES_FILE: Final = "cases.yaml"
 """The name of the file that holds the tests of the policies beside it."""

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.columnar import Coded, Column, Gap, Leaf, Path, Table, either, packed, unpacked
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
+from engine.cel.vector import Coded, Column, Gap, Leaf, Path, Table, either, packed, unpacked
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from engine.documents.places import Document, Path
 from engine.errors import Problem, did_you_mean
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
-from engine.policy.positions import Document, Path
 
 BY_RESOURCE: Final = frozenset(
     {

@@ -14,7 +14,7 @@ from engine.model.label_condition import LabelCondition
 from engine.model.time import Micros
 from engine.plugins import FAULT
 from engine.policy.context import PolicyContext
-from engine.policy.labels import PLUGIN_LABELS, FilterLabels
+from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
 from engine.policy.schema import OnFilterError, OnScoreError
 from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntColumn
 

@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from engine.documents.validation import several_mistakes
 from engine.model import api, selectors
 from engine.model.decision import DEFAULT_GROUP_LABELS, DynamicFilters, WhenNoneFits
-from engine.policy.validation import several_mistakes
 
 KIND: Final = "PlacementPolicy"
 

@@ -4,9 +4,7 @@ What belongs here: the arithmetic of a quota, the wording of its denial, what re
 when they are over. What never does: where they are stored, and how an answer travels.
 """
 
-from engine.quota.allowance import Lending, OwnAllowance
 from engine.quota.batch import Asked, Judgement, draw, expect, judge_batch
-from engine.quota.book import DEFAULT_RESERVATION_SECONDS, Draft, Patience, QuotaBook
 from engine.quota.bounds import (
     Pool,
     effective_max,
@@ -17,6 +15,7 @@ from engine.quota.bounds import (
     pool_of,
     sum_of,
 )
+from engine.quota.local_allowance import Lending, OwnAllowance
 from engine.quota.reservations import Allowance, Reservation, Reservations
 from engine.quota.reservations import decode as decode_reservations
 from engine.quota.rules import (
@@ -31,6 +30,7 @@ from engine.quota.rules import (
     quotas_of,
     used_by_namespace,
 )
+from engine.quota.state import DEFAULT_RESERVATION_SECONDS, Draft, Patience, QuotaBook
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.model.resources import Amounts
-from engine.quota.book import Draft, QuotaBook
 from engine.quota.bounds import Pool, effective_max, limited, sum_of
 from engine.quota.reservations import MOST_BYTES, Reservation, Reservations
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
+from engine.quota.state import Draft, QuotaBook
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
 _MOST_NAMES = 8  # a pod can name thousands of resources

@@ -55,7 +55,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False):
-    """A share that a replica has taken for pods it does not name; see `engine.quota.allowance`.
+    """A share that a replica has taken for pods not named yet; see `engine.quota.local_allowance`.
 
     Attributes:
         replica: whose; of each process that ever ran another.

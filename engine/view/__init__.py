@@ -9,7 +9,6 @@ from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
 from engine.view.domain import LOAD_DOMAINS, Domain
-from engine.view.freshness import DOMAIN_NAMES, FRESH, Freshness
 from engine.view.images import image_column
 from engine.view.labels import (
     LabelColumn,
@@ -21,11 +20,12 @@ from engine.view.labels import (
 from engine.view.load import LoadProfile, LoadSums
 from engine.view.name_hashes import hash_of, name_hashes
 from engine.view.pod_sums import PodSumProfile
-from engine.view.report_times import Overdue, report_times
+from engine.view.pod_transitions import NO_TURNOVER, Turnover
+from engine.view.stale_reports import Overdue, report_times
+from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness
 from engine.view.state import ClusterState
 from engine.view.sums import Sum, counted_requests
 from engine.view.tracked_sums import SumProfile
-from engine.view.turnover import NO_TURNOVER, Turnover
 from engine.view.usage_history import UsageHistory
 
 __all__ = [

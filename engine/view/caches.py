@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.view.column_cache import ColumnCache
-from engine.view.common import CommonCache
 from engine.view.dictionary import Dictionaries
 from engine.view.images import ImageIndex
+from engine.view.node_aggregates import CommonCache
 
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
 _POD_COLUMNS = 256  # one per rule and pod template

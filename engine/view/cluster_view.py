@@ -16,8 +16,8 @@ from engine.view.pod_table import PodEntry
 from engine.view.sums import Sum, counted_requests, named_resources, shape_vector
 
 if TYPE_CHECKING:
+    from engine.model.aux_object import Extra
     from engine.model.elastic_quota import ElasticQuota
-    from engine.model.extra import Extra
     from engine.model.network import Workload
     from engine.model.node import Node
     from engine.model.pod import Pod
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from engine.view.caches import Caches
     from engine.view.load import LoadProfile, LoadSums
     from engine.view.pod_sums import PodSumProfile
-    from engine.view.turnover import Turnover
-    from engine.view.workloads import PodsOnNodes
+    from engine.view.pod_transitions import Turnover
+    from engine.view.workload_counts import PodsOnNodes
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")

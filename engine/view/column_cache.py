@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.view.remembered import Entry, Remembered
+from engine.view.lru_cache import Entry, Remembered
 
 if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView

@@ -9,7 +9,7 @@ from engine.model.resource_names import PODS
 from engine.view.pod_table import RUNNING, SCHEDULED
 
 if TYPE_CHECKING:
-    from engine.view.shares import Share
+    from engine.view.shape_contributions import Share
 
 REQUESTED = 4
 """What every pod counts for, beside its standing."""

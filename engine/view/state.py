@@ -16,9 +16,9 @@ from engine.view.assumed import (
 )
 from engine.view.caches import Caches
 from engine.view.cluster_view import ClusterView, Lease
-from engine.view.counted_pods import CountedPods
 from engine.view.domain import Domain
 from engine.view.namespaces import Namespaces
+from engine.view.pod_accounting import CountedPods
 from engine.view.pod_table import NO_ROW, PodTable
 from engine.view.rows import NodeRows
 from engine.view.sums import Sum
@@ -27,8 +27,8 @@ from engine.view.tracked_sums import SumProfile, TrackedSums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from engine.model.aux_object import Extra
     from engine.model.elastic_quota import ElasticQuota
-    from engine.model.extra import Extra
     from engine.model.node import Node
     from engine.model.pod import Pod, PodShape
     from engine.model.time import Micros

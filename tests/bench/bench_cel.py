@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from engine.cel import CelError, Program, compile_program
+from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.model import api
 from engine.model.node import node_of
@@ -40,7 +41,6 @@ from engine.policy.activation import (
 from engine.policy.compiler import compile_policy
 from engine.policy.environment import Where, environment
 from engine.policy.expressions import NodeExpression, node_condition, node_number
-from engine.policy.positions import read_documents
 from engine.view import ClusterState, ClusterView
 from engine.view.caches import Caches
 from tests.bench.cel_engines import (

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.explain import explanation, summary
 from engine.model.decision import Decision
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -26,6 +25,7 @@ from engine.model.time import micros
 from engine.pipeline import decide
 from engine.placement import patch_for
 from engine.policy import PolicySet, load_policies
+from engine.report import explanation, summary
 from engine.view import ClusterState
 from tests.bench.arrivals import Arrivals, reports_between, running_in
 from tests.bench.generate import GeneratedCluster

@@ -36,8 +36,8 @@ from aiohttp.test_utils import make_mocked_request
 
 import engine.pipeline
 import engine.placement.patch
-import webhook.placement_reviews
-import webhook.review
+import webhook.admission.placement
+import webhook.admission.wire
 from engine.model import api
 from engine.model.advice import advice_in
 from engine.model.pod import pod_of
@@ -51,11 +51,11 @@ from tests.bench.bench_view import machine
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import Timings, baseline_of, clock, loaded
 from tests.bench.texts import NOW
-from webhook.cluster.known import KnownCluster
-from webhook.explanations import Explanations
-from webhook.handlers import Limits, ReviewHandler
+from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.placement import PlacementReviews
+from webhook.cluster.watch.known_cluster import KnownCluster
 from webhook.metrics import Metrics
-from webhook.placement_reviews import PlacementReviews
+from webhook.placement.explanations import Explanations
 
 _POLICY = Path(__file__).with_name("policy.yaml")
 _NOW = micros(NOW)
@@ -83,21 +83,21 @@ _CREATE = {
 _Stage: TypeAlias = tuple[str, object, str]
 
 _STAGES: Final[tuple[_Stage, ...]] = (
-    ("decode", webhook.review, "decode"),
-    ("decode", webhook.placement_reviews, "pod_in"),
+    ("decode", webhook.admission.wire, "decode"),
+    ("decode", webhook.admission.placement, "pod_in"),
     ("view", KnownCluster, "withdraw"),
     ("view", KnownCluster, "view"),
     ("match", PolicySet, "match"),
     ("filters", FilterRule, "outcome"),
     ("scores", ScoreRule, "outcome"),
     ("ranking", engine.pipeline, "_best_first"),
-    ("the rest of the decision", webhook.placement_reviews, "decide"),
+    ("the rest of the decision", webhook.admission.placement, "decide"),
     ("summary", engine.pipeline, "summary"),
-    ("patch", webhook.placement_reviews, "patch_for"),
+    ("patch", webhook.admission.placement, "patch_for"),
     ("patch, tried", engine.placement.patch, "ensure_applies"),
-    ("encode", webhook.review, "allowed"),
-    ("encode", webhook.review, "encode"),
-    ("explanation", webhook.placement_reviews, "explanation"),
+    ("encode", webhook.admission.wire, "allowed"),
+    ("encode", webhook.admission.wire, "encode"),
+    ("explanation", webhook.admission.placement, "explanation"),
     ("assumed", KnownCluster, "assume"),
     ("the rest of placement", PlacementReviews, "answer"),
 )
@@ -269,8 +269,8 @@ def _posted(pod: dict[str, Any], namespace: str, *, uid: str) -> web.Request:
     """Return the request of the API server to review a pod; all of it has arrived."""
     body = msgspec.json.encode(
         {
-            "apiVersion": webhook.review.API_VERSION,
-            "kind": webhook.review.KIND,
+            "apiVersion": webhook.admission.wire.API_VERSION,
+            "kind": webhook.admission.wire.KIND,
             "request": {**_CREATE, "uid": uid, "namespace": namespace, "object": pod},
         }
     )

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-import webhook.server  # noqa: F401 (a replica holds it beside the view)
+import webhook.serving.composition  # noqa: F401 (a replica holds it beside the view)
 from engine.model import api
 from engine.model.elastic_quota import quota_of
 from engine.model.node import node_of
@@ -33,7 +33,7 @@ from engine.view import ClusterState, LoadProfile
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import resident_mib
 from tests.bench.texts import NOW
-from webhook.cluster.envelopes import Meta, meta_of
+from webhook.cluster.client.envelopes import Meta, meta_of
 
 _Step: TypeAlias = Callable[[Any], Any]
 

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.policy import CompiledPolicy, PolicySet, schema
 from engine.policy.compiler import compile_policy
-from engine.policy.positions import read_documents
 
 _Rule: TypeAlias = tuple[str, dict[str, Any]]
 """A key of the spec, and what stands under it."""

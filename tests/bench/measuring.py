@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-import webhook.server  # noqa: F401 (a replica holds it beside the view)
+import webhook.serving.composition  # noqa: F401 (a replica holds it beside the view)
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView, Sum
 from engine.view.axis import CPU, MEMORY
-from webhook.cluster.intake import READERS, Intake
-from webhook.cluster.json_objects import read_json
+from webhook.cluster.files.json_objects import read_json
+from webhook.cluster.watch.event_applier import READERS, Intake
 
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 

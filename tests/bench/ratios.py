@@ -19,7 +19,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.explain import explanation
 from engine.model import api
 from engine.model.decision import Decision
 from engine.model.pod import pod_of
@@ -28,6 +27,7 @@ from engine.model.time import micros
 from engine.pipeline import Scope
 from engine.placement import patch_for
 from engine.policy import PolicyContext, load_policies
+from engine.report import explanation
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
@@ -36,11 +36,11 @@ from tests.bench.load.reviews import Reviews
 from tests.bench.measuring import baseline_of, clock, loaded
 from tests.bench.replica import Replica
 from tests.bench.texts import NOW
-from webhook import review
-from webhook.answers import pod_in
-from webhook.cluster.known import KnownCluster
-from webhook.explanations import Explanations
-from webhook.placement_reviews import PlacementReviews
+from webhook.admission import wire
+from webhook.admission.placement import PlacementReviews
+from webhook.admission.review_result import pod_in
+from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.placement.explanations import Explanations
 
 Spent: TypeAlias = Sequence[float]
 """CPU nanoseconds of a few calls."""
@@ -205,8 +205,8 @@ class _WholeReviews:
         spent = []
         for body in islice(self._bodies, _CALLS):
             start = clock()
-            request = review.decode(body)
-            review.encode(self._answer(request).response)
+            request = wire.decode(body)
+            wire.encode(self._answer(request).response)
             spent.append(clock() - start)
             self._known.withdraw(pod_in(request))
         return spent

@@ -11,9 +11,9 @@ import yaml
 
 from engine.policy import load_policies
 from tests.charts.generated import CHART, CHARTS_OWN, ROOT, files, schema
-from webhook.answers import Outcome
+from webhook.admission.review_result import Outcome
 from webhook.cli.app import app
-from webhook.cluster.watched import WATCHED, Watched
+from webhook.cluster.watch.watched_kinds import WATCHED, Watched
 from webhook.settings import Settings
 
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from engine.view import ClusterState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.model.extra import Extra
+    from engine.model.aux_object import Extra
     from engine.view import ClusterView
     from tests.conformance.outcome import Json
 

@@ -20,11 +20,11 @@ from tests.e2e.replica import Replica
 from tests.e2e.reviewer import Phase, rule
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
-from webhook.cluster.connection import connected
-from webhook.cluster.intake import Intake
-from webhook.cluster.live import LiveCluster, live_cluster
-from webhook.cluster.pace import Clock
-from webhook.server import wall_clock
+from webhook.cluster.client.connection import connected
+from webhook.cluster.watch.event_applier import Intake
+from webhook.cluster.watch.live_cluster import LiveCluster, live_cluster
+from webhook.cluster.watch.timing import Clock
+from webhook.serving.composition import wall_clock
 
 NAMESPACE = "stowplan-system"
 NAME = "stowplan"

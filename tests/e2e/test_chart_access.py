@@ -12,7 +12,7 @@ from tests.e2e.chart import CONFIGURATIONS, Release, rendered
 from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
 from webhook.certificates.bundles import Bundles
-from webhook.cluster.connection import ApiError, connected
+from webhook.cluster.client.connection import ApiError, connected
 
 _READ = {"get", "list", "watch"}
 _VERBS = (*sorted(_READ), "create", "update", "patch", "delete", "deletecollection")

@@ -24,8 +24,8 @@ from tests.e2e.installed import Installed, account, installed
 from tests.e2e.metrics_server import MetricsServer
 from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import deployment, pod
-from webhook.live import live
-from webhook.server import wall_clock
+from webhook.serving.composition import wall_clock
+from webhook.serving.live import live
 from webhook.settings import Settings
 
 BALANCED = (Path(__file__).parents[2] / "policies" / "balanced" / "policy.yaml").read_text("utf-8")

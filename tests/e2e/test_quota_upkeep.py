@@ -14,9 +14,9 @@ from engine.view import ClusterState
 from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.workloads import pod
-from webhook.cluster.connection import connected
-from webhook.quota.controller import ControllerRules, QuotaController
-from webhook.quota.refusals import Refusals
+from webhook.cluster.client.connection import connected
+from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.quota.quota_events import Refusals
 
 _QUOTAS = "elasticquotas.scheduling.x-k8s.io"
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.explain import explanation
 from engine.model import api
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -18,6 +17,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.pipeline import decide
+from engine.report import explanation
 from engine.view import ClusterState
 from tests.engine.measured_cluster import pod
 from tests.engine.policy.worlds import GIB, NOW, Json, node, policies, request_of, usage

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.explain import explanation, summary
 from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.model.node import Node
@@ -22,6 +21,7 @@ from engine.pipeline import decide
 from engine.placement import patch_for
 from engine.plugins import PLUGINS
 from engine.policy import SCHEDULER_FILTERS, PolicySet
+from engine.report import explanation, summary
 from engine.view import ClusterState, ClusterView, Domain, Freshness
 from tests.engine.measured_cluster import pod
 from tests.engine.policy.worlds import GIB, NOW, Json, node, policies, request_of, usage

@@ -5,8 +5,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from engine.cases import run_cases
 from engine.errors import InvalidFileError
+from engine.policy_tests.runner import run_cases
 
 _POLICY = """\
 apiVersion: stowplan.dev/v1alpha1

@@ -27,7 +27,7 @@ from tests.engine.measured_cluster import NOW
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.model.extra import Extra
+    from engine.model.aux_object import Extra
     from engine.view import ClusterView, SumProfile
 
 Amounts = dict[str, str]

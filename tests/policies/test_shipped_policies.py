@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.cases import run_cases
 from engine.policy import load_policies
 from engine.policy.loader import CASES_FILE
+from engine.policy_tests.runner import run_cases
 
 _POLICIES = Path(__file__).parents[2] / "policies"
 _FOLDERS = sorted(path for path in _POLICIES.iterdir() if path.is_dir())

@@ -19,8 +19,8 @@ from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.cluster import Recording
-from webhook.cluster.known import recorded_cluster
-from webhook.server import Listening, listening, wall_clock
+from webhook.cluster.watch.known_cluster import recorded_cluster
+from webhook.serving.composition import Listening, listening, wall_clock
 from webhook.settings import Settings
 
 ADVISING = """

@@ -18,11 +18,11 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
 from engine.view import ClusterState, ClusterView, Sum
+from tests.webhook.admission.test_placement import asking
 from tests.webhook.conftest import DENYING
-from tests.webhook.test_placement_reviews import asking
-from webhook.answers import Answer, Outcome
-from webhook.explanations import Explanations
-from webhook.placement_reviews import PlacementReviews
+from webhook.admission.placement import PlacementReviews
+from webhook.admission.review_result import Answer, Outcome
+from webhook.placement.explanations import Explanations
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1

@@ -27,10 +27,10 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
-from webhook import review
-from webhook.cluster.known import KnownCluster
-from webhook.explanations import Explanations
-from webhook.placement_reviews import PlacementReviews
+from webhook.admission import wire
+from webhook.admission.placement import PlacementReviews
+from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.placement.explanations import Explanations
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -140,8 +140,8 @@ class Replica:
             "namespace": "shop",
             "object": sent,
         }
-        body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}
-        response = self._reviews.answer(review.decode(json.dumps(body).encode())).response
+        body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
+        response = self._reviews.answer(wire.decode(json.dumps(body).encode())).response
         assert response.patch is not None
         stored: dict[str, Any] = jsonpatch.apply_patch(sent, json.loads(response.patch))
         stored["metadata"] |= {"name": f"web-{number}", "uid": f"pod-{number}"}

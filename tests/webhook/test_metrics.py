@@ -6,7 +6,7 @@ from prometheus_client import generate_latest
 
 from engine.model.time import SECOND, Micros
 from engine.view import Domain
-from webhook.cluster.source_status import SourceStatus
+from webhook.cluster.watch.source_status import SourceStatus
 from webhook.metrics import Metrics
 
 NOW = Micros(1_000_000 * SECOND)

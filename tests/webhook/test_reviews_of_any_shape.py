@@ -21,10 +21,10 @@ from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
-from webhook.explanations import Explanations
-from webhook.handlers import Limits, ReviewHandler
+from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
-from webhook.placement_reviews import PlacementReviews
+from webhook.placement.explanations import Explanations
 
 REVIEWS = [
     json.loads(path.read_text())["review"]

@@ -13,9 +13,9 @@ from cryptography import x509
 
 from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
-from webhook.cluster.backoff import Backoff
-from webhook.cluster.connection import ApiError, Connection
-from webhook.cluster.pace import USUAL
+from webhook.cluster.client.backoff import Backoff
+from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.watch.timing import USUAL
 
 _API = "/apis/admissionregistration.k8s.io/v1"
 _NOT_FOUND = 404

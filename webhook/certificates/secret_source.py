@@ -14,7 +14,7 @@ from webhook.certificates.authority import is_signed_by, is_valid
 from webhook.certificates.bundles import Bundles
 from webhook.certificates.key_pair import KeyPair, TlsError
 from webhook.certificates.secret_store import CERTIFICATE, SecretStore
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 
 _LOOK_EVERY_SECONDS = 10.0
 _FIRST_LOOKS_EVERY_SECONDS = 0.5

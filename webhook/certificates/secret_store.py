@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from webhook.certificates.key_pair import KeyPair
-from webhook.cluster.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError, Connection
 
 BUNDLE = "ca.crt"
 AUTHORITY_KEY = "ca.key"

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from webhook import review
-from webhook.server import Listening
+from webhook.admission import wire
+from webhook.serving.composition import Listening
 
 _SECONDS = 10
 
@@ -68,7 +68,7 @@ class ApiServer:
             "userInfo": {"username": "demo"},
             "object": pod,
         }
-        body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}
+        body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
         async with self._session.post(
             f"{self._server.url}/{path}?timeout={_SECONDS}s",
             data=msgspec.json.encode(body),

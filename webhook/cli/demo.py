@@ -29,8 +29,8 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
-from webhook.cluster.known import recorded_cluster
-from webhook.server import listening
+from webhook.cluster.watch.known_cluster import recorded_cluster
+from webhook.serving.composition import listening
 from webhook.settings import Settings
 
 _DATA = Path(webhook.demo.__file__).parent

@@ -17,7 +17,7 @@ from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import plain_table
-from webhook.cluster.connection import NO_CONTACT, ApiError, connected
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
 from webhook.doctor import Finding, Installation, Level, examine
 
 _STYLES = {

@@ -11,12 +11,12 @@ from cyclopts.types import NonNegativeInt
 from rich.console import Console
 from rich.markup import escape
 
-from engine.explain import explanation
 from engine.model.decision import Decision, Verdict
 from engine.model.time import Micros, date, micros
 from engine.pipeline import Scope, decide
 from engine.placement import patch_for
 from engine.quota import QuotaVerdict, judge, quotas_of
+from engine.report import explanation
 from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit

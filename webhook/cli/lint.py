@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cel.columnar import Plan
+from engine.cel.vector import Plan
 from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, FilterRule, PolicySet, ScoreRule
-from engine.policy.judges import ExpressionJudge
+from engine.policy.filter_evaluators import ExpressionJudge
 from engine.policy.scorers import ExpressionScorer
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit

@@ -14,11 +14,11 @@ from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.view import ClusterView
-from webhook.answers import pod_in
+from webhook.admission.review_result import pod_in
+from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
 from webhook.cluster import read_objects
-from webhook.cluster.faults import UNREADABLE, problems_of
+from webhook.cluster.decode_errors import UNREADABLE, problems_of
 from webhook.cluster.objects import ApiObject
-from webhook.review import PODS, AdmissionRequest, GroupVersionKind
 
 _STANDARD_INPUT = Path("/dev/stdin")
 _POD = GroupVersionKind(version="v1", kind="Pod")

@@ -8,10 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.markup import escape
 
-from engine.cases import run_cases
 from engine.errors import InvalidFileError, Problem
-from engine.explain import explanation
 from engine.policy.loader import CASES_FILE
+from engine.policy_tests.runner import run_cases
+from engine.report import explanation
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import show_decision

@@ -20,7 +20,7 @@ _MEBIBYTE = 1 << 20
 
 
 def show_decision(console: Console, told: Mapping[str, Any]) -> None:
-    """Print what `engine.explain.explanation` tells."""
+    """Print what `engine.report.explanation` tells."""
     console.print(verdict_line(told["verdict"], told["pod"], told["message"]))
     show_reasons(console, told)
 

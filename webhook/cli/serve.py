@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from webhook import service
 from webhook.cli.exit_codes import Exit
+from webhook.serving import process as service
 from webhook.settings import Settings
 from webhook.settings_sources import ShownEnvironment
 

@@ -20,10 +20,10 @@ from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import plain_table
-from webhook.cluster.anonymous import Anonymizer
-from webhook.cluster.connection import NO_CONTACT, ApiError, connected
-from webhook.cluster.object_file import object_file
-from webhook.cluster.snapshot import SnapshotError, Taken, take_snapshot
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
+from webhook.cluster.files.object_file import object_file
+from webhook.cluster.snapshot.anonymous import Anonymizer
+from webhook.cluster.snapshot.record import SnapshotError, Taken, take_snapshot
 
 _OF_NODES = ("nodemetrics.slo.koordinator.sh", "nodes.metrics.k8s.io")
 _IN_NAMESPACES = ("elasticquotas.", "pods")

@@ -6,6 +6,6 @@ it needs are not imported here: the Kubernetes client takes half a second, and a
 does without.
 """
 
-from webhook.cluster.recorded import Progress, Recording, load_recorded, read_objects
+from webhook.cluster.files.recorded import Progress, Recording, load_recorded, read_objects
 
 __all__ = ["Progress", "Recording", "load_recorded", "read_objects"]

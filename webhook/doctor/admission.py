@@ -8,7 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from engine.placement.annotations import ANNOTATIONS, REASON_ANNOTATION
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import MUTATING, VALIDATING, Installation, states
 from webhook.doctor.objects import Configuration, Deployment, Pod

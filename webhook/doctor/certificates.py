@@ -10,7 +10,7 @@ from cryptography import x509
 
 from webhook.certificates import certificates_of
 from webhook.certificates.authority import is_for, is_signed_by, is_valid
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation, states
 from webhook.doctor.objects import Configuration, PodSpec, Secret, Webhook

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 from webhook.doctor.admission import admission
 from webhook.doctor.certificates import certificates
 from webhook.doctor.finding import Finding, Level

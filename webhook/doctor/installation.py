@@ -12,7 +12,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from webhook.cluster.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError, Connection
 from webhook.doctor.objects import (
     Configuration,
     Configurations,

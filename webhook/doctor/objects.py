@@ -220,7 +220,7 @@ class Version(_Part, frozen=True):
     git_version: str = ""
 
 
-# What a replica says of itself: `webhook.health`.
+# What a replica says of itself: `webhook.serving.health`.
 
 
 class PoliciesState(_Part, frozen=True):

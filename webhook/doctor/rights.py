@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from webhook.cluster.watched import WATCHED
+from webhook.cluster.watch.watched_kinds import WATCHED
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 from webhook.doctor.objects import PodSpec

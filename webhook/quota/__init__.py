@@ -6,10 +6,10 @@ this replica's watch has seen of them. What never does: the arithmetic of a quot
 `webhook.quota.api_store` is not imported here: it is for live clusters alone, and slow to import.
 """
 
+from webhook.admission.quota import QuotaReviews
 from webhook.quota.ledger import QuotaLedger
-from webhook.quota.reviews import QuotaReviews
-from webhook.quota.seen import SeenPods
-from webhook.quota.sight import Sight, Timing, all_heard
+from webhook.quota.observed_cluster import Sight, Timing, all_heard
+from webhook.quota.observed_pods import SeenPods
 from webhook.quota.store import MemoryStore
 
 __all__ = [

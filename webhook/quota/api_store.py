@@ -10,9 +10,9 @@ import msgspec
 from engine.model import api
 from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, quota_of
 from engine.model.pod import TERMINAL_PHASES
-from webhook.cluster.connection import ApiError, Connection
-from webhook.cluster.envelopes import meta_of, page_of
-from webhook.cluster.faults import UNREADABLE
+from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.envelopes import meta_of, page_of
+from webhook.cluster.decode_errors import UNREADABLE
 from webhook.quota.store import ConflictError, StoredPod, StoreError, UnreachableError
 
 _REFUSALS = frozenset(range(400, 500)) - {HTTPStatus.TOO_MANY_REQUESTS}  # asking again won't help

@@ -16,8 +16,8 @@ from engine.quota import (
     limited,
     quotas_of,
 )
-from webhook.quota.desk import Desk
-from webhook.quota.sight import Sight, Timing
+from webhook.quota.namespace_batcher import Desk
+from webhook.quota.observed_cluster import Sight, Timing
 from webhook.quota.store import Store, StoreError
 
 _LOOK_SECONDS = 0.1  # soon enough for who waits for room that is lent; nothing is asked for

@@ -24,15 +24,15 @@ from aiohttp import web
 
 from engine.view import ClusterState
 from tests.bench.load import standard_input
-from webhook.answers import ignored
-from webhook.app import build_app
-from webhook.handlers import Limits, ReviewHandler
-from webhook.health import Health
-from webhook.live_policies import LivePolicies
+from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.review_result import ignored
+from webhook.admission.wire import allowed, encode
 from webhook.metrics import Metrics
-from webhook.review import allowed, encode
-from webhook.server import wall_clock
-from webhook.tls import CertificateFiles, LiveCertificate
+from webhook.placement.live_policies import LivePolicies
+from webhook.serving.app import build_app
+from webhook.serving.composition import wall_clock
+from webhook.serving.health import Health
+from webhook.serving.tls import CertificateFiles, LiveCertificate
 
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 _ANSWER = encode(allowed("00000000-0000-4000-8000-000000000000"))

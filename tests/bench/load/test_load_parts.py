@@ -17,7 +17,7 @@ from tests.bench.load.reviews import Reviews
 from tests.bench.load.schedule import moments
 from tests.bench.load.scrape import Handled
 from tests.bench.load.sender import Sender
-from webhook import review
+from webhook.admission import wire
 
 TARGET = Target(port=0, path="/mutate")
 
@@ -27,7 +27,7 @@ def reviews(*, dry_run: bool = False) -> Reviews:
 
 
 def test_a_review_is_of_a_pod_without_name_and_node_and_no_two_are_the_same() -> None:
-    asked = [review.decode(body) for body in itertools.islice(reviews(), 60)]
+    asked = [wire.decode(body) for body in itertools.islice(reviews(), 60)]
     assert all(one.creates_pod and not one.dry_run for one in asked)
     pods = [one.pod() for one in asked]
     assert not any(pod.metadata.name or pod.spec.node_name for pod in pods)
@@ -35,7 +35,7 @@ def test_a_review_is_of_a_pod_without_name_and_node_and_no_two_are_the_same() ->
 
 
 def test_a_dry_run_says_so() -> None:
-    assert review.decode(next(iter(reviews(dry_run=True)))).dry_run
+    assert wire.decode(next(iter(reviews(dry_run=True)))).dry_run
 
 
 @pytest.mark.parametrize("arrival", [Arrival.EVEN, Arrival.RANDOM, Arrival.BURST])

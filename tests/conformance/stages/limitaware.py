@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.plugins.limit_aware import LimitAwareArgs, LimitAwareFilter, LimitAwareScore
-from engine.plugins.limit_ratios import NodeRatios
+from engine.plugins.limit_aware.limit_ratios import NodeRatios
+from engine.plugins.limit_aware.plugin import LimitAwareArgs, LimitAwareFilter, LimitAwareScore
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,

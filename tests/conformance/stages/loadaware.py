@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from engine.model import api, resources
 from engine.model.duration import parse_duration
 from engine.model.node import node_of
-from engine.plugins.load_aware import LoadAwareFilter, LoadAwareScore
-from engine.plugins.load_aware_args import LoadAwareArgs
-from engine.plugins.load_aware_usage import Readings, UsageSource, capacity
+from engine.plugins.load_aware.args import LoadAwareArgs
+from engine.plugins.load_aware.plugin import LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
 from engine.view import ClusterState, Sum
 from engine.view.estimation import deadline, estimate, windows
 from tests.conformance.koordinator import (

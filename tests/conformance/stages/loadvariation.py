@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from engine.plugins.arithmetic import rounded
+from engine.plugins.lib.arithmetic import rounded
+from engine.plugins.lib.measured_load import RESOURCES, load_stats, share
 from engine.plugins.load_variation_risk_balancing import PLUGIN, safety, variation
-from engine.plugins.measured_load import RESOURCES, load_stats, share
 from tests.conformance.cluster import incoming
 from tests.conformance.load_watcher import cluster_of, placements, scores
 from tests.conformance.outcome import Json, mismatch
@@ -17,7 +17,7 @@ from tests.conformance.outcome import Json, mismatch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.plugins.arithmetic import FloatColumn
+    from engine.plugins.lib.arithmetic import FloatColumn
     from tests.conformance.outcome import Stage
 
 _MIB = 2**20

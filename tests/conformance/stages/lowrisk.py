@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from engine.plugins.beta import distribution, fitted, greatest_variance
-from engine.plugins.low_risk_over_commitment import (
+from engine.plugins.lib.measured_load import RESOURCES, load_stats
+from engine.plugins.low_risk_over_commitment.beta import distribution, fitted, greatest_variance
+from engine.plugins.low_risk_over_commitment.plugin import (
     COMMITTED,
     PLUGIN,
     LowRiskOverCommitmentArgs,
@@ -18,7 +19,6 @@ from engine.plugins.low_risk_over_commitment import (
     load_risk,
     totals,
 )
-from engine.plugins.measured_load import RESOURCES, load_stats
 from tests.conformance.cluster import incoming
 from tests.conformance.load_watcher import cluster_of, placements, scores
 from tests.conformance.outcome import Json, mismatch
@@ -26,7 +26,7 @@ from tests.conformance.outcome import Json, mismatch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.plugins.arithmetic import FloatColumn
+    from engine.plugins.lib.arithmetic import FloatColumn
     from tests.conformance.outcome import Stage
 
 _TOLERANCE = 1e-6

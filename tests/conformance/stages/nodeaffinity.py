@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.model.selectors import named_nodes, parse_node_selector, parse_preferred_terms
-from engine.plugins.arithmetic import default_normalize
 from engine.plugins.base import PASS
+from engine.plugins.lib.arithmetic import default_normalize
 from engine.plugins.node_affinity import (
     NodeAffinityArgs,
     NodeAffinityFilter,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.plugins.base import PASS
-from engine.plugins.least_numa_nodes import points
-from engine.plugins.node_resource_topology_match import (
+from engine.plugins.node_resource_topology_match.args import NodeResourceTopologyMatchArgs
+from engine.plugins.node_resource_topology_match.least_numa_nodes import points
+from engine.plugins.node_resource_topology_match.plugin import (
     NodeResourceTopologyMatchFilter,
     NodeResourceTopologyMatchScore,
 )
-from engine.plugins.node_resource_topology_match_args import NodeResourceTopologyMatchArgs
 from tests.conformance.cluster import NOW, cluster_of, incoming
 from tests.conformance.outcome import Json, mismatch
 

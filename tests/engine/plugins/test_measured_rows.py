@@ -21,9 +21,9 @@ from engine.plugins import (
     resource_limit_aware,
     target_load_packing,
 )
-from engine.plugins.limit_ratios import LIMIT_TO_ALLOCATABLE
-from engine.plugins.load_aware_thresholds import USAGE_THRESHOLDS
-from engine.plugins.load_aware_usage import RAW_ALLOCATABLE
+from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
+from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
+from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, node, pod, report, seconds_ago
 from tests.engine.plugins.row_properties import (

@@ -20,7 +20,7 @@ from tests.engine.measured_cluster import NOW, by_node
 from tests.engine.topology_cluster import app_group, cluster, network, node, pod
 
 if TYPE_CHECKING:
-    from engine.model.extra import Extra
+    from engine.model.aux_object import Extra
     from engine.model.pod import Pod
 
 RULE = NetworkOverheadFilter(NetworkOverheadArgs())

@@ -23,7 +23,7 @@ from tests.engine.plugins.row_properties import (
 from tests.engine.topology_cluster import GPU, app_group, disks, network, node, pod, zones
 
 if TYPE_CHECKING:
-    from engine.model.extra import Extra
+    from engine.model.aux_object import Extra
     from engine.model.pod import Pod
     from engine.plugins.base import Plugin
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.policy import PolicySet, load_policies
 from engine.policy.compiler import compile_policy
-from engine.policy.positions import read_documents
 from tests.config_map import MountedConfigMap
 
 _POLICY = """\

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from engine.cel.columnar.columns import Column, Path, Table
 from engine.cel.values import BOOL, DOUBLE, INT, MAP
+from engine.cel.vector.columns import Column, Path, Table
 from engine.model.time import SECOND, Micros
 from engine.policy.activation import NODE_FIELDS, node_value
 from engine.policy.node_table import NodeLayout, NodeTable

@@ -6,10 +6,10 @@ from typing import get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
+from engine.documents.validation import MOST_PROBLEMS
 from engine.errors import InvalidFileError
 from engine.plugins import PLUGINS
 from engine.policy.resource_names import BY_RESOURCE, LISTS_OF_RESOURCES
-from engine.policy.validation import MOST_PROBLEMS
 from tests.engine.policy.worlds import policy
 
 _BY_NODE = {"nodePowerModel"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.model import api
 from engine.model.node import Node
@@ -16,7 +17,6 @@ from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.policy import CompiledPolicy, PolicySet
 from engine.policy.compiler import compile_policy
-from engine.policy.positions import read_documents
 from engine.view import ClusterState, ClusterView
 
 GIB = 1 << 30

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, remembered
+from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum
+from engine.view import lru_cache as remembered
 from engine.view.column_cache import ColumnCache
 from tests.engine.measured_cluster import NOW, node, pod, report
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from engine.view.namespace_totals import REQUESTED, NamespaceTotals
 from engine.view.pod_table import RUNNING, SCHEDULED
-from engine.view.shares import Share
+from engine.view.shape_contributions import Share
 
 
 def share(bare_cpu: int = 0, **requests: int) -> Share:

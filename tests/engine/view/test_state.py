@@ -17,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage
 from engine.view import ClusterState, ClusterView, Domain, LoadProfile, Sum
-from engine.view.shares import MOST_RESOURCES
+from engine.view.shape_contributions import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from tests.engine.view_facts import facts
 

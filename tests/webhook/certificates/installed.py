@@ -13,9 +13,9 @@ from typing import Any
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.certificates.bundles import Bundles
-from webhook.certificates.rotation import Rotation, names_of_service
 from webhook.certificates.secret_store import SecretStore
-from webhook.cluster.connection import Connection, connected
+from webhook.cluster.client.connection import Connection, connected
+from webhook.controllers.certificate_rotation import Rotation, names_of_service
 
 NAMES = names_of_service("stowplan", "system", ["127.0.0.1"])
 OURS, FOREIGN = "stowplan", "kyverno"

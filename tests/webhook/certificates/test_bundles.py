@@ -8,7 +8,7 @@ import pytest
 
 from tests.webhook.certificates.installed import FOREIGN, OURS, Cluster, cluster
 from webhook.certificates import Authority, bundle_of
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 
 
 def some_bundle(here: Cluster) -> bytes:

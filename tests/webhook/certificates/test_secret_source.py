@@ -15,7 +15,7 @@ from tests.webhook.certificates.installed import NAMES, OURS, SECRET, Cluster, c
 from webhook.certificates import Authority, TlsError, bundle_of
 from webhook.certificates import secret_source as module
 from webhook.certificates.secret_source import SecretSource
-from webhook.tls import LiveCertificate
+from webhook.serving.tls import LiveCertificate
 
 DAY = timedelta(days=1)
 

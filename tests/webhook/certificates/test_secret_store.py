@@ -4,7 +4,7 @@ import pytest
 
 from tests.webhook.certificates.installed import SECRET, cluster
 from webhook.certificates.secret_store import StoredSecret
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 
 
 async def test_a_secret_that_is_missing_is_created_with_our_label() -> None:

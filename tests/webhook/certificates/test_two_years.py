@@ -13,9 +13,9 @@ from tests.webhook.certificates.installed import FOREIGN, NAMES, OURS, Cluster, 
 from tests.webhook.certificates.test_authority import verified
 from tests.webhook.handshakes import shaken_hands
 from webhook.certificates.authority import certificates_of
-from webhook.certificates.rotation import Rotation
 from webhook.certificates.secret_source import SecretSource
-from webhook.tls import LiveCertificate
+from webhook.controllers.certificate_rotation import Rotation
+from webhook.serving.tls import LiveCertificate
 
 _NO_CHECK_TIME = 0x20_0000  # X509_V_FLAG_NO_CHECK_TIME: the years are simulated
 _BUSY_STEP = timedelta(seconds=45)

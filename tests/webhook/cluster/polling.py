@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import ClusterState, Domain, UsageHistory
-from webhook.cluster.source_status import SourceStatus
-from webhook.cluster.usage_feed import UsageFeed
-from webhook.cluster.usage_poller import UsagePoller, UsageSource
+from webhook.cluster.usage.feed import UsageFeed
+from webhook.cluster.usage.poller import UsagePoller, UsageSource
+from webhook.cluster.watch.source_status import SourceStatus
 
 NOW = Micros(1_767_258_000 * SECOND)  # 2026-01-01T09:00:00Z
 INTERVAL_SECONDS = 15.0

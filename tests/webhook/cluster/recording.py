@@ -11,11 +11,11 @@ import msgspec
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer
 from tests.webhook.cluster.reflecting import connected_to
-from webhook.cluster.anonymous import Anonymizer
-from webhook.cluster.intake import READERS, Intake
-from webhook.cluster.object_file import object_file
-from webhook.cluster.pace import Pace
-from webhook.cluster.snapshot import Taken, take_snapshot
+from webhook.cluster.files.object_file import object_file
+from webhook.cluster.snapshot.anonymous import Anonymizer
+from webhook.cluster.snapshot.record import Taken, take_snapshot
+from webhook.cluster.watch.event_applier import READERS, Intake
+from webhook.cluster.watch.timing import Pace
 
 Json = dict[str, Any]
 

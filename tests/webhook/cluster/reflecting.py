@@ -12,11 +12,11 @@ from typing import Any
 from engine.model import api
 from engine.model.time import SECOND, Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from webhook.cluster.connection import Connection, connected
-from webhook.cluster.pace import Clock, Pace
-from webhook.cluster.reflector import Reflector, Sink
-from webhook.cluster.source_status import SourceStatus
-from webhook.cluster.watched import WATCHED, Watched
+from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.watch.reflector import Reflector, Sink
+from webhook.cluster.watch.source_status import SourceStatus
+from webhook.cluster.watch.timing import Clock, Pace
+from webhook.cluster.watch.watched_kinds import WATCHED, Watched
 
 STARTED = Micros(1_700_000_000 * SECOND)
 PODS = next(watched for watched in WATCHED if watched.name == "pods")

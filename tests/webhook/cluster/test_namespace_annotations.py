@@ -5,7 +5,7 @@ import msgspec
 from engine.model import api
 from engine.quota import mode_of
 from engine.view import ClusterState
-from webhook.cluster.intake import Intake
+from webhook.cluster.watch.event_applier import Intake
 
 
 def test_a_namespace_brings_its_quota_mode() -> None:

@@ -8,7 +8,6 @@ import msgspec
 import yaml
 
 import webhook.demo
-from engine.explain import explanation
 from engine.model import api
 from engine.model.decision import Decision
 from engine.model.pod import pod_of
@@ -17,6 +16,7 @@ from engine.pipeline import decide
 from engine.plugins import PLUGINS
 from engine.policy import load_policies
 from engine.quota import judge
+from engine.report import explanation
 from engine.view import ClusterView, IntColumn, Sum, counted_requests
 from webhook.cluster import load_recorded
 

@@ -13,7 +13,7 @@ from typing import Any
 from tests.fake_api_server import ApiFault, FakeApiServer, fake_api_server
 from tests.fake_api_server.answers import Play
 from webhook.certificates import Authority, KeyPair, bundle_of
-from webhook.cluster.connection import connected
+from webhook.cluster.client.connection import connected
 from webhook.doctor import Finding, Installation, examine
 
 NAMESPACE, NAME = "stowplan-system", "stowplan"

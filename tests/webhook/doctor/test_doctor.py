@@ -25,7 +25,7 @@ from tests.webhook.doctor.hospital import (
     status_path,
 )
 from webhook.certificates import Authority
-from webhook.cluster.connection import ApiError
+from webhook.cluster.client.connection import ApiError
 from webhook.doctor import Finding, Level
 
 

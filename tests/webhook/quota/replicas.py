@@ -19,14 +19,14 @@ from engine.quota import Reservations
 from engine.quota.reservations import decode
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import BRISK, Time, eventually
-from webhook import review
-from webhook.answers import Outcome
+from webhook.admission import wire
+from webhook.admission.review_result import Outcome
 from webhook.background import in_background
-from webhook.cluster.connection import NO_CONTACT, ApiError, Connection, Query, connected
-from webhook.cluster.intake import Intake
-from webhook.cluster.live import live_cluster
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query, connected
+from webhook.cluster.watch.event_applier import Intake
+from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.quota import QuotaReviews, SeenPods, Timing
-from webhook.quota.live import live_ledger
+from webhook.quota.live_ledger import live_ledger
 
 GROUP = "scheduling.x-k8s.io"
 OTHER_GROUP = "scheduling.sigs.k8s.io"
@@ -267,7 +267,7 @@ class Replica:
             return Outcome.UNDECIDED
 
 
-def asking(pod: dict[str, Any], **request: object) -> review.AdmissionRequest:
+def asking(pod: dict[str, Any], **request: object) -> wire.AdmissionRequest:
     """Return the request to create a pod, or another one."""
     body = {
         "uid": f"request-{pod['metadata']['uid']}",
@@ -278,8 +278,8 @@ def asking(pod: dict[str, Any], **request: object) -> review.AdmissionRequest:
         "object": pod,
         **request,
     }
-    sent = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": body}
-    return review.decode(json.dumps(sent).encode())
+    sent = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": body}
+    return wire.decode(json.dumps(sent).encode())
 
 
 def pod_named(name: str, namespace: str = "shop", cpu: str = "100m") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.quota.replicas import replicas
-from webhook.answers import Outcome
+from webhook.admission.review_result import Outcome
 
 ADMITTED, DENIED, UNDECIDED = Outcome.ADMITTED, Outcome.QUOTA_DENIED, Outcome.UNDECIDED
 LONG = 80.0  # beyond the time an unseen reservation is kept for

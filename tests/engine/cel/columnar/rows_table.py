@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from engine.cel import CelError, compile_node, new_frame
 from engine.cel.ast import Node
 from engine.cel.check import check
-from engine.cel.columnar import (
+from engine.cel.environment import Environment
+from engine.cel.parser import parse
+from engine.cel.values import BOOL, DOUBLE, DYN, INT, MAP, NUMBERS, CelType
+from engine.cel.vector import (
     Coded,
     Column,
     Gap,
@@ -25,9 +28,6 @@ from engine.cel.columnar import (
     plan_number,
     unpacked,
 )
-from engine.cel.environment import Environment
-from engine.cel.parser import parse
-from engine.cel.values import BOOL, DOUBLE, DYN, INT, MAP, NUMBERS, CelType
 
 Row = dict[str, Any]
 """What `node` is in one row."""

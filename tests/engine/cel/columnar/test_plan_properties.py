@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cel.columnar import Plan
+from engine.cel.vector import Plan
 from tests.engine.cel.columnar.random_expressions import EXPRESSIONS, PODS, ROWS
 from tests.engine.cel.columnar.rows_table import (
     Memory,

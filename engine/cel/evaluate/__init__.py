@@ -1,0 +1,59 @@
+"""A resolved tree to Python closures over plain values: this is how expressions run.
+
+What belongs here is how closures are put together and the shortcuts that pay; what an operator
+means stands in `engine.cel.operators`. Any node of a resolved tree compiles on its own, given that
+the frame holds what it reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.cel import ast
+from engine.cel.evaluate import access, arithmetic, calls, logic, loops
+from engine.cel.evaluate.frame import BUDGET, Closure, Frame, new_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from engine.cel.environment import Environment
+
+
+def compile_node(node: ast.Node, environment: Environment) -> Closure:
+    """Return the closure that evaluates a node of a resolved tree.
+
+    A name or function that the environment does not have is an error when it is evaluated.
+    """
+
+    def compile_(child: ast.Node) -> Closure:
+        return _COMPILERS[type(child)](child, compile_, environment)
+
+    return compile_(node)
+
+
+_COMPILERS: Final[Mapping[type[ast.Node], Callable[[Any, Any, Environment], Closure]]] = {
+    ast.Alternative: logic.alternative,
+    ast.And: logic.and_,
+    ast.Binary: arithmetic.binary,
+    ast.Bind: loops.bind,
+    ast.Call: calls.call,
+    ast.Conditional: logic.conditional,
+    ast.Has: access.has,
+    ast.Index: access.index,
+    ast.ListLiteral: access.list_literal,
+    ast.Literal: access.literal,
+    ast.Local: access.variable,
+    ast.MapLiteral: access.map_literal,
+    ast.Name: access.unknown,
+    ast.Negate: arithmetic.negate,
+    ast.Not: logic.not_,
+    ast.OptionalMap: loops.optional_map,
+    ast.Or: logic.or_,
+    ast.Quantifier: loops.quantifier,
+    ast.Select: access.select,
+    ast.SortBy: loops.sort_by,
+    ast.Transform: loops.transform,
+    ast.Variable: access.variable,
+}
+
+__all__ = ["BUDGET", "Closure", "Frame", "compile_node", "new_frame"]

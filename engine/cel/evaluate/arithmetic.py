@@ -1,0 +1,112 @@
+"""Closures for arithmetic, comparison and membership, with shortcuts for literals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.cel import ast, operators
+from engine.cel.evaluate.frame import BUDGET, Closure, Compile, Frame
+from engine.cel.values import EXACT, INT, NUMBERS, STRING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from engine.cel.budget import Budget
+    from engine.cel.environment import Environment
+
+_OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
+    "-": operators.subtract,
+    "*": operators.multiply,
+    "/": operators.divide,
+    "%": operators.modulo,
+    "<": operators.less,
+    "<=": operators.less_or_equal,
+    ">": operators.greater,
+    ">=": operators.greater_or_equal,
+}
+_PAID_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object]]] = {
+    "+": operators.add,
+    "in": operators.member,
+}
+
+
+def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `left operator right`."""
+    if node.operator in {"==", "!="}:
+        return _equality(node, compile_)
+    if node.operator == "in":
+        shortcut = _membership(node, compile_)
+        if shortcut is not None:
+            return shortcut
+    left, right = compile_(node.left), compile_(node.right)
+    if node.operator in _PAID_OPERATORS:
+        apply_paid = _PAID_OPERATORS[node.operator]
+        return lambda frame: apply_paid(left(frame), right(frame), frame[BUDGET])
+    apply = _OPERATORS[node.operator]
+    return lambda frame: apply(left(frame), right(frame))
+
+
+def negate(node: ast.Negate, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `-operand`."""
+    operand = compile_(node.operand)
+    return lambda frame: operators.negate(operand(frame))
+
+
+def _equality(node: ast.Binary, compile_: Compile) -> Closure:
+    same = node.operator == "=="
+    left, right = node.left, node.right
+    if isinstance(left, ast.Literal):
+        left, right = right, left
+    if isinstance(right, ast.Literal) and not isinstance(left, ast.Literal):
+        shortcut = _equal_to_literal(compile_(left), right, same=same)
+        if shortcut is not None:
+            return shortcut
+    one, other = compile_(left), compile_(right)
+
+    def evaluate(frame: Frame) -> bool:
+        return operators.equals(one(frame), other(frame), frame[BUDGET]) is same
+
+    return evaluate
+
+
+def _equal_to_literal(operand: Closure, literal: ast.Literal, *, same: bool) -> Closure | None:
+    value = literal.value
+    if literal.type == STRING:
+        # A Python string equals only an equal string, so no look at the types is needed.
+        if same:
+            return lambda frame: operand(frame) == value
+        return lambda frame: operand(frame) != value
+    if value is None or value is True or value is False:
+        return lambda frame: (operand(frame) is value) is same
+    if isinstance(value, int) and literal.type == INT and abs(value) < EXACT:
+
+        def evaluate(frame: Frame) -> bool:
+            found = operand(frame)
+            return (found == value and type(found) is not bool) is same
+
+        return evaluate
+    return None
+
+
+def _membership(node: ast.Binary, compile_: Compile) -> Closure | None:
+    """Return the closure for `x in [literals]`, a look into a set, if all are of one kind."""
+    if not isinstance(node.right, ast.ListLiteral) or node.right.optionals:
+        return None
+    literals = [one for one in node.right.elements if isinstance(one, ast.Literal)]
+    if len(literals) < len(node.right.elements):
+        return None
+    values: list[Any] = [literal.value for literal in literals]
+    kinds = frozenset(map(type, values))
+    if kinds <= {str}:
+        accepted: frozenset[type] = frozenset({str})
+    elif kinds <= NUMBERS and all(abs(value) < EXACT for value in values):
+        accepted = NUMBERS  # where no double is rounded, Python's equality and hash are CEL's
+    else:
+        return None
+    element, members = compile_(node.left), frozenset(values)
+
+    def evaluate(frame: Frame) -> bool:
+        value = element(frame)
+        return type(value) in accepted and value in members
+
+    return evaluate

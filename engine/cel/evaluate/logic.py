@@ -1,0 +1,100 @@
+"""Closures for `&&`, `||`, `!`, `?:` and the choices of optionals.
+
+`&&` and `||` are commutative as far as errors go: a false (or true) on either side decides,
+whatever happened on the other. An exhausted budget is no such error: it ends the evaluation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.cel import ast
+from engine.cel.errors import BudgetExhaustedError, CelError
+from engine.cel.evaluate.frame import Closure, Compile, Frame
+from engine.cel.operators import no_overload, not_bool
+from engine.cel.values import OptionalValue
+
+if TYPE_CHECKING:
+    from engine.cel.environment import Environment
+
+
+def and_(node: ast.And, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `a && b && ...`."""
+    return _deciding(tuple(map(compile_, node.operands)), decisive=False)
+
+
+def or_(node: ast.Or, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `a || b || ...`."""
+    return _deciding(tuple(map(compile_, node.operands)), decisive=True)
+
+
+def _deciding(operands: tuple[Closure, ...], *, decisive: bool) -> Closure:
+    undecided = not decisive
+
+    def evaluate(frame: Frame) -> object:
+        failure: CelError | None = None
+        for operand in operands:
+            try:
+                value = operand(frame)
+            except BudgetExhaustedError:
+                raise
+            except CelError as error:
+                failure = failure or error
+                continue
+            if value is decisive:
+                return decisive
+            if value is not undecided:
+                failure = failure or not_bool(value)
+        if failure is not None:
+            raise failure
+        return undecided
+
+    return evaluate
+
+
+def not_(node: ast.Not, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `!operand`."""
+    operand = compile_(node.operand)
+
+    def evaluate(frame: Frame) -> object:
+        value = operand(frame)
+        if value is True:
+            return False
+        if value is False:
+            return True
+        raise not_bool(value)
+
+    return evaluate
+
+
+def conditional(node: ast.Conditional, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `test ? then : otherwise`; only the branch taken is evaluated."""
+    test, then, otherwise = map(compile_, (node.test, node.then, node.otherwise))
+
+    def evaluate(frame: Frame) -> object:
+        value = test(frame)
+        if value is True:
+            return then(frame)
+        if value is False:
+            return otherwise(frame)
+        raise not_bool(value)
+
+    return evaluate
+
+
+def alternative(node: ast.Alternative, compile_: Compile, _environment: Environment) -> Closure:
+    """Compile `operand.or(other)` or `operand.orValue(other)`."""
+    operand, other, unwraps = compile_(node.operand), compile_(node.other), node.unwraps
+
+    def evaluate(frame: Frame) -> object:
+        value = operand(frame)
+        if type(value) is not OptionalValue:
+            raise no_overload("orValue" if unwraps else "or", value)
+        if value.present:
+            return value.value if unwraps else value
+        replacement = other(frame)
+        if not unwraps and type(replacement) is not OptionalValue:
+            raise no_overload("or", value, replacement)
+        return replacement
+
+    return evaluate

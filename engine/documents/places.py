@@ -1,0 +1,195 @@
+"""Documents that people write, with the place of every part, so that mistakes are shown in it.
+
+JSON is YAML. Plain values follow the JSON-like core of YAML 1.2: `yes` and `2026-01-01` are texts.
+Anchors and aliases work within bounds; tags do not: what looks like one is an expression that
+begins with `!`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from engine.documents.yaml_tree import (
+    DEEPEST,
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    Source,
+    read_trees,
+)
+from engine.errors import InvalidFileError, Problem
+
+Path: TypeAlias = Sequence[str | int]
+"""Keys and indexes from the top of a document to one value in it."""
+
+MOST_BYTES: Final = 1 << 20
+"""The largest file that is read: 1 MiB, the limit of a ConfigMap."""
+
+_MOST_VALUES = 100_000  # of one document, with aliases written out
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]{1,30}")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+
+_PROPERTIES = re.compile(r"(?:(?:&[\w-]+|!\S*)\s+)*")
+_BLOCK_HEADER = re.compile(r"[|>][^\r\n\x85\u2028\u2029]*")
+_CHARACTER = re.compile(r".", re.DOTALL)
+_TOKENS = {
+    "'": re.compile(r"''|.", re.DOTALL),
+    '"': re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)|.", re.DOTALL),
+}
+"""What one character is written as, by the style of the scalar."""
+_BLANK_ESCAPES = frozenset("\n\r\x85\u2028\u2029nrt\tvfLPN_ ")  # after a backslash
+
+
+class Document:
+    """One YAML document: its plain value, and the place of every part of it.
+
+    Attributes:
+        file: how its file is called in reports.
+        value: dicts with text keys, lists, texts, ints, floats, bools and None.
+    """
+
+    def __init__(self, source: Source, root: Node) -> None:
+        """Take a tree.
+
+        Raises:
+            InvalidFileError: it is too deep or too large once its aliases are written out.
+        """
+        self.file = source.file
+        self._source = source
+        self._root = root
+        self._room = _MOST_VALUES
+        self.value = self._plain(root, 1)
+
+    def problem(
+        self, path: Path, message: str, *, hint: str = "", offset: int | None = None
+    ) -> Problem:
+        """Return a mistake at a value.
+
+        Args:
+            path: leads to the value; the report is at the nearest part that the document has.
+            message: what is wrong.
+            hint: what to do about it.
+            offset: the character of the value, a text, that is meant; None for its beginning.
+        """
+        node = self._find(path)
+        index = node.index
+        if offset is not None and isinstance(node, ScalarNode):
+            index = _index_in(self._source.text, node, offset)
+        return self._source.problem_at(index, message, hint)
+
+    def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Problem:
+        """Return a mistake in a key, the last one of `path`."""
+        parent = self._find(path[:-1])
+        if isinstance(parent, MapNode):
+            for key, _ in parent.items:
+                if key.text == path[-1]:
+                    return self._source.problem_at(key.index, message, hint)
+        return self.problem(path, message, hint=hint)
+
+    def _find(self, path: Path) -> Node:
+        """Return the part that `path` leads to, or the last one on the way there."""
+        node = self._root
+        for step in path:
+            inner: Node | None = None
+            if isinstance(node, MapNode):
+                inner = next((value for key, value in node.items if key.text == step), None)
+            elif isinstance(node, ListNode) and isinstance(step, int):
+                inner = node.items[step]
+            if inner is None:
+                break
+            node = inner
+        return node
+
+    def _plain(self, node: Node, depth: int) -> object:
+        self._room -= 1
+        if depth > DEEPEST or self._room < 0:
+            limit = f"deeper than {DEEPEST} levels" if self._room >= 0 else "too large"
+            message = f"the document is {limit} with its aliases written out"
+            raise InvalidFileError([self._source.problem_at(node.index, message)])
+        if isinstance(node, MapNode):
+            return {key.text: self._plain(value, depth + 1) for key, value in node.items}
+        if isinstance(node, ListNode):
+            return [self._plain(item, depth + 1) for item in node.items]
+        return _resolved(node.text) if node.plain else node.text
+
+
+def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
+    """Return the documents of a YAML file; those that hold nothing are left out.
+
+    Args:
+        data: its content.
+        file: how it is called in reports.
+
+    Raises:
+        InvalidFileError: it is not YAML, or not such as we read; carries all that was found before
+            reading could not go on.
+    """
+    if len(data) > MOST_BYTES:
+        raise InvalidFileError([Problem(file=file, message=f"larger than {MOST_BYTES} bytes")])
+    try:
+        source = Source(file, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        before = Source(file, data[: error.start].decode("utf-8", "replace"))
+        problem = before.problem_at(len(before.text), "not a text in UTF-8")
+        raise InvalidFileError([problem]) from error
+    return tuple(Document(source, root) for root in read_trees(source))
+
+
+def _resolved(text: str) -> object:
+    """Return what a plain scalar means."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
+        return float(text)
+    return text
+
+
+def _index_in(source: str, scalar: ScalarNode, offset: int) -> int:
+    """Return where in the source the character `offset` of a scalar's text stands.
+
+    Folding, indentation and escapes change blanks, but keep all other characters in their order:
+    so the n-th that is not blank is the n-th in both. A blank is reported at the next of them.
+    """
+    count = sum(not char.isspace() for char in scalar.text)
+    ordinal = sum(not char.isspace() for char in scalar.text[:offset])
+    start = _after(_PROPERTIES, source, scalar.index)
+    if scalar.style in {"|", ">"}:
+        start = _after(_BLOCK_HEADER, source, start)
+    elif scalar.style:
+        start += 1
+    seen = 0
+    for written in _TOKENS.get(scalar.style, _CHARACTER).finditer(source, start):
+        if _is_blank(written[0]):
+            continue
+        if seen == ordinal:
+            return written.start()
+        seen += 1
+        if seen == count:
+            return written.end()
+    return start
+
+
+def _after(pattern: re.Pattern[str], source: str, index: int) -> int:
+    """Return the end of what the pattern takes at `index`."""
+    found = pattern.match(source, index)
+    return found.end() if found else index
+
+
+def _is_blank(written: str) -> bool:
+    """Return whether a character of a scalar's source, or an escape, stands for a blank."""
+    if len(written) == 1 or written == "''":
+        return written.isspace()
+    if written[1] in "xuU":
+        return chr(int(written.strip("\\xuU"), 16)).isspace()
+    return written[1] in _BLANK_ESCAPES

@@ -1,0 +1,136 @@
+"""What pydantic finds wrong in a document, as problems at their places and in our words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from engine.documents.places import Document, Path
+from engine.errors import Problem, did_you_mean
+
+_M = TypeVar("_M", bound=BaseModel)
+
+MOST_PROBLEMS: Final = 100
+"""Of one model; who has more has not written what they think."""
+
+_SEVERAL: Final = "several_mistakes"
+_CHOICE: Final = re.compile(r"'([^']*)'")
+_LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
+
+_MESSAGES: Final = {
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+    "dict_type": "expected a mapping of keys to values",
+    "float_parsing": "expected a number",
+    "float_type": "expected a number",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_type": "expected a whole number",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "expected a list",
+    "model_attributes_type": "expected a mapping of keys to values",
+    "model_type": "expected a mapping of keys to values",
+    "string_too_long": "longer than {max_length} characters",
+    "string_too_short": "must not be empty",
+    "string_type": "expected a text",
+    "too_long": "more than {max_length} entries",
+    "tuple_type": "expected a list",
+    "value_error": "{error}",
+}
+
+
+def several_mistakes(mistakes: Iterable[tuple[Path, str]]) -> PydanticCustomError:
+    """Return the error of a validator that finds mistakes deeper down, each with its path."""
+    found = list(mistakes)
+    text = "; ".join(message for _, message in found)
+    return PydanticCustomError(_SEVERAL, "{text}", {"text": text, "mistakes": found})
+
+
+def validated(
+    model: type[_M], value: object, document: Document, at: Path = ()
+) -> tuple[_M | None, list[Problem]]:
+    """Return a part of a document as a model, or what is wrong with it.
+
+    Args:
+        model: what it should be.
+        value: the plain value.
+        document: where it stands.
+        at: the path that leads to it.
+    """
+    try:
+        return model.model_validate(value), []
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False)
+    told = errors[:MOST_PROBLEMS]
+    return None, [found for error in told for found in _problems(error, model, document, at)]
+
+
+def _problems(
+    error: ErrorDetails, model: type[BaseModel], document: Document, at: Path
+) -> Iterator[Problem]:
+    path = (*at, *error["loc"])
+    kind = error["type"]
+    if kind == _SEVERAL:
+        for below, message in error["ctx"]["mistakes"]:
+            yield document.problem((*path, *below), message)
+    elif kind == "missing":
+        yield document.problem(path[:-1], f"missing key `{path[-1]}`")
+    elif kind == "extra_forbidden":
+        hint = did_you_mean(str(path[-1]), _keys_at(model, error["loc"][:-1]))
+        yield document.problem_at_key(path, f"unknown key `{path[-1]}`", hint=hint)
+    elif kind in {"literal_error", "enum"}:
+        known = _CHOICE.findall(error["ctx"]["expected"])
+        message = f"{_echo(error['input'])} is not " + " or ".join(f"`{one}`" for one in known)
+        hint = did_you_mean(str(error["input"]), known)
+        yield document.problem(path, message, hint=hint)
+    elif kind == "string_pattern_mismatch":
+        message = f"{_echo(error['input'])} does not match `{error['ctx']['pattern']}`"
+        yield document.problem(path, message)
+    else:
+        template = _MESSAGES.get(kind)
+        message = template.format(**error.get("ctx", {})) if template else error["msg"]
+        yield document.problem(path, message[:1].lower() + message[1:], hint=_hint(error))
+
+
+def _hint(error: ErrorDetails) -> str:
+    if error["type"] == "string_type" and isinstance(error["input"], bool | int | float):
+        return f'put it in quotes: "{json.dumps(error["input"])}"'
+    return ""
+
+
+def _echo(value: object) -> str:
+    """Return what was written, in backticks and not too long."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"`{text}`" if len(text) <= _LONGEST_ECHO else f"`{text[:_LONGEST_ECHO]}...`"
+
+
+def _keys_at(model: type[BaseModel], path: Path) -> list[str]:
+    """Return the keys that the model has at a place inside it."""
+    models = [model]
+    for step in path:
+        fields = [found for one in models for found in _fields(one) if found[0] == step]
+        if fields:  # otherwise an index, or the key of a free mapping: the models are the same
+            models = [found for _, annotation in fields for found in _models_in(annotation)]
+    return [key for one in models for key, _ in _fields(one)]
+
+
+def _fields(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
+    """Yield the key and the annotation of each field."""
+    for name, field in model.model_fields.items():
+        yield field.alias or name, field.annotation
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """Yield the models that an annotation speaks of, as `tuple[Filter, ...]` does of `Filter`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

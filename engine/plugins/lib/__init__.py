@@ -1,0 +1,1 @@
+"""Arithmetic, reason codes and readings that several plugins share; never a plugin."""

@@ -1,0 +1,309 @@
+"""LimitAware: keep the limits of a node's pods within a multiple of what the node offers.
+
+Source: Koordinator pull request 1486, pkg/scheduler/plugins/limitaware (filtering.go, scoring.go,
+least_allocated.go). Only resources that a ratio is given for take part, node by node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from engine.model.decision import Judged
+from engine.model.pod import Pod, PodShape
+from engine.model.resource_names import NATIVE, is_scalar
+from engine.model.time import Micros
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, judged_by
+from engine.plugins.lib.arithmetic import FloatColumn, free_percent
+from engine.plugins.lib.humanize import part_words
+from engine.plugins.lib.reason_codes import complained, complaint_texts
+from engine.plugins.limit_aware.limit_ratios import NodeRatios
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
+from engine.view.axis import capped
+
+_NODES = (Domain.NODES,)
+_UNCHECKED = 2**62
+"""The capacity where a resource has no ratio: nothing exceeds it."""
+
+_SHAPES_REMEMBERED = 4096
+
+
+def _one_for_zero(weight: int) -> int:
+    return weight or 1
+
+
+_Limits: TypeAlias = tuple[tuple[str, int], ...]
+
+_Weight: TypeAlias = Annotated[
+    int, Field(strict=True, ge=0, le=MAX_SCORE), AfterValidator(_one_for_zero)
+]
+_Ratio: TypeAlias = (
+    Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Annotated[str, Field(strict=True)]
+)
+_WEIGHTS = {"cpu": 1, "memory": 1}
+
+
+def _default_weights(weights: dict[str, int]) -> dict[str, int]:
+    return weights or _WEIGHTS
+
+
+class LimitAwareArgs(Args):
+    """LimitAwareArgs, with upstream's defaults.
+
+    Attributes:
+        scoring_resource_weights: weight of each resource's score; 0 counts as 1.
+        default_limit_to_allocatable_ratio: percent of its allocatable that a node's limits may
+            add up to, an integer or `"N%"`, by resource name. One that cannot be read is a fault
+            of every node it applies to.
+    """
+
+    scoring_resource_weights: Annotated[dict[str, _Weight], AfterValidator(_default_weights)] = (
+        Field(default=_WEIGHTS)
+    )
+    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(default_factory=dict)
+
+
+class _LimitAware:
+    """What filter and score have in common: the capacity for limits, and where it is unknown."""
+
+    def __init__(self, args: LimitAwareArgs) -> None:
+        ratios = args.default_limit_to_allocatable_ratio
+        self._ratios = NodeRatios(ratios)
+        self._key = tuple(sorted(ratios.items()))
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return why the ratios of a node are unknown."""
+        return self._ratios.fault_of(view.nodes[row])
+
+    def _taken(self, view: ClusterView, row: int, sums: Sum, own: _Limits) -> dict[str, str]:
+        """Return what limits on a node add up to with a pod's own, of what they may."""
+        part = view.take(np.array([row]))
+        taken = {}
+        for name, amount in own:
+            (capacity,) = self._capacity(part, name).tolist()
+            if capacity != _UNCHECKED:
+                (others,) = part.amount(part.sums[sums], name).tolist()
+                taken[f"{name} limits"] = part_words(name, others + amount, capacity)
+        return taken
+
+    def _is_faulty(self, view: ClusterView) -> BoolColumn:
+        """Return where the ratios of a node are unknown."""
+        return view.node_column(("LimitAware faulty", self._key), _NODES, self._ratios.faulty)
+
+    def _capacity(self, view: ClusterView, name: str) -> IntColumn:
+        """Return what limits of a resource may add up to per node, _UNCHECKED without a ratio."""
+        covered, capacity = self._ratios.capacity(view, name)
+        return np.where(covered, capacity, _UNCHECKED)
+
+
+@dataclass(frozen=True, slots=True)
+class _FilterSide:
+    """What is known of all nodes before a pod is.
+
+    Attributes:
+        capacities: of NATIVE up to the last one that any node has a ratio for, (n_rated, n).
+        named: every resource that some node has a ratio for.
+        faulty: where the ratios of a node are unknown, None if they are known of all.
+    """
+
+    capacities: IntColumn
+    named: frozenset[str]
+    faulty: BoolColumn | None
+
+
+class LimitAwareFilter(_LimitAware):
+    """Rejects nodes whose limits would add up to more than their capacity."""
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+        """Return PASS, FAULT, or complaints: one per resource that falls short."""
+        if pod.is_daemon_set:
+            return Judged.passing(len(view))
+        side = view.common(("LimitAware filter", self._key), _NODES, self._side)
+        complaints = self._complaints(view, pod.shape, side)
+        judged = complained(complaints) if complaints else Judged.passing(len(view))
+        if side.faulty is None:
+            return judged
+        return judged_by(np.where(side.faulty, FAULT, judged.codes))
+
+    def _complaints(
+        self, view: ClusterView, shape: PodShape, side: _FilterSide
+    ) -> list[BoolColumn]:
+        """Return where each of the resources that are checked falls short."""
+        checked = _checked(shape)
+        if not checked:
+            return []
+        allocated = view.sums[Sum.EFFECTIVE_LIMITS]
+        n_rated = len(side.capacities)
+        free = side.capacities - view.amounts(allocated, NATIVE[:n_rated])
+        short = [*(free < _checked_natives(shape)[:n_rated])]
+        scalars = checked[len(NATIVE) :]
+        if scalars:
+            nowhere = np.zeros(len(view), np.bool_)
+            short += [nowhere] * (len(NATIVE) - n_rated)
+            short += [
+                self._capacity(view, name) - view.amount(allocated, name) < amount
+                if name in side.named
+                else nowhere
+                for name, amount in scalars
+            ]
+        return short
+
+    def _side(self, view: ClusterView) -> _FilterSide:
+        def capacities(part: ClusterView) -> IntColumn:
+            return np.stack([self._capacity(part, name) for name in NATIVE])
+
+        native = view.node_column(("LimitAware native", self._key), _NODES, capacities)
+        is_rated = (native != _UNCHECKED).any(axis=1).tolist()
+        n_rated = max((i + 1 for i, rated in enumerate(is_rated) if rated), default=0)
+        faulty = self._is_faulty(view)
+        return _FilterSide(
+            native[:n_rated], frozenset(self._ratios.named(view)), faulty if faulty.any() else None
+        )
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what limits would add up to, of what they may."""
+        checked = () if pod.is_daemon_set else _checked(pod.shape)
+        return self._taken(view, row, Sum.EFFECTIVE_LIMITS, checked)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
+        checked = _checked(pod.shape)
+        texts = [f"Insufficient {name} limit" for name, _ in checked]
+        return complaint_texts(code, texts, "Insufficient extended resources limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ScoreSide:
+    """What is known of all nodes before a pod is; a resource takes no part where it has no ratio.
+
+    Attributes:
+        capacities: of the scored resources, 0 where one takes no part, (n_scored, n).
+        divisors: the same, but 1 there.
+        weights: 0 there, (n_scored, n); None if all are 1.
+        total_weight: at least 1, (n,) or for all nodes.
+        faulty: where the ratios of a node are unknown, None if they are known of all.
+    """
+
+    capacities: IntColumn
+    divisors: FloatColumn
+    weights: FloatColumn | None
+    total_weight: FloatColumn | float
+    faulty: BoolColumn | None
+
+
+class LimitAwareScore(_LimitAware):
+    """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
+
+    def __init__(self, args: LimitAwareArgs) -> None:
+        super().__init__(args)
+        scored = {
+            name: weight
+            for name, weight in args.scoring_resource_weights.items()
+            if name in NATIVE or is_scalar(name)
+        }
+        self._names = tuple(scored)
+        self._weights = np.array(list(scored.values()), np.int64)[:, np.newaxis]
+        self._side_key = ("LimitAware score", repr((self._key, scored)))
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return the weighted mean over the resources that have a ratio and a capacity."""
+        side = view.common(self._side_key, _NODES, self._side)
+        allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
+        free = side.capacities - allocated
+        free -= _own(pod.shape, self._names)
+        percents = free_percent(side.divisors, free)
+        if side.weights is not None:
+            percents *= side.weights
+        mean = np.add.reduce(percents, axis=0)
+        mean /= side.total_weight
+        return Scores(mean.astype(np.int64), side.faulty)
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
+        if not scores.size:
+            return scores
+        least = scores.min()
+        spread = scores.max() - least
+        if not spread:
+            return np.zeros_like(scores)
+        share: FloatColumn = (scores - least).astype(np.float64)
+        share /= spread
+        share *= MAX_SCORE
+        return share.astype(np.int64)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+        """Return what limits would add up to, of what they may; without one some are assumed."""
+        own = pod.shape.effective_limits_non_zero
+        scored = tuple((name, capped(own.get(name, 0))) for name in self._names)
+        return self._taken(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
+
+    def _capacities(self, view: ClusterView) -> IntColumn:
+        """Return the capacities of the scored resources, (n_scored, n).
+
+        0 where a resource takes no part, or the ratios of the node are unknown.
+        """
+
+        def compute(part: ClusterView) -> IntColumn:
+            capacities = np.array([self._capacity(part, name) for name in self._names], np.int64)
+            counts = (capacities != _UNCHECKED) & ~self._is_faulty(part)
+            return np.where(counts, capacities, 0).reshape(len(self._names), len(part))
+
+        return view.node_column(("LimitAware scored", self._key, self._names), _NODES, compute)
+
+    def _side(self, view: ClusterView) -> _ScoreSide:
+        capacities, faulty = self._capacities(view), self._is_faulty(view)
+        counts = capacities != 0
+        weights = (counts * self._weights).astype(np.float64)
+        total_weight = np.maximum(weights.sum(axis=0), 1)
+        return _ScoreSide(
+            capacities=capacities,
+            divisors=np.where(counts, capacities, 1).astype(np.float64),
+            weights=None if (weights == 1).all() else weights,
+            total_weight=_alike(total_weight),
+            faulty=faulty if faulty.any() else None,
+        )
+
+
+def _alike(column: FloatColumn) -> FloatColumn | float:
+    """Return a column as one number if all of it is the same: that need not be read again."""
+    return float(column[0]) if column.size and (column == column[0]).all() else column
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _own(shape: PodShape, names: tuple[str, ...]) -> IntColumn:
+    """Return what a pod counts for of some resources, (len(names), 1)."""
+    amounts = [capped(shape.effective_limits_non_zero.get(name, 0)) for name in names]
+    return np.array(amounts, np.int64).reshape(len(names), 1)
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _checked(shape: PodShape) -> _Limits:
+    """Return which resources a pod is checked for, and its own amounts; none if it limits nothing.
+
+    Once it limits anything, cpu, memory and ephemeral-storage are checked even where its own amount
+    is 0: a node that is over its capacity takes no such pod.
+    """
+    limits = shape.effective_limits
+    scalars = sorted(limits.keys() - NATIVE)
+    if not scalars and not any(map(limits.get, NATIVE)):
+        return ()
+    return tuple([(name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars)])
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _checked_natives(shape: PodShape) -> IntColumn:
+    """Return a pod's own amounts of NATIVE, (len(NATIVE), 1); it is checked for them."""
+    amounts = [amount for _, amount in _checked(shape)[: len(NATIVE)]]
+    return np.array(amounts, np.int64)[:, np.newaxis]
+
+
+PLUGIN = Plugin(
+    args=LimitAwareArgs,
+    filter=LimitAwareFilter,
+    score=LimitAwareScore,
+    reads=(Domain.NODES, Domain.PODS),
+)

@@ -1,0 +1,158 @@
+"""What a person writes for LoadAware: Koordinator's LoadAwareSchedulingArgs.
+
+Source: Koordinator, pkg/scheduler/apis/config (v1/defaults.go, validation/
+validation_pluginargs.go). Defaults are filled in before anything is validated, and a map that is
+given replaces its default as a whole, but for the scaling factors, which are completed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from engine.model.duration import parse_duration
+from engine.model.quantity import INT64_MAX, INT64_MIN
+from engine.plugins.base import Args
+from engine.plugins.load_aware.usage import UsageSource
+from engine.view import LoadProfile
+
+AggregationType: TypeAlias = Literal["", "avg", "p50", "p90", "p95", "p99"]
+"""Which of a window's readings is looked at; empty for none."""
+
+
+def _not_negative(text: str) -> str:
+    if parse_duration(text) < 0:
+        raise ValueError(f"`{text}` is negative")
+    return text
+
+
+_Int64: TypeAlias = Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX)]
+_Percent: TypeAlias = Annotated[int, Field(strict=True, ge=0, le=100)]
+_Share: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=100)]
+_Duration: TypeAlias = Annotated[str, AfterValidator(_not_negative)]
+
+_WEIGHTS = {"cpu": 1, "memory": 1}
+_THRESHOLDS = {"cpu": 65, "memory": 95}
+_FACTORS = {"cpu": 85, "memory": 70}
+
+
+class AggregatedArgs(Args):
+    """How percentiles over a window replace the momentary usage.
+
+    Attributes:
+        usage_thresholds: for the filter, percent by resource name; needs the type as well.
+        usage_aggregation_type: for the filter.
+        usage_aggregated_duration: for the filter; empty or zero means the longest reported.
+        score_aggregation_type: for the score.
+        score_aggregated_duration: for the score; empty or zero means the longest reported.
+    """
+
+    usage_thresholds: dict[str, _Percent] = Field(default_factory=dict)
+    usage_aggregation_type: AggregationType = ""
+    usage_aggregated_duration: _Duration = ""
+    score_aggregation_type: AggregationType = ""
+    score_aggregated_duration: _Duration = ""
+
+
+class LoadAwareArgs(Args):
+    """LoadAwareSchedulingArgs, with upstream's defaults.
+
+    Attributes:
+        filter_expired_node_metrics: whether the filter looks at the age of reports.
+        node_metric_expiration_seconds: age from which a report is expired.
+        enable_schedule_when_node_metrics_expired: whether the filter passes nodes with an expired
+            report, unlooked at, instead of rejecting them.
+        dominant_resource_weight: weight of the score of the scarcest resource.
+        resource_weights: weight of each resource's score.
+        usage_thresholds: percent of each node's capacity, by resource name.
+        prod_usage_thresholds: the same for production pods against production usage alone.
+        prod_usage_include_sys: whether usage outside pods counts as production usage.
+        score_according_prod_usage: whether production pods are scored on production usage alone.
+        estimator: accepted for compatibility; there is one.
+        estimated_scaling_factors: which part of what a pod asks for it is expected to use, percent.
+        estimated_seconds_after_pod_scheduled: how long estimates are believed, from PodScheduled.
+        estimated_seconds_after_initialized: how long estimates are believed, from Initialized.
+        allow_customize_estimation: whether pods may say so themselves, by annotation.
+        aggregated: percentiles in place of momentary usage.
+        supported_resources: further resources to know of.
+    """
+
+    filter_expired_node_metrics: bool = True
+    node_metric_expiration_seconds: Annotated[_Int64, Field(gt=0)] = 180
+    enable_schedule_when_node_metrics_expired: bool = False
+    dominant_resource_weight: _Percent = 0
+    resource_weights: dict[str, _Share] = Field(default_factory=dict, validate_default=True)
+    usage_thresholds: dict[str, _Percent] = Field(default=_THRESHOLDS)
+    prod_usage_thresholds: dict[str, _Int64] = Field(default_factory=dict)
+    prod_usage_include_sys: bool = False
+    score_according_prod_usage: bool = False
+    estimator: str = ""
+    estimated_scaling_factors: dict[str, _Share] = Field(default=_FACTORS)
+    estimated_seconds_after_pod_scheduled: _Int64 = 0
+    estimated_seconds_after_initialized: _Int64 = 0
+    allow_customize_estimation: bool = False
+    aggregated: AggregatedArgs = AggregatedArgs()
+    supported_resources: tuple[str, ...] = ()
+
+    @field_validator("resource_weights")
+    @classmethod
+    def _default_weights(cls, weights: dict[str, int], info: ValidationInfo) -> dict[str, int]:
+        """Fill in weights, unless the dominant resource alone is to be scored."""
+        return weights if weights or info.data.get("dominant_resource_weight") else _WEIGHTS
+
+    @field_validator("usage_thresholds")
+    @classmethod
+    def _default_thresholds(cls, thresholds: dict[str, int]) -> dict[str, int]:
+        return thresholds or _THRESHOLDS
+
+    @field_validator("estimated_scaling_factors")
+    @classmethod
+    def _complete_factors(cls, factors: dict[str, int]) -> dict[str, int]:
+        return _FACTORS | factors
+
+    @model_validator(mode="after")
+    def _weights_have_factors(self) -> Self:
+        for name in self.resource_weights:
+            if name not in self.estimated_scaling_factors:
+                raise ValueError(
+                    f"`resourceWeights` has `{name}`, `estimatedScalingFactors` has not"
+                )
+        return self
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Every resource these arguments speak of, and cpu and memory, by name."""
+        return tuple(
+            sorted(
+                {"cpu", "memory"}.union(
+                    self.usage_thresholds,
+                    self.prod_usage_thresholds,
+                    self.aggregated.usage_thresholds,
+                    self.resource_weights,
+                    self.estimated_scaling_factors,
+                    self.supported_resources,
+                )
+            )
+        )
+
+    @property
+    def score_source(self) -> UsageSource:
+        """The usage that pods are scored on, but for production pods where told otherwise."""
+        aggregated = self.aggregated
+        return UsageSource(
+            aggregation=aggregated.score_aggregation_type,
+            duration_ns=parse_duration(aggregated.score_aggregated_duration),
+        )
+
+    @property
+    def load_profile(self) -> LoadProfile:
+        """Which sums the view must keep for these arguments."""
+        return LoadProfile(
+            known=self.known,
+            factors=tuple(sorted(self.estimated_scaling_factors.items())),
+            seconds_after_scheduled=self.estimated_seconds_after_pod_scheduled,
+            seconds_after_initialized=self.estimated_seconds_after_initialized,
+            customize=self.allow_customize_estimation,
+            include_system=self.prod_usage_include_sys,
+        )

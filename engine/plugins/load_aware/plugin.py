@@ -1,0 +1,326 @@
+"""LoadAware: keep pods off nodes that are busy by measurement, and prefer idle ones.
+
+Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling).
+A node's usage is what its last report says, plus what its newest pods are expected to use beyond
+that, plus what the incoming pod is expected to use. Whatever is malformed on a node is ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import Codes, Judged
+from engine.model.pod import Pod, PodShape
+from engine.model.time import SECOND, Micros
+from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
+from engine.plugins.lib.arithmetic import FloatColumn, free_percent, least_reaching
+from engine.plugins.lib.humanize import amount_words, part_words, report_words
+from engine.plugins.load_aware.args import LoadAwareArgs
+from engine.plugins.load_aware.thresholds import NodeChecks
+from engine.plugins.load_aware.usage import PRODUCTION, Readings, UsageSource, capacity
+from engine.view import (
+    LOAD_DOMAINS,
+    BoolColumn,
+    ClusterView,
+    Domain,
+    IntColumn,
+    LoadProfile,
+    report_times,
+)
+from engine.view.estimation import estimate_vector
+
+_EXPIRED = 1
+_FIRST_EXCEEDED = 2
+"""Codes from here on: two for each known resource in order, the second one for a percentile."""
+
+_NO_ROWS = np.zeros(0, np.intp)
+_NODE_SIDE = (Domain.NODES, Domain.METRICS)
+_SHAPES_REMEMBERED = 4096
+_UNREACHABLE = 2**60
+"""More than any node can use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FilterSide:
+    """What is known of all nodes before a pod is.
+
+    Attributes:
+        readings: what pods add to.
+        slack: the least that is too much on top of each reading, (n_known, n).
+        is_judged: where the age of a report counts, (n,).
+        codes: that of the first known resource, (n,).
+    """
+
+    readings: Readings
+    slack: IntColumn
+    is_judged: BoolColumn
+    codes: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoreSide:
+    """What is known of all nodes before a pod is.
+
+    Attributes:
+        readings: what pods add to.
+        room: what each reading leaves of the known capacities, (n_known, n).
+        totals: those capacities, 1 where a node has none, (n_known, n).
+    """
+
+    readings: Readings
+    room: IntColumn
+    totals: FloatColumn
+
+
+class LoadAwareFilter(NeverFaults):
+    """Rejects nodes whose estimated usage would exceed a threshold."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._profile = args.load_profile
+        self._checks = NodeChecks(args)
+        self._key = args.model_dump_json()  # so that policies that are loaded again share columns
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:
+        """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
+        if pod.is_daemon_set:
+            return Judged.passing(len(view))
+        side = self._side(view, is_prod=pod.shape.is_prod)
+        expected = side.readings.added(view, self._profile) + _expected(self._profile, pod.shape)
+        exceeds = expected >= side.slack
+        rejects: BoolColumn = reduce(np.logical_or, exceeds)
+        expired = _NO_ROWS
+        instead = PASS if self._args.enable_schedule_when_node_metrics_expired else _EXPIRED
+        if self._args.filter_expired_node_metrics:
+            expired = _expired(view, self._args, now)
+            if expired.size:
+                expired = expired[side.is_judged[expired]]
+                rejects[expired] = instead != PASS
+
+        def codes() -> Codes:
+            found = side.codes + 2 * _positions(exceeds)
+            found *= rejects
+            found[expired] = instead
+            return found
+
+        return Judged(rejects, codes)
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the one reason of a code."""
+        if code == _EXPIRED:
+            return ("node(s) nodeMetric expired",)
+        resource, is_aggregated = divmod(code - _FIRST_EXCEEDED, 2)
+        usage = "aggregated usage" if is_aggregated else "usage"
+        return (f"node(s) {self._profile.known[resource]} {usage} exceed threshold",)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the usage that is expected with the pod, of what there is, and what is too much.
+
+        Only resources with a threshold are named, and none for a pod that is not looked at.
+        """
+        if pod.is_daemon_set:
+            return {}
+        is_prod, part = pod.shape.is_prod, view.take(np.array([row]))
+        bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
+        readings = self._readings(part, is_prod=is_prod)
+        used = _usage_words(self._profile, readings, part, pod, totals[:, 0])
+        # INVARIANT of bounds: a threshold is what is left of one without its fraction.
+        thresholds = dict(zip(self._profile.known, bounds[:, 0].tolist(), strict=True))
+        checked = {name: int(bound) for name, bound in thresholds.items() if np.isfinite(bound)}
+        words = {
+            f"{name} usage": f"{used[name]}, {percent} % allowed"
+            for name, percent in checked.items()
+        }
+        return {**words, "report": report_words(view, row, now)}
+
+    # What depends on nodes and reports alone, remembered for production and other pods each.
+
+    def _slack(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
+        """Return the least that is too much on top of each reading, (n_known, n)."""
+
+        def compute(part: ClusterView) -> IntColumn:
+            readings = self._readings(part, is_prod=is_prod)
+            slack = self._cutoffs(part, is_prod=is_prod) - readings.amounts
+            return np.where(readings.is_measured, slack, _UNREACHABLE)
+
+        return view.node_column(("LoadAware filter slack", self._key, is_prod), _NODE_SIDE, compute)
+
+    def _side(self, view: ClusterView, *, is_prod: bool) -> _FilterSide:
+        def make(whole: ClusterView) -> _FilterSide:
+            readings = self._readings(whole, is_prod=is_prod)
+            is_judged, is_aggregated = self._flags(whole, is_prod=is_prod)
+            slack = self._slack(whole, is_prod=is_prod)
+            first = is_aggregated.astype(np.int16) + np.int16(_FIRST_EXCEEDED)
+            return _FilterSide(readings, slack, is_judged, first)
+
+        return view.common(("LoadAware filter side", self._key, is_prod), _NODE_SIDE, make)
+
+    def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
+        """Return where the age of a report counts, and where a percentile is checked, (2, n)."""
+
+        def compute(part: ClusterView) -> BoolColumn:
+            limits = self._checks.limits(part, is_prod=is_prod)
+            is_reported = self._readings(part, is_prod=is_prod).is_reported
+            return np.stack([is_reported & limits.has_threshold, limits.is_aggregated])
+
+        return view.node_column(("LoadAware filter flags", self._key, is_prod), _NODE_SIDE, compute)
+
+    def _cutoffs(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
+        """Return the least usage of each known resource that is too much, (n_known, n)."""
+
+        def compute(part: ClusterView) -> IntColumn:
+            bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
+            return least_reaching(totals, bounds)
+
+        return view.node_column(
+            ("LoadAware filter cutoffs", self._key, is_prod), (Domain.NODES,), compute
+        )
+
+    def _readings(self, view: ClusterView, *, is_prod: bool) -> Readings:
+        def compute(part: ClusterView) -> IntColumn:
+            sources = self._checks.sources(part, is_prod=is_prod)
+            return Readings.of(part, self._profile.known, sources).table
+
+        return Readings(
+            view.node_column(("LoadAware filter readings", self._key, is_prod), _NODE_SIDE, compute)
+        )
+
+
+class LoadAwareScore(NeverFaults):
+    """Prefers nodes with much of their capacity unused, by estimate."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._profile = args.load_profile
+        self._score_source = args.score_source
+        weights = [args.resource_weights.get(name, 0) for name in self._profile.known]
+        self._weights = np.array(weights, np.float64)[:, np.newaxis]
+        self._are_alike = set(weights) == {1}
+        # INVARIANT: not 0, for weights are filled in unless there is a dominant one.
+        self._total_weight = sum(weights) + args.dominant_resource_weight
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return the weighted share of each node that is free, 0 where its report is too old."""
+        by_production = self._args.score_according_prod_usage and pod.shape.is_prod
+        side = self._side(view, by_production=by_production)
+        free = side.room - side.readings.added(view, self._profile)
+        free -= _expected(self._profile, pod.shape)
+        np.maximum(free, 0, out=free)
+        percents = free_percent(side.totals, free)
+        weighed = percents if self._are_alike else percents * self._weights
+        total = np.add.reduce(weighed, axis=0)
+        if self._args.dominant_resource_weight:
+            total += percents.min(axis=0) * self._args.dominant_resource_weight
+        total /= self._total_weight
+        score = total.astype(np.int64)
+        expired = _expired(view, self._args, now)
+        if expired.size:
+            score[expired] = 0
+        return Scores(score)
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores, which are percentages unless estimates are negative."""
+        return np.maximum(np.minimum(scores, MAX_SCORE), 0)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return the usage that is expected with the pod, of what there is."""
+        part = view.take(np.array([row]))
+        by_production = self._args.score_according_prod_usage and pod.shape.is_prod
+        readings = self._readings(part, by_production=by_production)
+        used = _usage_words(self._profile, readings, part, pod, self._totals(part)[:, 0])
+        weighed = self._args.resource_weights
+        words = {f"{name} usage": text for name, text in used.items() if name in weighed}
+        return {**words, "report": report_words(view, row, now)}
+
+    def _side(self, view: ClusterView, *, by_production: bool) -> _ScoreSide:
+        def make(whole: ClusterView) -> _ScoreSide:
+            readings = self._readings(whole, by_production=by_production)
+            room = self._room(whole, by_production=by_production)
+            return _ScoreSide(readings, room, self._totals(whole))
+
+        key = ("LoadAware score", self._profile.known, self._source(by_production=by_production))
+        return view.common(key, _NODE_SIDE, make)
+
+    def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
+        """Return what each reading leaves of the known capacities, (n_known, n).
+
+        Far less than nothing where a node has none of a resource, or its usage is not known.
+        """
+        known = self._profile.known
+
+        def compute(part: ClusterView) -> IntColumn:
+            totals = capacity(part, known)
+            readings = self._readings(part, by_production=by_production)
+            room = totals - readings.amounts
+            return np.where((totals > 0) & readings.is_measured, room, -_UNREACHABLE)
+
+        key = ("LoadAware room", known, self._source(by_production=by_production))
+        return view.node_column(key, _NODE_SIDE, compute)
+
+    def _totals(self, view: ClusterView) -> FloatColumn:
+        """Return each known capacity, 1 where a node has none of it, (n_known, n)."""
+        known = self._profile.known
+
+        def compute(part: ClusterView) -> FloatColumn:
+            return np.maximum(capacity(part, known), 1).astype(np.float64)
+
+        return view.node_column(("LoadAware totals", known), (Domain.NODES,), compute)
+
+    def _readings(self, view: ClusterView, *, by_production: bool) -> Readings:
+        source, known = self._source(by_production=by_production), self._profile.known
+        table = view.node_column(
+            ("LoadAware readings", known, source),
+            (Domain.METRICS,),
+            lambda part: Readings.of(part, known, [source] * len(part)).table,
+        )
+        return Readings(table)
+
+    def _source(self, *, by_production: bool) -> UsageSource:
+        return PRODUCTION if by_production else self._score_source
+
+
+def _positions(marks: BoolColumn) -> NDArray[np.int16]:
+    """Return how many marks of each column come before the first that is set, shape (n,)."""
+    positions = np.zeros(marks.shape[-1], np.int16)
+    unset = ~marks[0]
+    for i in range(1, len(marks)):
+        positions += unset
+        unset &= ~marks[i]
+    return positions
+
+
+@lru_cache(maxsize=_SHAPES_REMEMBERED)
+def _expected(profile: LoadProfile, shape: PodShape) -> IntColumn:
+    """Return the estimated usage of a pod by known resource, shape (n_known, 1)."""
+    return np.array(estimate_vector(profile, shape), np.int64)[:, np.newaxis]
+
+
+def _usage_words(
+    profile: LoadProfile, readings: Readings, part: ClusterView, pod: Pod, totals: FloatColumn
+) -> dict[str, str]:
+    """Return the usage that is expected of each known resource on the one node of `part`."""
+    others = (readings.amounts + readings.added(part, profile))[:, 0].tolist()
+    own = _expected(profile, pod.shape)[:, 0].tolist()
+    return {
+        name: f"{part_words(name, used + more, total)}, {amount_words(name, more)} of it this pod"
+        for name, used, more, total in zip(profile.known, others, own, totals, strict=True)
+    }
+
+
+def _expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.intp]:
+    """Return the rows whose report has no time or one too long ago, or that have none."""
+    last_expired = now - args.node_metric_expiration_seconds * SECOND
+    return report_times(view).overdue(max(last_expired, 0)).rows
+
+
+PLUGIN = Plugin(
+    args=LoadAwareArgs,
+    filter=LoadAwareFilter,
+    score=LoadAwareScore,
+    load_profiles=lambda args: (args.load_profile,),
+    reads=LOAD_DOMAINS,
+)

@@ -1,0 +1,173 @@
+"""What LoadAware holds thresholds and capacity against: usage of nodes, from reports and sums.
+
+Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go, helper.go) and
+estimator/default_estimator.go, EstimateNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
+
+import msgspec
+import numpy as np
+
+from engine.errors import QuantityError
+from engine.model import api, resources
+from engine.model.resources import Amounts
+from engine.model.usage import NodeUsage
+from engine.plugins.lib.annotations import read_annotation
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
+from engine.view.axis import capped
+
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+"""What a node offers before amplification: a JSON resource list."""
+
+_ANNOTATIONS_REMEMBERED = 4096
+_MEASURED, _ESTIMATED, _PRODUCTION = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSource:
+    """Which usage of a node is meant; that of the whole node at the moment unless said otherwise.
+
+    Attributes:
+        production: that of production pods alone, whatever the next two say.
+        aggregation: a percentile or average instead, such as `p95`.
+        duration_ns: the window of that, 0 for the longest one reported.
+    """
+
+    production: bool = False
+    aggregation: str = ""
+    duration_ns: int = 0
+
+
+WHOLE_NODE = UsageSource()
+PRODUCTION = UsageSource(production=True)
+
+
+def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
+    """Return what nodes offer of the known resources before amplification, (n_known, n)."""
+    key = ("LoadAware capacity", known)
+    return view.node_column(key, (Domain.NODES,), lambda part: _capacity(part, known))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What reports say of each node, by the source that is asked for there.
+
+    Attributes:
+        table: (n_known + 3, n), one array so that it can be remembered: the amounts of the known
+            resources in base units, what is `added` to them, and two flags.
+    """
+
+    table: IntColumn
+
+    @classmethod
+    def of(
+        cls, view: ClusterView, known: Sequence[str], sources: Sequence[UsageSource]
+    ) -> Readings:
+        """Return the readings of a view, given the source to read on each row."""
+        nothing = (0,) * len(known)
+        rows = [
+            _row(report, source, known, nothing)
+            for report, source in zip(view.usages, sources, strict=True)
+        ]
+        width = len(known) + 3
+        flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
+        return cls(np.ascontiguousarray(flat.reshape(len(rows), width).T))
+
+    @property
+    def is_reported(self) -> BoolColumn:
+        """Where there is a report."""
+        flags: BoolColumn = self.table[-2] != 0
+        return flags
+
+    @property
+    def is_measured(self) -> BoolColumn:
+        """Where that holds the usage of the node."""
+        flags: BoolColumn = self.table[-1] != 0
+        return flags
+
+    @cached_property
+    def _kind(self) -> IntColumn | None:
+        """What is added on each row, None where it is the same on all: what was not measured."""
+        kind = self.table[-3]
+        return kind if kind.any() else None
+
+    @property
+    def amounts(self) -> IntColumn:
+        """What was read, (n_known, n)."""
+        return self.table[:-3]
+
+    def added(self, view: ClusterView, profile: LoadProfile) -> IntColumn:
+        """Return what estimates, or sums over pods, add to `amounts`, (n_known, n).
+
+        Args:
+            view: the rows that were read; it keeps the sums of `profile`.
+            profile: for the estimates.
+        """
+        sums, kind = view.load[profile], self._kind
+        if kind is None:
+            return sums.node_delta
+        added = np.where(kind == _ESTIMATED, sums.node_estimated, sums.node_delta)
+        return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, added)
+
+
+_duration = attrgetter("duration_ns")
+
+
+def _capacity(view: ClusterView, known: Sequence[str]) -> IntColumn:
+    def read(text: str | None) -> list[int]:
+        raw = _raw_allocatable(text)
+        return [name in raw for name in known] + [capped(raw.get(name, 0)) for name in known]
+
+    is_raw, raw = np.split(read_annotation(view, RAW_ALLOCATABLE, 2 * len(known), read), 2)
+    allocatable = np.stack([view.amount(view.allocatable, name) for name in known])
+    return np.where(is_raw, raw, allocatable)
+
+
+@lru_cache(maxsize=_ANNOTATIONS_REMEMBERED)
+def _raw_allocatable(text: str | None) -> Amounts:
+    """Return what an annotation says, nothing if it is absent or malformed."""
+    if text is None:
+        return {}
+    try:
+        return resources.amounts(msgspec.json.decode(text, type=api.ResourceList | None))
+    except (msgspec.DecodeError, QuantityError, RecursionError):
+        return {}
+
+
+def _row(
+    report: NodeUsage | None, source: UsageSource, known: Sequence[str], nothing: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the column of `Readings.table` of one node; `nothing` is of each known resource."""
+    if report is None:
+        return (*nothing, _MEASURED, False, False)
+    is_measured = report.usage is not None
+    if source.production:
+        return (*nothing, _PRODUCTION, True, is_measured)
+    amounts = _reading(report, source)
+    if amounts is None:
+        return (*nothing, _ESTIMATED, True, is_measured)
+    return (*[capped(amounts.get(name, 0)) for name in known], _MEASURED, True, is_measured)
+
+
+def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
+    """Return the reading a source asks for, None where the report has no window of its duration.
+
+    Without a duration it is that of the longest window, or failing one the usage at the moment.
+    """
+    momentary = report.usage or {}
+    if not source.aggregation:
+        return momentary
+    windows = [window for window in report.aggregated if source.aggregation in window.by_type]
+    if source.duration_ns:
+        windows = [window for window in windows if window.duration_ns == source.duration_ns]
+        return windows[-1].by_type[source.aggregation] if windows else None
+    if not windows:
+        return momentary
+    return max(reversed(windows), key=_duration).by_type[source.aggregation]

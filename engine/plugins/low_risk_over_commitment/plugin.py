@@ -1,0 +1,232 @@
+"""LowRiskOverCommitment: prefer nodes where limits beyond what is offered are unlikely to be used.
+
+Source: scheduler-plugins, pkg/trimaran/lowriskovercommitment. The risk of a node has two parts: how
+far the limits of its pods exceed what it offers, and how likely its load, fitted with a beta
+distribution, exceeds what its pods request. The riskier of cpu and memory counts.
+`engine.plugins.lib.measured_load` says which measurements these are.
+
+Upstream's load is that of the pods on the node, without the incoming one; so it depends on the node
+alone and is remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from engine.model.pod import Pod, PodShape
+from engine.model.quantity import INT64_MAX, INT64_MIN
+from engine.model.time import Micros
+from engine.model.usage import NodeUsage
+from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
+from engine.plugins.lib.arithmetic import FloatColumn, rounded
+from engine.plugins.lib.humanize import part_words
+from engine.plugins.lib.measured_load import (
+    RESOURCES,
+    LoadStats,
+    is_recent,
+    is_reported,
+    load_stats,
+    load_words,
+    share,
+)
+from engine.plugins.lib.trimaran_args import TrimaranArgs
+from engine.plugins.low_risk_over_commitment.beta import distribution, fitted, greatest_variance
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
+from engine.view.axis import capped
+from engine.view.pod_table import PodEntry
+
+_DEFAULT_WINDOWS = 5
+_DEFAULT_WEIGHT = 0.5
+_VARIANCE_ALLOWED = 0.99  # of the greatest, beyond which no beta distribution can be fitted
+
+
+def _windows(count: int) -> int:
+    return count if count > 0 else _DEFAULT_WINDOWS
+
+
+def _weight(weight: float) -> float:
+    return weight if 0 <= weight <= 1 else _DEFAULT_WEIGHT
+
+
+class LowRiskOverCommitmentArgs(TrimaranArgs):
+    """LowRiskOverCommitmentArgs, with upstream's defaults.
+
+    Attributes:
+        smoothing_window_size: over how many windows measurements are smoothed, which hides that
+            much of their deviation; 0 or less means 5.
+        risk_limit_weights: what part of the risk the limits are, 0 to 1, by resource name; 0.5 for
+            what is not listed or out of range.
+    """
+
+    smoothing_window_size: Annotated[
+        int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX), AfterValidator(_windows)
+    ] = _DEFAULT_WINDOWS
+    risk_limit_weights: dict[str, Annotated[float, Field(strict=True), AfterValidator(_weight)]] = (
+        Field(default_factory=dict)
+    )
+
+
+class Totals(NamedTuple):
+    """What the pods of each node ask for, (n_resources, n) each, in millicores and bytes.
+
+    Attributes:
+        offered: allocatable.
+        requests: with the incoming pod, at most what is offered.
+        limits: with the incoming pod.
+        requests_before: without it, at most what is offered.
+        limits_before: without it.
+    """
+
+    offered: IntColumn
+    requests: IntColumn
+    limits: IntColumn
+    requests_before: IntColumn
+    limits_before: IntColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Requests and limits of pods, summed up: cpu and memory of one, then of the other."""
+
+    width: ClassVar[int] = 2 * len(RESOURCES)
+    reads_reports: ClassVar[bool] = False
+
+    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:  # noqa: ARG002 (protocol)
+        """Return requests and limits of a pod."""
+        return self.of(pod.shape)
+
+    def of(self, shape: PodShape) -> tuple[int, ...]:
+        """Return requests and limits of a pod, limits at least as high as requests."""
+        requests = [capped(shape.peak_requests.get(name, 0)) for name in RESOURCES]
+        limits = [capped(shape.peak_limits.get(name, 0)) for name in RESOURCES]
+        return (*requests, *map(max, requests, limits))
+
+
+COMMITTED = Committed()
+_NOTHING = (0,) * COMMITTED.width
+
+
+class LowRiskOverCommitmentScore(NeverFaults):
+    """Prefers nodes where little is promised beyond what there is, and little of it is used."""
+
+    def __init__(self, args: LowRiskOverCommitmentArgs) -> None:
+        self._windows = args.smoothing_window_size
+        weights = [args.risk_limit_weights.get(name, _DEFAULT_WEIGHT) for name in RESOURCES]
+        self._weights = np.array([[weight] for weight in weights])
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return the points of the riskier resource; 0 without metrics, or for a pod without wants.
+
+        Upstream leaves best-effort pods alone: such a pod gets 0 everywhere.
+        """
+        own = COMMITTED.of(pod.shape)
+        if not any(own):
+            return Scores(np.zeros(len(view), np.int64))
+        asked = totals(own, view)
+        risk = combined(limit_risk(asked), self._load_risk(view), self._weights)
+        safe = rounded((1 - risk.max(axis=0)) * MAX_SCORE)
+        return Scores(np.where(is_reported(view) & is_recent(view, now), safe, 0))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores, which are on the scale."""
+        return scores
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+        """Return what pods request and limit with this one, of what there is, and the load."""
+        own, part = COMMITTED.of(pod.shape), view.take(np.array([row]))
+        if not any(own):
+            return {}
+        asked = totals(own, part)
+        words = {
+            f"{name} {what}": part_words(name, amount, offered)
+            for what, amounts in (("requests", asked.requests), ("limits", asked.limits))
+            for name, amount, offered in zip(
+                RESOURCES, amounts[:, 0].tolist(), asked.offered[:, 0].tolist(), strict=True
+            )
+        }
+        return {**words, **load_words(view, row, now)}
+
+    def _load_risk(self, view: ClusterView) -> FloatColumn:
+        def compute(part: ClusterView) -> FloatColumn:
+            return load_risk(totals(_NOTHING, part), load_stats(part), self._windows)
+
+        return view.node_column(("LowRiskOverCommitment", self._windows), LOAD_DOMAINS, compute)
+
+
+def totals(own: tuple[int, ...], view: ClusterView) -> Totals:
+    """Return what the pods of each node ask for, with and without one that is `Committed.of`."""
+    offered = view.amounts(view.allocatable, RESOURCES)
+    requests, limits = np.split(view.pod_sums[COMMITTED], 2)
+    own_requests, own_limits = np.split(np.array(own)[:, np.newaxis], 2)
+    return Totals(
+        offered=offered,
+        requests=np.minimum(requests + own_requests, offered),
+        limits=limits + own_limits,
+        requests_before=np.minimum(requests, offered),
+        limits_before=limits,
+    )
+
+
+def limit_risk(asked: Totals) -> FloatColumn:
+    """Return what part of all that may be used beyond requests is not there, (n_resources, n)."""
+    excess = (asked.limits - asked.offered).astype(np.float64)
+    burst = asked.limits - asked.requests
+    risk: FloatColumn = np.zeros_like(excess)
+    np.divide(excess, burst, out=risk, where=(excess > 0) & (burst != 0))
+    return risk
+
+
+def load_risk(asked: Totals, stats: LoadStats, windows: int) -> FloatColumn:
+    """Return how likely load exceeds requests, (n_resources, n); 0 where it is not measured.
+
+    Where all limits are less than what is offered, load beyond them is ruled out: the probability
+    is one given that load stays within the limits.
+
+    Args:
+        asked: of the pods on each node; what it is with the incoming pod is not looked at.
+        stats: the load of each node.
+        windows: over how many of them the deviation was smoothed.
+    """
+    offered = asked.offered.astype(np.float64)
+    mean = share(stats.average, offered)
+    deviation = share(stats.deviation, offered) * np.sqrt(windows)
+    deviation = np.minimum(deviation, np.sqrt(greatest_variance(mean) * _VARIANCE_ALLOWED))
+    requested = share(asked.requests_before.astype(np.float64), offered)
+    limited = share(asked.limits_before.astype(np.float64), offered)
+
+    is_steady = (mean == 0) | (deviation == 0)
+    alpha, beta = fitted(mean, deviation**2)
+    alpha[is_steady] = 0
+    within_requests = _distribution(requested, alpha, beta)
+    within_requests[is_steady] = ((mean == 0) | (mean <= requested))[is_steady]
+
+    is_limited = (asked.limits_before < asked.offered) & (
+        asked.requests_before <= asked.limits_before
+    )
+    within_limits = _distribution(np.where(is_limited & ~is_steady, limited, 0), alpha, beta)
+    divisor = np.where(within_limits > 0, within_limits, 1)
+    within_requests = np.clip(within_requests / divisor, 0, 1)
+    within_requests[is_limited & (asked.limits_before == 0)] = 1
+    return np.where(stats.is_measured, 1 - within_requests, 0)
+
+
+def combined(limits: FloatColumn, load: FloatColumn, weights: FloatColumn) -> FloatColumn:
+    """Return the risk that both parts make, 0 to 1; `weights` are those of the limits."""
+    return np.clip(weights * limits + (1 - weights) * load, 0, 1)
+
+
+def _distribution(x: FloatColumn, alpha: FloatColumn, beta: FloatColumn) -> FloatColumn:
+    flat = distribution(x.ravel(), alpha.ravel(), beta.ravel())
+    return flat.reshape(x.shape)
+
+
+PLUGIN = Plugin(
+    args=LowRiskOverCommitmentArgs,
+    score=LowRiskOverCommitmentScore,
+    load_profiles=lambda _: (COMMITTED,),
+    reads=LOAD_DOMAINS,
+)

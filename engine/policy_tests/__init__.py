@@ -1,0 +1,1 @@
+"""Policy tests: the cases an author writes beside a policy, their objects, and their runner."""

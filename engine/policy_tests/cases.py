@@ -1,0 +1,156 @@
+"""Policy tests as an author writes them: a small cluster, a pod, and what must come of it.
+
+They stand in `cases.yaml` beside the policies they test, as a list;
+`engine.policy_tests.runner` runs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+from engine.documents.places import Document, read_documents
+from engine.documents.validation import validated
+from engine.errors import InvalidFileError, Problem
+from engine.model.decision import Verdict
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros, micros
+from engine.policy.loader import content_of
+from engine.policy.schema import Model
+from engine.policy_tests.objects import ObjectReader
+from engine.view import ClusterState
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Expectation(Model):
+    """What must come of a case; what is not listed may be anything."""
+
+    verdict: Annotated[
+        Verdict | None, Field(description="`Place`, `Abstain` (nothing to say) or `Deny`.")
+    ] = None
+    message: Annotated[str | None, Field(description="A part of the decision's message.")] = None
+    best: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_one_or_more),
+        Field(description="The node with the most points, or all that share them."),
+    ] = ()
+    order: Annotated[
+        tuple[str, ...],
+        Field(description="Nodes of which each has more points than the next."),
+    ] = ()
+    rejected: Annotated[
+        dict[str, str],
+        Field(
+            default_factory=dict,
+            description="Nodes that are turned away, each with a part of `rule: reason`.",
+        ),
+    ]
+    scores: Annotated[
+        dict[str, dict[str, int]],
+        Field(default_factory=dict, description="By score and node, the points of 0..100."),
+    ]
+    errors: Annotated[
+        tuple[str, ...], Field(description="Parts of the errors that must be reported.")
+    ] = ()
+
+
+class _WrittenCase(Model):
+    """A case as it stands in the file."""
+
+    name: Annotated[str, Field(min_length=1, description="What is shown, as a sentence.")]
+    cluster: Annotated[
+        Any,
+        Field(
+            description="Kubernetes objects in lists: `nodes`, `pods`, `nodeMetrics`, "
+            "`namespaces`, `elasticQuotas`, `nodeResourceTopologies`, `appGroups`, "
+            "`networkTopologies` and `nodeDiskIOStats`; or as `kubectl get -o yaml` prints them; "
+            "or the name of a file beside this one with either."
+        ),
+    ]
+    pod: Annotated[dict[str, Any], Field(description="The pod that is created.")]
+    request: Annotated[
+        dict[str, Any],
+        Field(default_factory=dict, description="More of the admission request, as `userInfo`."),
+    ]
+    now: Annotated[
+        AwareDatetime, Field(description="The moment of the decision, as `2026-01-01T00:00:00Z`.")
+    ]
+    expect: Annotated[Expectation, Field(description="What must come of it.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A case that can be run.
+
+    Attributes:
+        file: where it stands.
+        state: the cluster; nothing is tracked in it yet.
+    """
+
+    file: str
+    name: str
+    request: PlacementRequest
+    state: ClusterState
+    now: Micros
+    expect: Expectation
+
+
+def read_cases(file: Path) -> tuple[Case, ...]:
+    """Return the cases of a file.
+
+    Raises:
+        InvalidFileError: something is wrong with it; carries every mistake.
+    """
+    documents = read_documents(content_of(file), str(file))
+    document = documents[0] if len(documents) == 1 else None
+    if document is None or not isinstance(document.value, list) or not document.value:
+        raise InvalidFileError([Problem(file=str(file), message="expected one list of cases")])
+    cases: list[Case] = []
+    problems: list[Problem] = []
+    for index, item in enumerate(document.value):
+        written, found = validated(_WrittenCase, item, document, (index,))
+        problems += found
+        if written is not None:
+            case, found = _prepared(written, document, index, file.parent)
+            problems += found
+            cases += [case] if case else []
+    if problems:
+        raise InvalidFileError(problems)
+    return tuple(cases)
+
+
+def _prepared(
+    written: _WrittenCase, document: Document, index: int, folder: Path
+) -> tuple[Case | None, list[Problem]]:
+    """Return a case with its objects read, or None and what is wrong with them."""
+    now = micros(written.now)
+    reader = ObjectReader(now)
+    if isinstance(written.cluster, str):
+        reader.read_file(folder / written.cluster)
+    else:
+        reader.read_cluster(written.cluster, document, (index, "cluster"))
+    pod = reader.read_pod(written.pod, document, (index, "pod"))
+    if pod is None or reader.problems:
+        return None, reader.problems
+    request = PlacementRequest(
+        pod=pod,
+        raw=msgspec.json.encode(written.pod),
+        namespace_labels=reader.state.view().namespace_labels.get(pod.namespace, {}),
+        request={"operation": "CREATE", "namespace": pod.namespace, **written.request},
+    )
+    case = Case(
+        file=document.file,
+        name=written.name,
+        request=request,
+        state=reader.state,
+        now=now,
+        expect=written.expect,
+    )
+    return case, []

@@ -1,0 +1,338 @@
+"""Which route each part takes, and that no more is evaluated than the route needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.cel import Budget
+from engine.cel.check import check
+from engine.cel.functions import FAMILIES, Overload, function_table
+from engine.cel.parser import parse
+from engine.cel.values import BOOL, DOUBLE, INT, MAP
+from engine.cel.vector import Leaf, Path, Plan, Route, plan_condition, plan_number
+from tests.engine.cel.columnar.rows_table import ENVIRONMENT, Memory, Row, RowsTable, listed
+
+_TYPES = {"flag": BOOL, "i": INT, "d": DOUBLE, "labels": MAP}
+
+
+class _Nodes:
+    """A layout of many rows: most labels are the same on many, `host` is not."""
+
+    variables = frozenset({"node"})
+
+    def leaf(self, path: Path) -> Leaf:
+        name = path[-1]
+        if len(path) == 1 or name == "labels":
+            return Leaf(path, MAP, distinct=5000)
+        return Leaf(path[:3], _TYPES.get(name), distinct=5000 if name == "host" else 4)
+
+
+class _Probe:
+    """A function `seen(x)` that gives `x` and counts how often it was asked for each value."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[object] = Counter()
+        overload = Overload("seen", (object,), self._seen)
+        families = (*FAMILIES, (overload,))
+        self._environment = replace(ENVIRONMENT, functions=function_table(families))
+
+    def _seen(self, value: object) -> object:
+        self.calls[value] += 1
+        return value
+
+    def condition(self, expression: str) -> Plan:
+        root = check(parse(expression), self._environment).root
+        return plan_condition(root, self._environment, _Nodes())
+
+    def number(self, expression: str) -> Plan:
+        root = check(parse(expression), self._environment).root
+        return plan_number(root, self._environment, _Nodes())
+
+
+def _routes(expression: str, *, is_number: bool = False) -> list[tuple[str, Route]]:
+    plan = _Probe().number(expression) if is_number else _Probe().condition(expression)
+    return [(part.text, part.route) for part in plan.routes]
+
+
+def _rows(count: int, **more: object) -> list[Row]:
+    return [
+        {"labels": {"zone": f"z{at % 3}", "host": f"h{at}"}, "d": float(at), "flag": at < 2, **more}
+        for at in range(count)
+    ]
+
+
+# Routes.
+
+
+@pytest.mark.parametrize(
+    ("expression", "route"),
+    [
+        ("pod.priority > 5", Route.ONCE),
+        ("1 < 2", Route.ONCE),
+        ("node.labels.zone == 'a'", Route.REMEMBERED),
+        ("node.labels.exists(k, k.startsWith('x'))", Route.REMEMBERED),
+        ("node.labels.host.matches('x$')", Route.REMEMBERED),
+        ("node.labels.zone == pod.zone", Route.DISTINCT),
+        ("node.tags.all(t, t in pod.tags)", Route.DISTINCT),
+        ("node.labels.zone + node.labels.pool == pod.x", Route.DISTINCT),
+        ("node.d > 0.5", Route.COLUMNS),
+        ("node.flag", Route.COLUMNS),
+        ("has(node.labels.zone)", Route.COLUMNS),
+        ("'zone' in node.labels", Route.COLUMNS),
+        ("node.labels.host == pod.host", Route.ROWS),
+        ("pod.tags.all(t, t in node.labels)", Route.ROWS),
+        ("node.labels[pod.key] == 'x'", Route.ROWS),
+        ("node == pod.x", Route.ROWS),
+    ],
+)
+def test_an_expression_takes_the_cheapest_route_that_is_exact(
+    expression: str, route: Route
+) -> None:
+    assert _routes(expression)[0] == (expression, route)
+
+
+def test_the_parts_of_a_condition_have_routes_of_their_own_the_cheap_ones_first() -> None:
+    expression = "node.labels.host == pod.host && node.labels.zone == 'a' && node.d / 2.0 < pod.d"
+    assert _routes(expression) == [
+        (expression, Route.COLUMNS),
+        ("node.labels.zone == 'a'", Route.REMEMBERED),
+        ("node.d / 2.0 < pod.d", Route.COLUMNS),
+        ("node.d / 2.0", Route.COLUMNS),
+        ("node.d", Route.COLUMNS),
+        ("2.0", Route.ONCE),
+        ("pod.d", Route.ONCE),
+        ("node.labels.host == pod.host", Route.ROWS),
+    ]
+
+
+def test_a_number_computed_from_a_label_is_an_operand_of_columns() -> None:
+    expression = "math.greatest(int(node.labels.gen) * 2, pod.i) > 7"
+    assert _routes(expression)[1:] == [
+        ("math.greatest(int(node.labels.gen) * 2, pod.i)", Route.COLUMNS),
+        ("int(node.labels.gen) * 2", Route.COLUMNS),
+        ("int(node.labels.gen)", Route.REMEMBERED),
+        ("2", Route.ONCE),
+        ("pod.i", Route.ONCE),
+        ("7", Route.ONCE),
+    ]
+
+
+def test_a_score_by_cases_is_made_of_columns() -> None:
+    expression = "node.labels.zone == pod.zone ? 1 : has(node.d) ? -node.d : 0.5"
+    routes = dict(_routes(expression, is_number=True))
+    assert routes[expression] is routes["-node.d"] is Route.COLUMNS
+    assert routes["node.labels.zone == pod.zone"] is Route.DISTINCT
+
+
+def test_a_plan_describes_itself_in_a_line_for_each_part() -> None:
+    lines = _Probe().condition("node.d > 0.5 && pod.x").describe().splitlines()
+    assert [line.split(" us  ")[1] for line in lines] == [
+        "node.d > 0.5 && pod.x",
+        "  pod.x",
+        "  node.d > 0.5",
+        "    0.5" if "0.5" in lines[3] else "    node.d",
+        "    node.d" if "node.d" in lines[4] else "    0.5",
+    ]
+    assert lines[0].startswith("columns ")
+
+
+def test_what_is_slow_costs_more_than_what_is_not() -> None:
+    texts = (
+        "node.labels.zone == pod.zone",
+        "node.labels.host == pod.host",
+        "pod.tags.all(t, node.labels[t] == pod.host)",
+    )
+    fast, slow, looping = (_Probe().condition(text).cost for text in texts)
+    assert fast < 200 < slow < looping
+
+
+# What is evaluated.
+
+
+def test_a_part_of_the_request_is_evaluated_once() -> None:
+    probe = _Probe()
+    plan = probe.condition("node.labels.host == seen(pod.x) && node.d < seen(pod.y)")
+    plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1", "y": 5.0}})
+    assert probe.calls == {"h1": 1, 5.0: 1}
+
+
+def test_few_distinct_values_are_evaluated_once_each() -> None:
+    probe = _Probe()
+    table = RowsTable(_rows(100))
+    plan = probe.condition("seen(node.labels.zone) == pod.x")
+    assert listed(plan.evaluate(table, {"pod": {"x": "z1"}}))[:3] == ["False", "True", "False"]
+    assert probe.calls == {"z0": 1, "z1": 1, "z2": 1}
+    assert table.asked == []
+
+
+def test_combinations_of_values_are_evaluated_once_each() -> None:
+    probe = _Probe()
+    rows = [{"labels": {"a": f"{at % 7}", "b": f"{at % 5}"}} for at in range(210)]
+    plan = probe.condition("seen(node.labels.a + node.labels.b) == pod.x")
+    found = listed(plan.evaluate(RowsTable(rows), {"pod": {"x": "00"}}))
+    assert found == [str(at % 35 == 0) for at in range(210)]
+    assert set(probe.calls.values()) == {1}
+    assert len(probe.calls) == 35
+
+
+def test_very_many_combinations_are_no_different() -> None:
+    rows = [{"labels": {"a": f"{at}", "b": f"{at}", "c": f"{at}"}} for at in range(100)]
+    plan = _Probe().condition("node.labels.a + node.labels.b + node.labels.c == pod.x")
+    found = listed(plan.evaluate(RowsTable(rows), {"pod": {"x": "777"}}))
+    assert found == [str(at == 7) for at in range(100)]
+
+
+def test_rows_that_an_operand_has_decided_are_not_asked_a_slow_one() -> None:
+    probe = _Probe()
+    rows = _rows(100)
+    pod = {"pod": {"x": "h1"}}
+    plan = probe.condition("seen(node.labels.host) == pod.x && node.flag")
+    assert listed(plan.evaluate(RowsTable(rows), pod))[:3] == ["False", "True", "False"]
+    assert probe.calls == {"h0": 1, "h1": 1}  # the rows with the flag
+    probe.calls.clear()
+    chosen = probe.number("node.flag ? double(seen(node.labels.host) == pod.x ? 1 : 0) : 0.5")
+    assert listed(chosen.evaluate(RowsTable(rows), pod))[:3] == ["0.0", "1.0", "0.5"]
+    assert probe.calls == {"h0": 1, "h1": 1}
+
+
+def test_rows_that_are_not_wanted_are_not_asked_a_slow_part() -> None:
+    probe = _Probe()
+    wanted = np.arange(100) < 3
+    plan = probe.condition("seen(node.labels.host) == pod.x")
+    plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1"}}, wanted=wanted)
+    assert set(probe.calls) == {"h0", "h1", "h2"}
+
+
+def test_a_constant_that_decides_leaves_nothing_to_do() -> None:
+    probe = _Probe()
+    plan = probe.condition("pod.x && seen(node.labels.host) == pod.y")
+    found = listed(plan.evaluate(RowsTable(_rows(3)), {"pod": {"x": False}}))
+    assert found == ["False"] * 3
+    assert not probe.calls
+
+
+# What is remembered.
+
+
+def _asked(plan: Plan, rows: Sequence[Row], memory: Memory, **pod: object) -> None:
+    plan.evaluate(RowsTable(rows, memory), {"pod": pod})
+
+
+def test_what_depends_on_rows_alone_is_evaluated_again_for_changed_rows_only() -> None:
+    probe = _Probe()
+    rows = _rows(100)
+    memory: Memory = {}
+    plan = probe.condition("seen(node.labels.host).endsWith('1')")
+    _asked(plan, rows, memory)
+    assert len(probe.calls) == 100
+    probe.calls.clear()
+    _asked(plan, [{"labels": {"host": "new"}}, *rows[1:]], memory)
+    assert probe.calls == {"new": 1}
+
+
+def test_requests_that_read_alike_share_what_is_remembered() -> None:
+    probe = _Probe()
+    rows = _rows(100)
+    memory: Memory = {}
+    plan = probe.condition("seen(node.labels.host) == pod.x[0]")
+    for x, name in ((["h1"], "p"), (["h1"], "q"), (["h1", "h2"], "r")):
+        _asked(plan, rows, memory, x=x, name=name)
+    assert set(probe.calls.values()) == {1}
+    _asked(plan, rows, memory, x=[1])  # 1 and "1" are two keys, as are all unlike constants
+    assert set(probe.calls.values()) == {2}
+
+
+def test_a_key_tells_what_is_made_of_a_request() -> None:
+    plan = _Probe().condition("pod.x > 2.0 || node.labels.host == pod.y[0]")
+    same = [{"x": 3.0, "y": ["a"]}, {"x": 9.5, "y": ["a", "b"], "z": 1}]
+    other = [{"x": 1.0, "y": ["a"]}, {"x": 3.0, "y": ["b"]}, {"x": 3.0, "y": [1]}, {"x": 3.0}]
+    keys = [plan.key({"pod": pod}) for pod in (*same, *other)]
+    assert keys[0] == keys[1]
+    assert len({*keys}) == 1 + len(other)  # the last one has no `y`, which is a fault
+
+
+def test_there_is_no_key_where_no_request_is_read_or_it_would_be_too_long() -> None:
+    assert _Probe().condition("node.labels.host == 'a'").key({}) == ""
+    assert _Probe().condition("node.labels.host == pod.x").key({"pod": {"x": "x" * 5000}}) is None
+
+
+def test_a_condition_and_a_number_are_remembered_apart() -> None:
+    rows = _rows(40)
+    memory: Memory = {}
+    expression = "[pod.x, node.labels.host][0]"
+    as_condition, as_number = _Probe().condition(expression), _Probe().number(expression)
+    table = RowsTable(rows, memory)
+    assert listed(as_condition.evaluate(table, {"pod": {"x": 1}})) == ["error"] * 40
+    assert listed(as_number.evaluate(table, {"pod": {"x": 1}})) == ["1.0"] * 40
+
+
+def test_a_request_too_large_for_a_key_is_not_remembered() -> None:
+    probe = _Probe()
+    rows = _rows(40)
+    memory: Memory = {}
+    plan = probe.condition("seen(node.labels.host) == pod.x")
+    for _ in range(2):
+        _asked(plan, rows, memory, x="x" * 5000)
+    assert set(probe.calls.values()) == {2}
+    assert not memory
+
+
+@pytest.mark.parametrize("depth", [10, 10_000])
+def test_a_request_of_any_depth_is_evaluated(depth: int) -> None:
+    nested: list[object] = []
+    for _ in range(depth):
+        nested = [nested]
+    plan = _Probe().condition("[pod.x, node.labels.host][1] == 'h1'")
+    found = listed(plan.evaluate(RowsTable(_rows(40)), {"pod": {"x": nested}}))
+    assert found == [str(at == 1) for at in range(40)]
+
+
+def test_parts_that_read_the_same_share_what_is_remembered() -> None:
+    probe = _Probe()
+    rows = _rows(40)
+    memory: Memory = {}
+    for expression in ("seen(node.labels.zone) == 'z1'", "!( seen(node.labels['zone'])=='z1' )"):
+        _asked(probe.condition(expression), rows, memory)
+    assert set(probe.calls.values()) == {2}  # one and the other: they are written unlike
+    _asked(probe.condition('(seen(node.labels.zone)) == "z1"'), rows, memory)
+    assert set(probe.calls.values()) == {2}
+
+
+# Budgets.
+
+
+def test_each_row_that_has_to_be_evaluated_costs_an_iteration() -> None:
+    budget = Budget(2000)
+    plan = _Probe().condition("node.labels.host == pod.x")
+    plan.evaluate(RowsTable(_rows(600)), {"pod": {"x": "a"}}, budget)
+    assert budget.steps_left == 1400
+    plan.evaluate(RowsTable(_rows(500)), {"pod": {"x": "a"}}, budget)
+    assert budget.steps_left == 1400  # up to 512 are free
+
+
+def test_a_budget_is_shared_by_all_rows_and_its_end_is_a_fault_of_all() -> None:
+    rows = _rows(40, tags=list(range(30)))
+    plan = _Probe().condition("node.flag || node.tags.all(t, t != pod.x || node.d < 0.0)")
+    table = RowsTable(rows)
+    enough = listed(plan.evaluate(table, {"pod": {"x": -1}}, Budget(30 * 40)))
+    assert enough == ["True"] * 40
+    assert listed(plan.evaluate(table, {"pod": {"x": -1}}, Budget(600))) == ["error"] * 40
+
+
+def test_what_is_remembered_for_all_has_a_budget_for_each_value() -> None:
+    rows: list[Row] = [{"tags": [0] * 20_000}, {"tags": [0] * 5_000}, {"tags": [0] * 8_000}]
+    plan = _Probe().condition("node.tags.all(t, t == 0)")
+    budget = Budget(10)
+    found = listed(plan.evaluate(RowsTable(rows), {"pod": {}}, budget))
+    assert found == ["error", "True", "True"]  # 10,000 iterations each
+    assert budget.steps_left == 10
+
+
+def test_a_table_without_rows_gives_columns_without_rows() -> None:
+    for expression in ("true", "node.flag", "node.labels.a == pod.x", "node.labels.a == 'x'"):
+        assert listed(_Probe().condition(expression).evaluate(RowsTable([]), {"pod": {}})) == []

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.plugins.lib.reason_codes import complaint_codes, complaint_texts
+
+ROWS = 4
+tables = st.integers(1, 70).flatmap(
+    lambda n: st.lists(
+        st.lists(st.booleans(), min_size=ROWS, max_size=ROWS), min_size=n, max_size=n
+    )
+)
+
+
+@given(tables)
+def test_a_code_tells_the_complaints_that_were_made(made: list[list[bool]]) -> None:
+    codes = complaint_codes([np.array(column) for column in made])
+    texts = [str(i) for i in range(len(made))]
+    for row, code in enumerate(codes.tolist()):
+        expected = [text for text, column in zip(texts, made, strict=True) if column[row]]
+        if len(made) > 63:  # the last of 63 bits stands for all from there on
+            own = [text for text in expected if int(text) < 62]
+            expected = [*own, "others"] if own != expected else own
+        assert list(complaint_texts(code, texts, "others")) == expected
+
+
+def test_codes_are_positive_and_zero_where_nothing_is_wrong() -> None:
+    everything, nothing = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+    assert complaint_codes([everything] * 80).tolist() == [2**63 - 1]
+    assert complaint_codes([nothing] * 80).tolist() == [0]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.model.label_condition import Exactness
+from engine.policy.label_analysis import Outlook
+from tests.engine.policy.worlds import policy
+
+_VARIABLES = """
+variables:
+- {name: zones, expression: "pod.annotations[?'zones'].orValue('').split(',')"}
+- {name: yes, expression: "'yes' in pod.labels"}
+"""
+
+
+def outlook(expression: str, on_error: str = "RejectNode") -> Outlook:
+    rule = f'filters: [{{name: f, expression: "{expression}", onError: {on_error}}}]'
+    (found,) = policy(f"{_VARIABLES}\n{rule}").filters
+    return found.labels.outlook
+
+
+@pytest.mark.parametrize(
+    ("expression", "exactness"),
+    [
+        ("!('gpu' in node.labels)", Exactness.EXACT),
+        ("variables.yes || !('gpu' in node.labels)", Exactness.EXACT),
+        ("node.labels.zone in variables.zones", Exactness.EXACT),
+        ("variables.zones.exists(z, node.labels.zone == z)", Exactness.EXACT),
+        ("variables.yes ? node.labels.a == pod.name : int(node.labels.b) > 3", Exactness.EXACT),
+        ("cel.bind(z, pod.name, !(node.labels.a != z))", Exactness.EXACT),
+        ("variables.yes", Exactness.EXACT),
+        ("'a' in node.labels && node.usage.cpu < pod.requests.cpu", Exactness.PARTIAL),
+        ("variables.yes ? node.labels.a.startsWith(pod.name) : true", Exactness.PARTIAL),
+        ("node.labels.a == pod.name || node.usage.cpu < 0.5", Exactness.NONE),
+        ("variables.yes || node.usage.cpu < 0.5", Exactness.NONE),
+        ("variables.yes && node.name == pod.name", Exactness.NONE),
+    ],
+)
+def test_how_much_labels_carry_is_known_before_there_is_a_pod(
+    expression: str, exactness: Exactness
+) -> None:
+    assert outlook(expression).exactness is exactness
+
+
+def test_numbers_cannot_be_carried_where_failures_pass() -> None:
+    expression = "int(node.labels.gen) > pod.priority"
+    assert outlook(expression).exactness is Exactness.EXACT
+    assert outlook(expression, "IgnoreRule").exactness is Exactness.NONE
+
+
+def test_an_outlook_is_told_in_a_few_words() -> None:
+    assert outlook("'a' in node.labels").summary == "by labels"
+    assert outlook("'a' in node.labels && node.ready").summary == "by labels in part"
+    assert outlook("node.ready").summary == "as advice"
+    (reason,) = outlook("node.ready && variables.yes").reasons
+    assert reason == "`node.ready` asks for more than labels"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "node.labels['kubernetes.io/hostname'] != 'n1'",
+        "node.labels['kubernetes.io/hostname'] in variables.zones",
+    ],
+)
+def test_a_requirement_on_hostnames_is_warned_of(expression: str) -> None:
+    (warning,) = outlook(expression).warnings
+    assert warning == "no autoscaler adds a node for a requirement on `kubernetes.io/hostname`"
+
+
+def test_a_filter_that_no_node_can_pass_is_warned_of() -> None:
+    assert outlook("node.labels.zone == 'not a value!'").warnings == ("no node can ever pass",)
+    assert outlook("node.labels.zone == 'a'").warnings == ()
+
+
+def test_a_plugin_says_nothing_of_labels() -> None:
+    (rule,) = policy("filters: [{plugin: LimitAware}]").filters
+    assert rule.labels.outlook.exactness is Exactness.NONE
+    assert rule.labels.outlook.reasons == {"it is a plugin"}

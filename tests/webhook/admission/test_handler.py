@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Self
+
+import pytest
+from aiohttp import ClientResponse, ClientSession, web
+from aiohttp.test_utils import make_mocked_request
+
+from engine.errors import QuotaUndecidedError
+from webhook.admission import wire
+from webhook.admission.handler import Decide, Limits, ReviewHandler, _timeout_in
+from webhook.admission.review_result import Answer, Outcome
+from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.metrics import Metrics
+
+BODY = json.dumps(
+    {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "u-1", "operation": "CREATE"},
+    }
+).encode()
+JSON = {"Content-Type": "application/json"}
+LARGEST = 10_000
+
+
+class Clock:
+    """A clock that moves only when told, or by a step at each look."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now = 0.0
+        self.step = step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def admit(request: AdmissionRequest) -> Answer:
+    return Answer(Outcome.ADMITTED, wire.allowed(request.uid))
+
+
+class Webhook:
+    """One handler behind real HTTP, and what its metrics say."""
+
+    def __init__(
+        self,
+        answer: Decide = admit,
+        *,
+        fails_open: bool = True,
+        max_in_flight: int = 9,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.metrics = Metrics()
+        limits = Limits(
+            max_in_flight=max_in_flight, default_timeout_seconds=10.0, deadline_fraction=0.6
+        )
+        handler = ReviewHandler(
+            "review",
+            answer,
+            fails_open=fails_open,
+            limits=limits,
+            metrics=self.metrics,
+            clock=clock or Clock(),
+        )
+        app = web.Application(client_max_size=LARGEST)
+        app.router.add_post("/review", handler.handle)
+        self._runner = web.AppRunner(app)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port: int = self._runner.addresses[0][1]
+        self.client = ClientSession(f"http://127.0.0.1:{self.port}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+        await self._runner.cleanup()
+
+    async def post(
+        self, body: object, *, headers: Mapping[str, str] = JSON, within: str = ""
+    ) -> ClientResponse:
+        path = f"/review?timeout={within}" if within else "/review"
+        return await self.client.post(path, data=body, headers=headers)
+
+    def counted(self) -> dict[str, float]:
+        """Return the outcomes counted so far."""
+        return {
+            sample.labels["outcome"]: sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "stowplan_reviews_total"
+        }
+
+    async def until_in_flight(self, count: int) -> None:
+        labels = {"path": "review"}
+        value = self.metrics.registry.get_sample_value
+        await until(lambda: value("stowplan_reviews_in_flight", labels) == count)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let other tasks run until something has come true."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0)
+
+
+class SlowBody:
+    """A body whose second half comes when it is let go."""
+
+    def __init__(self) -> None:
+        self.rest = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield BODY[:10]
+        await self.rest.wait()
+        yield BODY[10:]
+
+
+async def test_an_answer_goes_back_as_json_and_is_counted_and_timed() -> None:
+    async with Webhook() as webhook:
+        response = await webhook.post(BODY)
+        assert response.status == 200
+        assert response.content_type == "application/json"
+        assert (await response.json())["response"] == {"uid": "u-1", "allowed": True}
+        assert webhook.counted() == {"admitted": 1}
+        value = webhook.metrics.registry.get_sample_value
+        assert value("stowplan_review_seconds_count", {"path": "review"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"<html>", "malformed"),
+        (b'{"x":' * 1_900, "nested too deeply"),
+        (BODY.replace(b"u-1", b""), "$.request.uid"),
+        (BODY.replace(b'"u-1"', b"1" * 5_000), "$.request.uid"),
+        (BODY.replace(b"AdmissionReview", b"Pod"), "AdmissionReview"),
+    ],
+)
+async def test_a_malformed_review_is_a_400_with_a_short_reason(body: bytes, said: str) -> None:
+    async with Webhook() as webhook:
+        response = await webhook.post(body)
+        text = await response.text()
+        assert (response.status, response.content_type) == (400, "text/plain")
+        assert said in text
+        assert "Traceback" not in text
+        assert len(text) < 400
+        assert webhook.counted() == {"malformed": 1}
+
+
+@pytest.mark.parametrize("body", [b"x" * (LARGEST + 1), gzip.compress(b"x" * 1_000_000)])
+async def test_a_body_that_is_or_becomes_too_large_is_a_413(body: bytes) -> None:
+    headers = JSON | ({"Content-Encoding": "gzip"} if len(body) < LARGEST else {})
+    async with Webhook() as webhook:
+        response = await webhook.post(body, headers=headers)
+        assert response.status == 413
+        assert "at most 10000 bytes" in await response.text()
+        assert webhook.counted() == {"malformed": 1}
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "x"])
+async def test_another_content_type_is_a_415(kind: str) -> None:
+    async with Webhook() as webhook:
+        response = await webhook.post(BODY, headers={"Content-Type": kind})
+        assert response.status == 415
+
+
+async def test_a_content_type_with_a_charset_is_json_too() -> None:
+    async with Webhook() as webhook:
+        headers = {"Content-Type": "application/json; charset=utf-8"}
+        assert (await webhook.post(BODY, headers=headers)).status == 200
+
+
+async def test_another_method_is_a_405_and_another_path_a_404() -> None:
+    async with Webhook() as webhook:
+        assert (await webhook.client.get("/review")).status == 405
+        assert (await webhook.client.post("/other", data=BODY)).status == 404
+
+
+async def test_beyond_the_bound_a_pod_passes_unmodified_and_beyond_twice_it_is_left_unread() -> (
+    None
+):
+    async with Webhook(max_in_flight=1) as webhook:
+        slow, slower = SlowBody(), SlowBody()
+        first = asyncio.create_task(webhook.post(slow))
+        await webhook.until_in_flight(1)
+        shed = (await (await webhook.post(BODY)).json())["response"]
+        assert shed["allowed"] is True
+        assert "patch" not in shed
+        assert shed["warnings"] == ["stowplan gave no placement advice: too many pods at a time"]
+
+        second = asyncio.create_task(webhook.post(slower))
+        await webhook.until_in_flight(2)
+        assert (await webhook.post(BODY)).status == 503
+
+        slow.rest.set()
+        slower.rest.set()
+        assert (await first).status == 200
+        assert (await second).status == 200
+        assert webhook.counted() == {"shed": 3, "admitted": 1}
+
+
+async def test_beyond_the_bound_quota_is_left_to_the_api_server() -> None:
+    async with Webhook(max_in_flight=1, fails_open=False) as webhook:
+        slow = SlowBody()
+        first = asyncio.create_task(webhook.post(slow))
+        await webhook.until_in_flight(1)
+        assert (await webhook.post(BODY)).status == 503
+        slow.rest.set()
+        assert (await first).status == 200
+
+
+async def test_a_pod_that_comes_too_late_passes_unmodified() -> None:
+    # Each look at the clock costs 8 s: arrival at 8, so the deadline is 8 + 0.6 * 10 = 14;
+    # the body is here, deciding would start at 16.
+    async with Webhook(clock=Clock(step=8.0)) as webhook:
+        late = (await (await webhook.post(BODY)).json())["response"]
+        assert late["allowed"] is True
+        assert late["warnings"] == ["stowplan gave no placement advice: no time was left"]
+        assert webhook.counted() == {"deadline": 1}
+
+
+async def test_a_quota_review_that_comes_too_late_is_left_to_the_api_server() -> None:
+    async with Webhook(clock=Clock(step=8.0), fails_open=False) as webhook:
+        assert (await webhook.post(BODY)).status == 503
+        assert webhook.counted() == {"deadline": 1}
+
+
+async def test_the_deadline_is_part_of_the_time_that_the_caller_gives() -> None:
+    # As above, with 20 s: the deadline is 8 + 0.6 * 20 = 20.
+    async with Webhook(clock=Clock(step=8.0)) as webhook:
+        await webhook.post(BODY, within="20s")
+        assert webhook.counted() == {"admitted": 1}
+
+
+async def test_a_body_that_never_ends_is_given_up_at_the_deadline() -> None:
+    async with Webhook() as webhook:
+        slow = SlowBody()
+        posting = asyncio.create_task(webhook.post(slow, within="1ms"))
+        response = await posting
+        assert response.status == 408
+        assert webhook.counted() == {"deadline": 1}
+        slow.rest.set()
+
+
+async def test_a_body_that_comes_in_parts_is_waited_for() -> None:
+    async with Webhook() as webhook:
+        slow = SlowBody()
+        posting = asyncio.create_task(webhook.post(slow))
+        await webhook.until_in_flight(1)
+        slow.rest.set()
+        assert (await posting).status == 200
+        assert webhook.counted() == {"admitted": 1}
+
+
+async def test_a_caller_that_goes_away_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)  # not what the test's own server says of each access
+    async with Webhook() as webhook:
+        _, writer = await asyncio.open_connection("127.0.0.1", webhook.port)
+        writer.write(
+            b"POST /review HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        await webhook.until_in_flight(1)
+        writer.close()
+        await writer.wait_closed()
+        await webhook.until_in_flight(0)
+        await until(lambda: bool(webhook.counted()))
+        assert webhook.counted() == {"malformed": 1}
+        assert not caplog.records
+
+
+async def test_an_unexpected_failure_is_a_500_that_tells_only_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: AdmissionRequest) -> Answer:
+        raise RuntimeError("the reason")
+
+    async with Webhook(fail, fails_open=False) as webhook:
+        response = await webhook.post(BODY)
+        assert response.status == 500
+        assert "the reason" not in await response.text()
+        assert "the reason" in caplog.text
+        assert caplog.records[0].__dict__["uid"] == "u-1"
+        assert webhook.counted() == {"error": 1}
+
+
+async def test_an_object_that_makes_no_sense_is_a_400() -> None:
+    def fail(_: AdmissionRequest) -> Answer:
+        raise AdmissionError("the object is not a pod")
+
+    async with Webhook(fail, fails_open=False) as webhook:
+        assert (await webhook.post(BODY)).status == 400
+
+
+async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
+    def answer(request: AdmissionRequest) -> Answer:
+        return Answer(Outcome.PLACED, wire.allowed(request.uid), rule_errors=3)
+
+    async with Webhook(answer) as webhook:
+        await webhook.post(BODY)
+        assert webhook.metrics.registry.get_sample_value("stowplan_rule_errors_total") == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ("", 6.0),  # 0.6 of the default 10 s
+        ("?timeout=1s", 0.6),
+        ("?timeout=1m0s", 18.0),  # no more than 30 s are ever given
+        ("?timeout=0s", 6.0),
+        ("?timeout=-5s", 6.0),
+        ("?timeout=soon", 6.0),
+        ("?a=1&timeout=2s&timeout=1s", 1.2),  # the first counts
+        ("?timeout=%32s", 1.2),
+        ("?timeout", 6.0),
+    ],
+)
+def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
+    query: str, seconds: float
+) -> None:
+    limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    request = make_mocked_request("POST", f"/review{query}")
+    assert limits.seconds(request) == pytest.approx(seconds)
+
+
+def test_little_is_remembered_of_the_urls_of_hostile_callers() -> None:
+    limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    for number in range(1000):
+        limits.seconds(make_mocked_request("POST", f"/review?timeout={number}h"))
+    assert _timeout_in.cache_info().currsize <= 16
+
+
+async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:
+    decided = asyncio.Event()
+
+    async def wait(request: AdmissionRequest) -> Answer:
+        if request.uid == "first":
+            await decided.wait()
+        else:
+            decided.set()
+        return admit(request)
+
+    async with Webhook(wait, fails_open=False) as webhook:
+        first = asyncio.create_task(webhook.post(BODY.replace(b"u-1", b"first")))
+        assert (await webhook.post(BODY.replace(b"u-1", b"second"))).status == 200
+        assert (await first).status == 200
+
+
+async def test_who_cannot_decide_leaves_it_to_the_failure_policy() -> None:
+    async def unable(_: AdmissionRequest) -> Answer:
+        raise QuotaUndecidedError("the quotas are not known yet")
+
+    async with Webhook(unable, fails_open=False) as webhook:
+        response = await webhook.post(BODY)
+        assert response.status == 503
+        assert await response.text() == "the quotas are not known yet\n"
+        assert webhook.counted() == {"undecided": 1}
+
+
+async def test_who_waits_too_long_leaves_it_to_the_failure_policy() -> None:
+    cancelled = asyncio.Event()
+
+    async def forever(_: AdmissionRequest) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError("nobody waits for ever")
+
+    async with Webhook(forever, fails_open=False) as webhook:
+        response = await webhook.post(BODY, within="10ms")
+        assert response.status == 503
+        assert cancelled.is_set()
+        assert webhook.counted() == {"deadline": 1}

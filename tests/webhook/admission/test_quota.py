@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from engine.model import api
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.quota import Patience, QuotaMode, QuotaVerdict
+from engine.view import ClusterState
+from webhook.admission import wire
+from webhook.admission.review_result import Outcome
+from webhook.admission.wire import AdmissionError
+from webhook.quota import MemoryStore, QuotaLedger, QuotaReviews, Sight, Timing
+
+PODS = {"group": "", "version": "v1", "resource": "pods"}
+
+
+def asking(uid: str, /, namespace: str = "shop", **more: object) -> wire.AdmissionRequest:
+    pod = {"metadata": {"name": uid}, "spec": {"containers": [{"name": "c"}]}}
+    request = {
+        "uid": uid,
+        "operation": "CREATE",
+        "resource": PODS,
+        "namespace": namespace,
+        "object": pod,
+        **more,
+    }
+    body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
+    return wire.decode(json.dumps(body).encode())
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def quota_reviews(
+    state: ClusterState,
+    mode: QuotaMode = "Enforce",
+    time: Time | None = None,
+    refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
+) -> QuotaReviews:
+    timing = Timing(clock=time or Time(), patience=Patience(unseen_seconds=60))
+    return QuotaReviews(
+        ledger=QuotaLedger(Sight(view=state.view), MemoryStore(), timing),
+        view=state.view,
+        mode=mode,
+        excluded_namespaces=["kube-system"],
+        refused=refused,
+    )
+
+
+async def outcomes(reviews: QuotaReviews, *requests: wire.AdmissionRequest) -> list[Outcome]:
+    return [(await reviews.answer(request)).outcome for request in requests]
+
+
+ADMITTED, DENIED = Outcome.ADMITTED, Outcome.QUOTA_DENIED
+
+
+async def test_admitted_pods_count_before_anyone_has_seen_them(state: ClusterState) -> None:
+    # The quota of `shop` is two pods.
+    reviews = quota_reviews(state)
+    asked = (asking("a"), asking("b"), asking("c"))
+    assert await outcomes(reviews, *asked) == [ADMITTED, ADMITTED, DENIED]
+
+
+async def test_a_denial_reads_like_that_of_a_resource_quota(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    await outcomes(reviews, asking("a"), asking("b"))
+    response = (await reviews.answer(asking("c"))).response
+    assert response.status is not None
+    assert response.status.code == 403
+    assert (
+        response.status.message
+        == "exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2"
+    )
+
+
+async def test_in_audit_mode_a_denial_is_a_warning(state: ClusterState) -> None:
+    reviews = quota_reviews(state, "Audit")
+    await outcomes(reviews, asking("a"), asking("b"))
+    answer = await reviews.answer(asking("c"))
+    assert answer.outcome is Outcome.QUOTA_AUDITED
+    assert answer.response.allowed
+    assert "exceeded quota: team" in answer.response.warnings[0]
+    assert "exceeded quota: team" in answer.response.audit_annotations["quota"]
+
+
+async def test_a_dry_run_is_judged_and_takes_nothing(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    asked = [asking(f"d{i}", dryRun=True) for i in range(3)]
+    assert await outcomes(reviews, *asked, asking("a"), asking("b")) == [ADMITTED] * 5
+    assert await outcomes(reviews, asking("c", dryRun=True)) == [DENIED]
+
+
+async def test_a_pod_that_never_came_gives_its_share_back(state: ClusterState) -> None:
+    time = Time()
+    reviews = quota_reviews(state, time=time)
+    await outcomes(reviews, asking("a"), asking("b"))
+    time.now = 61.0
+    assert await outcomes(reviews, asking("c")) == [ADMITTED]
+
+
+async def test_pods_that_run_already_count(state: ClusterState) -> None:
+    for name in ("x", "y"):
+        wire = api.Pod(metadata=api.ObjectMeta(namespace="shop", name=name))
+        state.set_pod(pod_of(wire), seen_at=Micros(0))
+    assert await outcomes(quota_reviews(state), asking("a")) == [DENIED]
+
+
+@pytest.mark.parametrize("namespace", ["other", "kube-system"])
+async def test_a_namespace_without_a_quota_or_excluded_is_not_limited(
+    state: ClusterState, namespace: str
+) -> None:
+    asked = [asking(f"p{i}", namespace) for i in range(5)]
+    assert DENIED not in await outcomes(quota_reviews(state), *asked)
+
+
+async def test_switched_off_nothing_is_judged(state: ClusterState) -> None:
+    asked = [asking(f"p{i}") for i in range(5)]
+    assert await outcomes(quota_reviews(state, "Off"), *asked) == [Outcome.IGNORED] * 5
+
+
+async def test_what_is_not_the_creation_of_a_pod_is_not_judged(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    asked = asking("a", operation="DELETE", object=None), asking("b", subResource="eviction")
+    assert await outcomes(reviews, *asked) == [Outcome.IGNORED] * 2
+
+
+async def test_a_pod_that_makes_no_sense_is_not_admitted(state: ClusterState) -> None:
+    with pytest.raises(AdmissionError, match="the object is not a pod"):
+        await quota_reviews(state).answer(asking("a", object={"spec": 1}))
+    much = {"spec": {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]}}
+    with pytest.raises(AdmissionError, match="the object is not a pod"):
+        await quota_reviews(state).answer(asking("a", object=much))
+
+
+POD = {"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}
+
+
+def with_cpu(cpu: str) -> dict[str, object]:
+    resources = {"requests": {"cpu": cpu}}
+    return {**POD, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+
+def changing(old: object, new: object, by: str = "resize") -> wire.AdmissionRequest:
+    return asking("change", operation="UPDATE", object=new, oldObject=old, subResource=by)
+
+
+async def test_a_change_that_asks_for_nothing_more_is_admitted(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    await outcomes(reviews, asking("x"), asking("y"))  # the quota is full
+    assert await outcomes(reviews, changing(with_cpu("2"), with_cpu("1"))) == [ADMITTED]
+
+
+async def test_a_change_of_no_stored_pod_is_not_admitted(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    with pytest.raises(AdmissionError, match="the old object is not a pod"):
+        await reviews.answer(changing({"spec": 1}, with_cpu("2")))
+    not_stored = {**with_cpu("1"), "metadata": {"name": "a", "uid": "u"}}
+    with pytest.raises(AdmissionError, match="the old object has no resourceVersion"):
+        await reviews.answer(changing(not_stored, with_cpu("2")))
+
+
+async def test_a_change_by_other_ways_is_not_judged(state: ClusterState) -> None:
+    changed = changing(with_cpu("1"), with_cpu("2"), by="status")
+    assert await outcomes(quota_reviews(state), changed) == [Outcome.IGNORED]
+
+
+async def test_a_namespace_may_say_what_an_exceeded_quota_leads_to(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    asked = (asking("a"), asking("b"), asking("c"), asking("d"))
+    state.set_namespace("shop", {}, quota_mode="Audit")
+    assert await outcomes(reviews, *asked[:3]) == [ADMITTED, ADMITTED, Outcome.QUOTA_AUDITED]
+    state.set_namespace("shop", {}, quota_mode="Off")
+    assert await outcomes(reviews, asked[3]) == [Outcome.IGNORED]
+
+
+async def test_who_is_refused_is_told_of_except_in_a_dry_run(state: ClusterState) -> None:
+    told: list[tuple[str, tuple[str, ...]]] = []
+    reviews = quota_reviews(state, refused=lambda space, no: told.append((space, no.exceeded)))
+    await outcomes(reviews, asking("a"), asking("b"), asking("c"), asking("d", dryRun=True))
+    assert told == [("shop", ("team",))]

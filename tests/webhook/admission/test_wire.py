@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from webhook.admission import wire
+from webhook.admission.wire import AdmissionError
+
+
+def body(**request: object) -> bytes:
+    asked = {"uid": "u-1", "operation": "CREATE", **request}
+    wrapped = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    return json.dumps(wrapped).encode()
+
+
+def answered(response: wire.AdmissionResponse) -> dict[str, Any]:
+    wrapped = json.loads(wire.encode(response))
+    assert (wrapped["apiVersion"], wrapped["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    answer: dict[str, Any] = wrapped["response"]
+    return answer
+
+
+NESTED = b'{"x":' * 100_000
+WRONG = {
+    "empty": (b"", "truncated"),
+    "not JSON": (b"<html>", "malformed"),
+    "not an object": (b"[]", "expected `object`"),
+    "not UTF-8": (b'{"kind": "\xff"}', "not UTF-8"),
+    "no kind": (b"{}", "expected `admission.k8s.io/v1 AdmissionReview`"),
+    "another kind": (body().replace(b"AdmissionReview", b"Pod"), "not `admission.k8s.io/v1 Pod`"),
+    "an older version": (body().replace(b"/v1", b"/v1beta1"), "v1beta1"),
+    "no request": (
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}',
+        "no `request`",
+    ),
+    "no uid": (body().replace(b'"uid"', b'"id"'), "missing required field `uid`"),
+    "an empty uid": (body(uid=""), "`$.request.uid`"),
+    "a uid that is no text": (body(uid=7), "`$.request.uid`"),
+    "a huge uid": (body(uid="u" * 10_000), "`$.request.uid`"),
+    "labels that are no object": (body(userInfo=[]), "`$.request.userInfo`"),
+    "nested too deeply": (NESTED, "nested too deeply"),
+    "text after its end": (body() + b"x", "malformed"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
+def test_what_is_no_review_is_refused_with_its_reason(text: bytes, said: str) -> None:
+    with pytest.raises(AdmissionError) as failure:
+        wire.decode(text)
+    assert said.lower() in str(failure.value).lower()
+
+
+@pytest.mark.parametrize("text", [body(uid="u" * 10**6), b'{"apiVersion":"' + b"x" * 10**6 + b'"}'])
+def test_a_huge_input_is_not_echoed(text: bytes) -> None:
+    with pytest.raises(AdmissionError) as failure:
+        wire.decode(text)
+    assert len(str(failure.value)) < 400
+
+
+def test_an_object_is_left_alone_until_someone_asks_for_it() -> None:
+    request = wire.decode(body(object={"spec": "not a pod"}))
+    with pytest.raises(AdmissionError, match=r"the object is not a pod: .*`\$\.spec`"):
+        request.pod()
+
+
+def test_the_object_of_a_deletion_is_no_pod() -> None:
+    with pytest.raises(AdmissionError, match="the object is not a pod"):
+        wire.decode(body(object=None)).pod()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operation": "UPDATE"},
+        {"subResource": "eviction"},
+        {"resource": {"group": "", "version": "v1", "resource": "nodes"}},
+        {"resource": {"group": "metrics.k8s.io", "version": "v1", "resource": "pods"}},
+    ],
+)
+def test_only_the_creation_of_a_pod_itself_creates_a_pod(
+    change: dict[str, Any],
+) -> None:
+    pods = {"group": "", "version": "v1", "resource": "pods"}
+    assert wire.decode(body(resource=pods)).creates_pod
+    assert not wire.decode(body(**{"resource": pods, **change})).creates_pod
+
+
+def test_expressions_see_the_request_as_kubernetes_names_it() -> None:
+    asked = {
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "shop",
+        "userInfo": {"username": "alice", "groups": ["dev"], "extra": {"k": ["v"]}},
+        "options": {"kind": "CreateOptions"},
+    }
+    variables = wire.decode(body(**asked)).variables()
+    assert {name: variables[name] for name in asked} == asked
+    assert variables["requestKind"] == asked["kind"]
+    assert variables["dryRun"] is False
+    assert "object" not in variables
+
+
+def test_a_patch_travels_as_base64_with_its_type() -> None:
+    operations = [{"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}]
+    answer = answered(wire.allowed("u-1", operations=operations))
+    assert answer["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(answer["patch"])) == operations
+
+
+def test_no_operations_is_no_patch_at_all() -> None:
+    assert answered(wire.allowed("u-1")) == {"uid": "u-1", "allowed": True}
+
+
+def test_a_denial_says_forbidden_and_why() -> None:
+    assert answered(wire.denied("u-1", "exceeded quota: team")) == {
+        "uid": "u-1",
+        "allowed": False,
+        "status": {"code": 403, "reason": "Forbidden", "message": "exceeded quota: team"},
+    }
+
+
+def test_warnings_are_short_few_and_on_one_line() -> None:
+    # 4096 runes in all is what the API server passes on: 16 of 256.
+    answer = answered(wire.allowed("u", warnings=["a\n\x00b", "x" * 5000, *["y"] * 50]))
+    assert answer["warnings"][0] == "a b"
+    assert answer["warnings"][1].endswith("x...")
+    assert len(answer["warnings"]) == 16
+    assert sum(map(len, answer["warnings"])) <= 4096
+
+
+def test_audit_annotations_are_bounded() -> None:
+    answer = answered(wire.allowed("u", audit_annotations={"decision": "x" * 5000}))
+    assert len(answer["auditAnnotations"]["decision"]) == 512

@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import re
+import types
+import typing
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.model import api, topology_api
+from engine.model.advice import ADVICE_ANNOTATION, advice_in
+from engine.pipeline import decide
+from engine.policy import PolicySet, load_policies
+from engine.report import explanation
+from tests.fake_api_server import fake_api_server
+from tests.webhook.cluster.recording import fill, snapshot_of
+from webhook.cli.pods import placement_request
+from webhook.cluster import load_recorded
+from webhook.cluster.snapshot.anonymous import Anonymizer
+from webhook.cluster.snapshot.public_names import PUBLIC_KEYS, PUBLIC_VALUES, READ_ANNOTATIONS
+from webhook.cluster.snapshot.redact import POD_ANNOTATIONS, kept
+from webhook.cluster.watch.event_applier import READERS
+
+SECRET = b"the same in every run"
+NAMES = st.text("qxz", min_size=12, max_size=14)  # no word of ours is likely to contain one
+KEYS = (
+    NAMES
+    | st.builds("{}/{}".format, NAMES, NAMES)
+    | st.sampled_from(sorted(PUBLIC_KEYS - PUBLIC_VALUES))
+)
+FIGURES = st.sampled_from(["1", "250m", "1.5Gi", "90%", "5m0s", "1e3", "0.5"])
+NOTES = st.recursive(
+    NAMES | FIGURES | st.integers(0, 9) | st.none(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=5,
+).map(lambda value: msgspec.json.encode(value).decode())
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from(sorted(READ_ANNOTATIONS | POD_ANNOTATIONS)) | KEYS, NOTES | NAMES, max_size=3
+)
+
+
+def values(declared: Any, name: str = "") -> st.SearchStrategy[Any]:  # noqa: ANN401 (a type)
+    """Return values of a type that a field of a wire struct is declared with."""
+    if name == "annotations":
+        return ANNOTATIONS
+    if declared == api.ResourceList | None:
+        return st.dictionaries(KEYS, FIGURES | NAMES | st.integers(0, 9), max_size=2)
+    if isinstance(declared, types.UnionType):
+        return st.one_of([values(one) for one in typing.get_args(declared)])
+    origin, arguments = typing.get_origin(declared), typing.get_args(declared)
+    if origin is list:
+        return st.lists(values(arguments[0]), max_size=2)
+    if origin is tuple:
+        return st.lists(values(arguments[0]), max_size=2).map(tuple)
+    if origin is dict:
+        return st.dictionaries(KEYS, values(arguments[1]), max_size=2)
+    if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
+        return objects(declared)
+    return {
+        str: NAMES,
+        int: st.integers(0, 9),
+        float: st.floats(0, 9),
+        bool: st.booleans(),
+        datetime: st.just(datetime(2026, 1, 1, tzinfo=UTC)),
+        type(None): st.none(),
+    }[declared]
+
+
+@cache
+def objects(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Return objects of a wire struct in which every field may hold a name."""
+    parts = {field.name: values(field.type, field.name) for field in msgspec.structs.fields(kind)}
+    return st.builds(kind, **parts)
+
+
+def texts(value: object) -> set[str]:
+    """Return all texts and keys in an object."""
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, dict):
+        return set(value) | texts(list(value.values()))
+    return {text for inner in value for text in texts(inner)} if isinstance(value, list) else set()
+
+
+def names_in(wire: msgspec.Struct) -> set[str]:
+    """Return the names that `NAMES` gave an object."""
+    return {
+        part
+        for text in texts(msgspec.to_builtins(wire))
+        for part in text.split("/")
+        if len(part) >= 12 and set(part) <= set("qxz")
+    }
+
+
+WIRES = sorted({reader.wire for reader in READERS.values()}, key=lambda wire: wire.__name__)
+
+
+@pytest.mark.parametrize("kind", WIRES)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_name_survives_in_any_field_of_any_kind(
+    kind: type[msgspec.Struct], data: st.DataObject
+) -> None:
+    wire = kept(data.draw(objects(kind)))
+    written = msgspec.json.encode(Anonymizer(SECRET).struct(wire)).decode()
+    assert [name for name in names_in(wire) if name in written] == []
+    msgspec.json.decode(written, type=kind)
+
+
+@given(NAMES, NAMES)
+def test_equal_texts_are_equal_words_and_others_are_not(one: str, other: str) -> None:
+    anonymizer = Anonymizer(SECRET)
+    assert (anonymizer.word(one) == anonymizer.word(other)) is (one == other)
+
+
+def test_two_runs_have_nothing_in_common() -> None:
+    assert Anonymizer().word("shop") != Anonymizer().word("shop")
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("acme.example/rack", r"[a-z2-7]{16}/[a-z2-7]{16}"),
+        ("rack", r"[a-z2-7]{16}"),
+        ("node-role.kubernetes.io/payroll", r"[a-z2-7]{16}\.kubernetes\.io/[a-z2-7]{16}"),
+        ("kubernetes.io/payroll", r"kubernetes\.io/[a-z2-7]{16}"),
+        ("notkubernetes.io/payroll", r"[a-z2-7]{16}/[a-z2-7]{16}"),
+        ("node-role.kubernetes.io/control-plane", r"node-role\.kubernetes\.io/control-plane"),
+        ("nvidia.com/gpu", r"nvidia\.com/gpu"),
+        ("hugepages-2Mi", r"hugepages-2Mi"),
+    ],
+)
+def test_a_key_keeps_its_form_and_a_public_one_itself(text: str, form: str) -> None:
+    assert re.fullmatch(form, Anonymizer().key(text))
+
+
+def test_public_labels_keep_their_values_and_names_keep_what_they_refer_to() -> None:
+    anonymizer = Anonymizer()
+    labels = {
+        "topology.kubernetes.io/zone": "eu-west-1a",
+        "kubernetes.io/hostname": "node-1",
+        "app": "node-1",
+    }
+    node = anonymizer.struct(api.Node(metadata=api.ObjectMeta(name="node-1", labels=labels)))
+    assert node.metadata.labels == {
+        "topology.kubernetes.io/zone": "eu-west-1a",
+        "kubernetes.io/hostname": node.metadata.name,
+        "app": node.metadata.name,
+    }
+    field = api.SelectorRequirement(key="metadata.name", operator="In", values=["node-1"])
+    zones = api.SelectorRequirement(
+        key="topology.kubernetes.io/zone", operator="NotIn", values=["eu-west-1a"]
+    )
+    terms = [api.NodeSelectorTerm(match_fields=[field], match_expressions=[zones])]
+    selector = anonymizer.struct(api.NodeSelector(node_selector_terms=terms))
+    assert selector.node_selector_terms is not None
+    term = selector.node_selector_terms[0]
+    assert term.match_fields == [msgspec.structs.replace(field, values=[node.metadata.name])]
+    assert term.match_expressions == [zones]
+
+
+def test_a_toleration_still_tolerates_its_taint() -> None:
+    anonymizer = Anonymizer()
+    taint = anonymizer.struct(api.Taint(key="team", value="payroll", effect="NoSchedule"))
+    toleration = anonymizer.struct(api.Toleration(key="team", value="payroll"))
+    assert (taint.key, taint.value) == (toleration.key, toleration.value)
+    assert taint.effect == "NoSchedule"
+    anyone = api.Toleration(operator="Exists")
+    assert anonymizer.struct(anyone) == anyone
+
+
+def test_an_image_without_a_tag_is_still_the_latest_one_on_a_node() -> None:
+    anonymizer = Anonymizer()
+    container = anonymizer.struct(api.Container(image="registry:5000/web"))
+    names = ("registry:5000/web:latest", "registry:5000/web@sha256:12")
+    image = anonymizer.struct(api.ContainerImage(names=names, size_bytes=7))
+    latest, by_digest = image.names or ()
+    assert container.image == latest != by_digest
+    assert image.size_bytes == 7
+
+
+def test_costs_are_still_between_the_zones_that_labels_name() -> None:
+    costs = [topology_api.DestinationCost(destination="zone-2", network_cost=5)]
+    origins = [topology_api.OriginCosts(origin="zone-1", cost_list=costs)]
+    public = topology_api.TopologyCosts(
+        topology_key="topology.kubernetes.io/zone", origin_list=origins
+    )
+    anonymizer = Anonymizer()
+    assert anonymizer.struct(public) == public
+    own = anonymizer.struct(msgspec.structs.replace(public, topology_key="acme.example/hall"))
+    assert own.topology_key == anonymizer.key("acme.example/hall")
+    assert [origin.origin for origin in own.origin_list or ()] == [anonymizer.word("zone-1")]
+
+
+def test_zones_of_a_node_keep_their_numbers_and_figures() -> None:
+    free = topology_api.ZoneResource(name="cpu", available="3500m")
+    zone = topology_api.Zone(name="node-1", type="Node", resources=[free])
+    policy = topology_api.Attribute(name="topologyManagerMaxNUMANodes", value="8")
+    topology = topology_api.NodeResourceTopology(
+        topology_policies=["SingleNUMANodePodLevel"], attributes=[policy], zones=[zone]
+    )
+    assert Anonymizer().struct(topology) == topology
+
+
+def test_figures_in_annotations_stay_by_resource() -> None:
+    text = '{"usageThresholds":{"cpu":40,"acme.example/fpga":"payroll"},"note":"90%"}'
+    annotations = {"scheduling.koordinator.sh/usage-thresholds": text, "note": "payroll"}
+    anonymizer = Anonymizer()
+    meta = anonymizer.struct(api.ObjectMeta(annotations=annotations))
+    (told,) = (meta.annotations or {}).values()
+    assert msgspec.json.decode(told) == {
+        "usageThresholds": {
+            "cpu": 40,
+            anonymizer.key("acme.example/fpga"): anonymizer.word("payroll"),
+        },
+        anonymizer.key("note"): "90%",
+    }
+
+
+def test_advice_still_names_the_node() -> None:
+    text = '{"policies":["payroll"],"nodes":["node-1"],"candidates":3,"id":"a"}'
+    anonymizer = Anonymizer()
+    meta = anonymizer.struct(api.ObjectMeta(annotations={ADVICE_ANNOTATION: text}))
+    advice = advice_in(meta.annotations or {})
+    assert advice is not None
+    assert (advice.policies, advice.candidates) == ((), 3)
+    assert advice.nodes == (anonymizer.word("node-1"),)
+
+
+POLICIES = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: by-figures}
+spec:
+  filters:
+    - plugin: LoadAware
+    - name: not-crowded
+      expression: "node.podCount < 3"
+      message: crowded
+  scores:
+    - {plugin: LimitAware, weight: 3}
+    - {plugin: LoadAware, weight: 2}
+    - {plugin: NodeResourcesFit}
+"""
+INCOMING = {
+    "metadata": {"name": "new", "namespace": "default"},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "3", "memory": "1Gi"}},
+            }
+        ],
+        "tolerations": [{"operator": "Exists"}],
+    },
+}
+NAMED = [
+    "acme", "payroll", "shop", "web-", "alpha-", "beta-", "gamma-", "registry", "rack", "asset",
+    "main", "waiting",
+]  # fmt: skip
+
+
+def decided(path: Path, policies: PolicySet) -> tuple[dict[str, tuple[int, ...]], set[str]]:
+    """Return the scores of each candidate, raw and in all, and the nodes left out."""
+    recording = load_recorded([path])
+    assert recording.problems == ()
+    recording.state.track(policies.load_profiles)
+    view = recording.state.view()
+    request = placement_request(INCOMING, namespace="default", view=view)
+    told = explanation(decide(request, policies, view, recording.recorded_at))
+    assert told["errors"] == []
+    scores = {
+        row["node"]: (row["total"], *(score["raw"] for score in row["scores"]))
+        for row in told["ranking"]
+    }
+    return scores, set(told["rejected"])
+
+
+async def test_decisions_are_the_same_but_for_names(tmp_path: Path) -> None:
+    (tmp_path / "policies.yaml").write_text(POLICIES)
+    policies = load_policies([tmp_path / "policies.yaml"])
+    anonymizer = Anonymizer(SECRET)
+    async with fake_api_server(without=()) as server:
+        fill(server)
+        outcomes = []
+        for one in (None, anonymizer):
+            path, _ = await snapshot_of(server, tmp_path, anonymizer=one)
+            outcomes.append(decided(path, policies))
+    named, anonymous = outcomes
+    assert anonymous[0] == {anonymizer.word(name): scores for name, scores in named[0].items()}
+    assert anonymous[1] == {anonymizer.word(name) for name in named[1]}
+    assert len(set(named[0].values())) > 1
+    # 2.5 cores, and 2.55 for the pod, are more than 30 % of 16.
+    assert named[1] == {"gamma-node"}
+    text = path.read_text()
+    assert [name for name in NAMED if name in text] == []

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from engine.errors import InvalidFileError
+from engine.policy import PolicySet
+from engine.policy.schema import Mode
+from engine.view import SumProfile
+from tests.config_map import MountedConfigMap
+from webhook.placement.live_policies import LivePolicies
+from webhook.serving.file_watch import on_change
+
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: NAME}
+spec: {scores: [{plugin: PLUGIN}]}
+"""
+
+
+def text_of(name: str, plugin: str = "LimitAware") -> str:
+    return POLICY.replace("NAME", name).replace("PLUGIN", plugin)
+
+
+def write(path: Path, name: str, plugin: str = "LimitAware") -> None:
+    path.write_text(text_of(name, plugin))
+
+
+def names(live: LivePolicies) -> list[str]:
+    return [policy.name for policy in live.current.policies]
+
+
+def ignore(_: Iterable[SumProfile]) -> None:
+    """Track nothing."""
+
+
+async def test_changed_files_come_into_force(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore)
+    assert names(live) == ["one"]
+    write(path, "two")
+    assert await live.reload()
+    assert names(live) == ["two"]
+
+
+async def test_a_bad_change_keeps_the_last_good_policies_and_is_told_until_it_is_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore)
+    write(path, "two", plugin="LimitAwar")
+    assert not await live.reload()
+    assert names(live) == ["one"]
+    assert "LimitAwar" in live.last_error
+    assert "LimitAwar" in caplog.text
+    write(path, "two")
+    assert await live.reload()
+    assert live.last_error == ""
+
+
+def test_a_bad_start_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one", plugin="LimitAwar")
+    with pytest.raises(InvalidFileError, match="LimitAwar"):
+        LivePolicies([path], track=ignore)
+
+
+async def test_the_view_keeps_the_sums_of_new_policies_before_they_come_into_force(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    tracked: list[tuple[list[str], int]] = []
+
+    def track(profiles: Iterable[SumProfile]) -> None:
+        in_force = names(live) if tracked else []
+        tracked.append((in_force, len(list(profiles))))
+
+    live = LivePolicies([path], track=track)
+    write(path, "two", plugin="LoadAware")
+    await live.reload()
+    # Kept beside those of the old ones while the new ones are warmed up, and alone after that.
+    assert tracked == [([], 0), (["one"], 1), (["one"], 1)]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_a_config_map_that_changes_comes_into_force_and_the_log_says_what_changed(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    by_name: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    mounted = MountedConfigMap.at(tmp_path / "mount", a=text_of("one"), b=text_of("two"))
+    paths = [mounted.mount / f"{name}.yaml" for name in "ab"] if by_name else [mounted.mount]
+    live = LivePolicies(paths, track=ignore)
+    reloaded: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def reload() -> None:
+        reloaded.put_nowait(await live.reload())
+
+    caplog.set_level(logging.INFO)
+    watch = asyncio.create_task(on_change(paths, 0.0, reload))
+    await asyncio.sleep(0)
+    mounted.swap(a=text_of("one", "LoadAware"), b=text_of("three"))
+    assert await reloaded.get()
+    assert names(live) == ["one", "three"]
+    assert "policies reloaded: added three; removed two; changed one" in caplog.text
+
+    mounted.swap(a=text_of("four", "LoadAwar"), b=text_of("three"))
+    assert not await reloaded.get()
+    assert names(live) == ["one", "three"]
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
+async def test_files_that_say_the_same_as_before_are_no_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore)
+    path.write_text(f"# a remark\n{text_of('one')}")
+    assert await live.reload()
+    assert "policies reloaded: no change" in caplog.text
+
+
+async def test_it_is_known_since_when_policies_are_in_force(tmp_path: Path) -> None:
+    days = (datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 9))
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore, now=lambda: next(days))
+    assert live.loaded_at.day == 1
+    write(path, "one", plugin="LimitAwar")
+    await live.reload()
+    assert live.loaded_at.day == 1
+    write(path, "two")
+    await live.reload()
+    assert live.loaded_at.day == 2
+
+
+async def test_where_an_installation_only_audits_no_policy_acts_now_or_later(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore, only_audit=True)
+    assert [policy.mode for policy in live.current] == [Mode.AUDIT]
+    write(path, "two")
+    assert await live.reload()
+    assert [policy.mode for policy in live.current] == [Mode.AUDIT]
+
+
+async def test_the_digest_is_the_same_for_the_same_policies_and_for_no_others(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    live = LivePolicies([path], track=ignore)
+    before = live.digest
+    path.write_text(f"# a remark\n{text_of('one')}")
+    await live.reload()
+    assert live.digest == before
+    write(path, "one", plugin="LoadAware")
+    await live.reload()
+    assert live.digest != before
+
+
+async def test_what_new_policies_need_is_prepared_while_the_old_ones_are_in_force(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    in_force: list[list[str]] = []
+
+    def prepare(_profiles: Iterable[SumProfile]) -> Iterator[None]:
+        for _ in range(2):
+            in_force.append(names(live))
+            yield
+
+    live = LivePolicies([path], track=ignore, prepare=prepare)
+    write(path, "two")
+    assert await live.reload()
+    assert in_force == [["one"], ["one"]]
+    assert names(live) == ["two"]
+
+
+async def test_new_policies_are_warmed_up_once_their_sums_are_kept_and_before_they_are_in_force(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    steps: list[str] = []
+
+    def warm_up(policies: PolicySet) -> Iterator[None]:
+        for policy in policies:
+            steps.append(f"{policy.name} while {names(live)}")
+            yield
+
+    def track(profiles: Iterable[SumProfile]) -> None:
+        steps.append(f"{len(list(profiles))} kept")
+
+    live = LivePolicies([path], track=track, warm_up=warm_up)
+    write(path, "two", plugin="LoadAware")
+    assert await live.reload()
+    assert steps == ["0 kept", "1 kept", "two while ['one']", "1 kept"]
+    await live.warm_up()
+    assert steps[-1] == "two while ['two']"

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from engine.errors import InvalidFileError
+from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.webhook.conftest import Caller, local_settings
+from webhook.serving.composition import listening, wall_clock
+from webhook.serving.live import live
+
+LEAST_LIMITS = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: least-limits}
+spec:
+  scores:
+    - name: limits
+      plugin: LimitAware
+      args:
+        defaultLimitToAllocatableRatio: {cpu: "100%", memory: "100%"}
+"""
+
+
+def node(name: str, *, cpu: str = "8") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"}},
+    }
+
+
+def pod(name: str, *, node_name: str = "") -> dict[str, Any]:
+    limits = {"cpu": "1", "memory": "1Gi"}
+    containers = [{"name": "main", "image": "main:1", "resources": {"limits": limits}}]
+    spec: dict[str, Any] = {"containers": containers, "schedulerName": "default-scheduler"}
+    if node_name:
+        spec["nodeName"] = node_name
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": spec,
+    }
+
+
+def review(uid: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": uid,
+            "operation": "CREATE",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": "shop",
+            "object": pod(f"new-{uid}"),
+        },
+    }
+
+
+@pytest.fixture
+async def api_server() -> AsyncIterator[FakeApiServer]:
+    async with fake_api_server(tls=True) as server:
+        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        yield server
+
+
+@asynccontextmanager
+async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> AsyncIterator[Caller]:
+    """A webhook on the cluster of a server, once it knows all of it, and a client for it."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(LEAST_LIMITS)
+    settings = local_settings(
+        kubeconfig=server.kubeconfig(tmp_path), policies=[policy], reload_seconds=0, **given
+    )
+    async with AsyncExitStack() as stack:
+        known = await stack.enter_async_context(live(settings, wall_clock))
+        await known.synced()
+        started = listening(settings, known.cluster, parts=known.parts)
+        webhook = await stack.enter_async_context(started)
+        trust = ssl.create_default_context(cadata=webhook.ca_pem.decode())
+        connector = aiohttp.TCPConnector(ssl=trust)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        yield Caller(webhook, session)
+
+
+async def advised(caller: Caller, uid: str) -> str:
+    """Return the node that is best for a new pod, as the webhook told last."""
+    status, answer = await caller.post("/mutate", review(uid))
+    assert status == 200
+    assert answer["response"]["allowed"]
+    async with caller.session.get(f"{caller.server.metrics_url}/debug/decisions?limit=1") as told:
+        (decision,) = await told.json()
+    return str(decision["ranking"][0]["node"])
+
+
+async def test_a_pod_is_advised_by_what_the_cluster_holds_now(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    for name in ("node-a", "node-b"):
+        api_server.create(node(name))
+    api_server.create(pod("old", node_name="node-a"))
+    async with replica(api_server, tmp_path) as caller:
+        ready, _ = await caller.get(f"{caller.server.url}/readyz")
+        assert ready == 200
+        assert await advised(caller, "1") == "node-b"
+
+
+async def test_the_next_pod_sees_the_one_before_it_although_nobody_has_created_it_yet(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    api_server.create(node("node-a", cpu="8"))
+    api_server.create(node("node-b", cpu="5"))
+    async with replica(api_server, tmp_path) as caller:
+        # Cores that one more limit of 1 leaves, in percent: 87 and 80, then 75 and 80, then 75 and
+        # 60. Memory, 1 of 32 GiB, moves both by as little as 3.
+        best = [await advised(caller, uid) for uid in "123"]
+        assert best == ["node-a", "node-b", "node-a"]
+
+
+async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    api_server.create(node("node-a"))
+    api_server.pause()
+    settings = local_settings(kubeconfig=api_server.kubeconfig(tmp_path), policies=[])
+    async with (
+        live(settings, wall_clock) as known,
+        listening(settings, known.cluster, parts=known.parts) as webhook,
+    ):
+        assert not webhook.health.ready()
+        assert not known.cluster.view().rows
+        api_server.resume()
+        await known.synced()
+        assert webhook.health.ready()
+        assert list(known.cluster.view().rows) == ["node-a"]
+
+
+async def test_replicas_serve_one_certificate_that_the_webhook_configuration_trusts(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    api_server.create(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "stowplan"},
+            "webhooks": [{"name": "placement.stowplan.dev", "clientConfig": {"url": "https://x/"}}],
+        }
+    )
+    given = {"certificate_secret": "stowplan-tls", "certificate_names": ["127.0.0.1"]}
+    async with (
+        replica(api_server, tmp_path, **given) as one,
+        replica(api_server, tmp_path, **given) as other,
+    ):
+        assert one.server.ca_pem == other.server.ca_pem  # each client verified the other's server
+        (configuration,) = api_server.objects("mutatingwebhookconfigurations").values()
+        assert configuration["webhooks"][0]["clientConfig"]["caBundle"]
+        assert one.server.health.detail()["certificate"]["isTrusted"] is not False
+        (lease,) = api_server.objects("leases").values()
+        assert lease["spec"]["holderIdentity"]
+    (lease,) = api_server.objects("leases").values()
+    assert not lease["spec"]["holderIdentity"]  # given up at the end
+
+
+async def test_a_kubeconfig_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
+    settings = local_settings(kubeconfig=tmp_path / "missing", policies=[])
+    with pytest.raises(InvalidFileError, match="missing"):
+        async with live(settings, wall_clock):
+            pass

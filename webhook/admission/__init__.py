@@ -1,0 +1,1 @@
+"""Admission reviews: the wire format, the handler with its limits, and the answers to them."""

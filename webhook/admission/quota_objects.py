@@ -1,0 +1,96 @@
+"""The verdict on ElasticQuotas themselves, when somebody creates, changes or deletes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from engine.model import api
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
+from engine.quota import RESOURCE_QUOTA_RULES, QuotaRules
+from engine.quota.koordinator_quotas import check_deletion
+from engine.quota.validation import Findings, check_quota
+from engine.view import ClusterView
+from webhook.admission import wire
+from webhook.admission.handler import Decide
+from webhook.admission.review_result import Answer, Outcome, ignored
+from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.cluster.decode_errors import UNREADABLE
+
+_GROUPS = frozenset({UPSTREAM_GROUP, KOORDINATOR_GROUP})
+
+_decode = msgspec.json.Decoder(api.ElasticQuota).decode
+
+
+def by_resource(*, pods: Decide, quotas: Decide) -> Decide:
+    """Return what answers reviews of pods and of quotas under one path."""
+    return lambda request: (quotas if is_of_quota(request) else pods)(request)
+
+
+def is_of_quota(request: AdmissionRequest) -> bool:
+    """Whether a request is about an ElasticQuota, not one of its subresources."""
+    resource = request.resource
+    return (
+        resource.resource == "elasticquotas"
+        and resource.group in _GROUPS
+        and not request.sub_resource
+    )
+
+
+class QuotaObjectReviews:
+    """Answers reviews of ElasticQuotas; quick, for it reads nothing but the view.
+
+    Args:
+        view: the cluster as it is. Two quotas created at the same moment for one namespace may both
+            pass: then both are enforced.
+        rules: what the bounds of a quota mean.
+    """
+
+    def __init__(
+        self, *, view: Callable[[], ClusterView], rules: QuotaRules = RESOURCE_QUOTA_RULES
+    ) -> None:
+        self._view = view
+        self._rules = rules
+
+    def answer(self, request: AdmissionRequest) -> Answer:
+        """Return whether a quota may become, or cease to be, what the request says.
+
+        Raises:
+            AdmissionError: the object is not a quota.
+        """
+        if not is_of_quota(request):
+            return ignored(request)
+        if request.operation == "DELETE":
+            findings = self._deleted(request)
+        elif request.operation == "CREATE":
+            findings = check_quota(_quota_in(request, request.object), None, *self._how())
+        elif request.operation == "UPDATE":
+            old = _quota_in(request, request.old_object)
+            findings = check_quota(_quota_in(request, request.object), old, *self._how())
+        else:
+            return ignored(request)
+        if findings.problems:
+            message = "; ".join(findings.problems)
+            return Answer(Outcome.INVALID, wire.denied(request.uid, message))
+        return Answer(Outcome.ADMITTED, wire.allowed(request.uid, warnings=findings.warnings))
+
+    def _how(self) -> tuple[ClusterView, QuotaRules]:
+        return self._view(), self._rules
+
+    @staticmethod
+    def _deleted(request: AdmissionRequest) -> Findings:
+        problem = ""
+        if request.resource.group == KOORDINATOR_GROUP:
+            problem = check_deletion(request.name)
+        return Findings((problem,) if problem else ())
+
+
+def _quota_in(request: AdmissionRequest, raw: msgspec.Raw) -> api.ElasticQuota:
+    try:
+        quota = _decode(raw)
+    except UNREADABLE as error:
+        raise AdmissionError(f"the object is not an ElasticQuota: {error}") from error
+    metadata = msgspec.structs.replace(quota.metadata, namespace=request.namespace)
+    group = f"{request.resource.group}/{request.resource.version}"
+    return msgspec.structs.replace(quota, metadata=metadata, api_version=group)

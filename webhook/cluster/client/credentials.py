@@ -1,0 +1,191 @@
+"""Who we are to the API server, and how that stays true while tokens rotate.
+
+`kubernetes.aio` reads configurations; what it leaves to others is done here: it keeps the newline
+at the end of a token file, which no header may contain, and it runs an exec plugin only once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from engine.errors import InvalidFileError, Problem
+from webhook.cluster.client.kubernetes_aio import (
+    KUBE_CONFIG_DEFAULT_LOCATION,
+    ConfigException,
+    Configuration,
+    InClusterConfigLoader,
+    load_kube_config,
+)
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet puts the service account of a pod, and keeps its token fresh."""
+
+_TOKEN = "BearerToken"  # noqa: S105 - where the client keeps one, not a token
+_RENEW_AHEAD = timedelta(minutes=1)
+_RENEW_AT_MOST_EVERY = timedelta(seconds=10)
+_UNUSABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError)
+"""What the client raises for a configuration that is not as it should be."""
+
+
+class Credentials(Protocol):
+    """Gives a client its configuration, and keeps what proves who we are up to date."""
+
+    async def configuration(self) -> Configuration:
+        """Return a new configuration that renews its own token ahead of time.
+
+        Raises:
+            InvalidFileError: something it is read from cannot be used.
+        """
+
+    async def renew(self, configuration: Configuration) -> bool:
+        """Read everything again, for the API server did not accept it; says whether that helped."""
+
+
+class ServiceAccount:
+    """The service account of the pod that we run in."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environ = environ
+
+    async def configuration(self) -> Configuration:
+        """Return a new configuration; its token is read again for every request."""
+        configuration = Configuration()
+        in_cluster: Any = InClusterConfigLoader  # it has no types
+        loader = in_cluster(
+            token_filename=str(self._token_file),
+            cert_filename=str(self._folder / "ca.crt"),
+            try_refresh_token=False,
+            environ=self._environ,
+        )
+        try:
+            loader.load_and_set(configuration)
+        except _UNUSABLE as error:
+            raise _invalid(self._folder, error) from error
+        self._read_token(configuration)
+        _renew_with(configuration, self._read_token)
+        return configuration
+
+    async def renew(self, configuration: Configuration) -> bool:
+        """Read the token again; says whether it is another one."""
+        return self._read_token(configuration)
+
+    @property
+    def _token_file(self) -> Path:
+        return self._folder / "token"
+
+    def _read_token(self, configuration: Configuration) -> bool:
+        try:
+            token = f"Bearer {self._token_file.read_text().strip()}"
+        except OSError:
+            return False  # the one that we have may be good for a while
+        changed = configuration.api_key.get(_TOKEN) != token
+        configuration.api_key[_TOKEN] = token
+        return changed
+
+
+class Kubeconfig:
+    """A user of a kubeconfig: a token, a token file, a certificate, or what a plugin gives.
+
+    Args:
+        path: None for `$KUBECONFIG` or the default place.
+        context: None for the current one.
+        now: the time of day.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        context: str | None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._paths = str(path or KUBE_CONFIG_DEFAULT_LOCATION)
+        self._context = context
+        self._now = now
+        self._renewed_at: datetime | None = None
+        self._good_until: datetime | None = None
+
+    async def configuration(self) -> Configuration:
+        """Return a new configuration; a token with an end is renewed before it."""
+        try:
+            configuration = await self._load()
+        except _UNUSABLE as error:
+            raise _invalid(self._paths, error) from error
+        _renew_with(configuration, self._renew_in_time)
+        return configuration
+
+    async def renew(self, configuration: Configuration) -> bool:
+        """Read the file and run its plugin again; says whether there was a result."""
+        now = self._now()
+        if self._renewed_at is not None and now - self._renewed_at < _RENEW_AT_MOST_EVERY:
+            return False
+        self._renewed_at = now
+        try:
+            renewed = await self._load()
+        except _UNUSABLE:
+            return False  # with what we have, the API server says what is wrong
+        if not renewed.api_key and not renewed.cert_file:
+            return False  # the plugin failed, which the client only logs
+        if _TOKEN in renewed.api_key:
+            configuration.api_key[_TOKEN] = renewed.api_key[_TOKEN]
+        for name in ("ssl_ca_cert", "cert_file", "key_file"):
+            setattr(configuration, name, getattr(renewed, name))
+        return True
+
+    async def _renew_in_time(self, configuration: Configuration) -> None:
+        if self._good_until is not None and self._now() >= self._good_until - _RENEW_AHEAD:
+            await self.renew(configuration)
+
+    async def _load(self) -> Configuration:
+        if not _any_exists(self._paths):
+            raise FileNotFoundError("no such file")
+        configuration = Configuration()
+        load: Any = load_kube_config  # it has no types
+        loader = await load(
+            config_file=self._paths,
+            context=self._context,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+        self._good_until = getattr(loader, "exec_plugin_expiry", None)
+        token = configuration.api_key.get(_TOKEN)
+        if token is not None:
+            configuration.api_key[_TOKEN] = token.strip()
+        return configuration
+
+
+def credentials(
+    kubeconfig: Path | None, context: str | None, environ: Mapping[str, str], service_account: Path
+) -> Credentials:
+    """Return what is asked for; where nothing is, the service account if we run in a pod."""
+    in_a_pod = "KUBERNETES_SERVICE_HOST" in environ and service_account.is_dir()
+    if kubeconfig is None and context is None and in_a_pod:
+        return ServiceAccount(service_account, environ)
+    return Kubeconfig(kubeconfig, context)
+
+
+def _renew_with(configuration: Configuration, hook: Callable[[Configuration], object]) -> None:
+    """Have a hook called before every request."""
+    untyped: Any = configuration
+    untyped.refresh_api_key_hook = hook
+
+
+def _any_exists(paths: str) -> bool:
+    """Return whether one of some files is there; the client would fail in its own words."""
+    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
+
+
+def _invalid(place: Path | str, error: Exception) -> InvalidFileError:
+    problem = f"no connection can be made with it: {error}"
+    hint = (
+        "name another with `--kubeconfig`, or a recorded cluster with `--cluster`"
+        if isinstance(error, FileNotFoundError)
+        else ""
+    )
+    return InvalidFileError([Problem(file=str(place), message=problem, hint=hint)])

@@ -1,0 +1,1 @@
+"""Objects in files: JSON and YAML, and recorded clusters."""

@@ -1,0 +1,110 @@
+"""Objects in JSON, as `kubectl get -o json` and `kubectl get --raw` print them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from engine.errors import InvalidFileError, Problem
+from webhook.cluster.decode_errors import UNREADABLE, in_words, said_by
+from webhook.cluster.objects import NO_KIND, NO_OBJECT, Path, group_of, item_kind, path_text
+
+_T = TypeVar("_T")
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False):
+    """What says how to read the rest; items stay undecoded, so that one cannot spoil another."""
+
+    api_version: str = ""
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+class _ItemHead(msgspec.Struct, rename="camel", gc=False):
+    api_version: str = ""
+    kind: str = ""
+
+
+_MALFORMED = re.compile(r"JSON is malformed: (?P<what>.*) \(byte (?P<byte>\d+)\)")
+_decode_item_head = msgspec.json.Decoder(_ItemHead).decode
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """An `ApiObject` in JSON; `place` is the path to it from the top of its file."""
+
+    file: str
+    place: Path
+    group: str
+    kind: str
+    end: int
+    raw: bytes | msgspec.Raw
+
+    def decode(self, kind: type[_T]) -> _T:
+        """Return the object as a wire struct."""
+        return msgspec.json.decode(self.raw, type=kind)
+
+    def plain(self) -> object:
+        """Return the object as dicts, lists and scalars."""
+        return msgspec.json.decode(self.raw)
+
+    def problem(self, path: Path, message: str, hint: str) -> Problem:
+        """Return a mistake at one of its values."""
+        place = path_text((*self.place, *path))
+        what = f"{place}: {message}" if place else message
+        return Problem(file=self.file, message=what, hint=hint)
+
+
+def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
+    """Yield the objects in a JSON text: those of a list of any kind, or the one it is.
+
+    Raises:
+        InvalidFileError: it is not JSON, or not an object of Kubernetes.
+    """
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except UNREADABLE as error:
+        raise InvalidFileError([_unreadable(data, file, error)]) from error
+    if not head.kind:
+        raise InvalidFileError([Problem(file=file, message=NO_KIND)])
+    group = group_of(head.api_version)
+    if head.items is None:
+        yield JsonObject(file, (), group, head.kind, len(data), data)
+        return
+    kind = item_kind(head.kind)
+    end = 0
+    for number, raw in enumerate(head.items):
+        end += len(raw)
+        if kind:
+            yield JsonObject(file, ("items", number), group, kind, end, raw)
+        else:
+            item = _item_head(raw)
+            yield JsonObject(
+                file, ("items", number), group_of(item.api_version), item.kind, end, raw
+            )
+
+
+def _item_head(raw: msgspec.Raw) -> _ItemHead:
+    """Return what an item says of itself; nothing where it cannot be read."""
+    try:
+        return _decode_item_head(raw)
+    except UNREADABLE:
+        return _ItemHead()
+
+
+def _unreadable(data: bytes, file: str, error: ValueError | RecursionError) -> Problem:
+    """Return why a whole file cannot be read."""
+    what, _ = said_by(error)
+    if isinstance(error, msgspec.ValidationError):
+        return Problem(file=file, message=f"{NO_OBJECT}: {in_words(what)}")
+    malformed = _MALFORMED.fullmatch(what)
+    if malformed is None:
+        return Problem(file=file, message=f"not JSON: {in_words(what)}")
+    before = data[: int(malformed["byte"])].decode("utf-8", "replace")
+    line = before.count("\n") + 1
+    column = len(before) - before.rfind("\n")
+    return Problem(file=file, message=f"not JSON: {malformed['what']}", line=line, column=column)

@@ -1,0 +1,211 @@
+"""A cluster from files: what `kubectl get ... -o yaml` or `-o json` printed of it.
+
+    kubectl get nodes,pods,namespaces,elasticquotas,nodemetrics -A -o json > cluster.json
+    kubectl get --raw /apis/metrics.k8s.io/v1beta1/nodes > node-usage.json
+    kubectl get --raw /apis/metrics.k8s.io/v1beta1/pods > pod-usage.json
+
+Kinds that no rule reads are skipped; an object with a mistake is reported and left out. JSON is
+read in some 30 us per pod, YAML in 2 ms: 150,000 pods want JSON.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from engine.errors import InvalidFileError, Problem
+from engine.model.time import Micros
+from engine.view import ClusterState
+from webhook.cluster.decode_errors import UNREADABLE, problems_of
+from webhook.cluster.files.json_objects import read_json
+from webhook.cluster.files.yaml_objects import read_yaml
+from webhook.cluster.objects import NO_KIND, ApiObject
+from webhook.cluster.watch.event_applier import READERS, Intake
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called now and then with the bytes read so far and the bytes there are."""
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MOST_PROBLEMS = 100
+_PROGRESS_EVERY = 256  # objects
+_LOOKS_LIKE_JSON = re.compile(rb"\s*\{")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What files hold of a cluster.
+
+    Attributes:
+        state: the cluster.
+        recorded_at: the newest moment that any object speaks of, 0 if none does. Ages of
+            measurements should be judged at it: the recording does not grow older.
+        loaded: how many objects of each kind are in `state`.
+        skipped: how many objects of each other kind there were, as `Deployment.apps`.
+        problems: what is wrong with the objects that were left out.
+    """
+
+    state: ClusterState
+    recorded_at: Micros
+    loaded: Mapping[str, int]
+    skipped: Mapping[str, int]
+    problems: tuple[Problem, ...] = ()
+
+
+def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) -> Recording:
+    """Return the cluster in some files, or in all YAML and JSON files of some folders.
+
+    Where two objects are the same one, the last counts. Usage by Koordinator's NodeMetric wins over
+    that by metrics.k8s.io.
+
+    Args:
+        paths: files and folders.
+        progress: told how far it is.
+
+    Raises:
+        InvalidFileError: a file cannot be read, or is neither YAML nor JSON with objects of
+            Kubernetes; carries all such files.
+    """
+    files, unusable = _files(paths)
+    loader = _Loader(progress, sum(map(_size, files)))
+    for path in files:
+        try:
+            loader.read(path)
+        except InvalidFileError as error:
+            unusable += error.problems
+    if unusable:
+        raise InvalidFileError(unusable)
+    return loader.finished()
+
+
+def read_objects(path: Path) -> Iterator[ApiObject | Problem]:
+    """Yield the objects in a file, of any kind, and what is wrong with those that cannot be read.
+
+    Raises:
+        InvalidFileError: the file cannot be read, or is neither YAML nor JSON with objects of
+            Kubernetes.
+    """
+    yield from _objects(_content(path), str(path))
+
+
+class _Loader:
+    """Reads file after file, and keeps the books."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._intake = Intake()
+        self._loaded: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
+        self._problems: list[Problem] = []
+        self._unlisted = 0
+        self._progress = progress or (lambda _done, _total: None)
+        self._done, self._total = 0, total
+
+    def read(self, path: Path) -> None:
+        """Take the objects of a file."""
+        data = _content(path)
+        for number, found in enumerate(_objects(data, str(path))):
+            if isinstance(found, Problem):
+                self._report([found])
+                continue
+            self._take(found)
+            if number % _PROGRESS_EVERY == 0:
+                self._progress(self._done + found.end, self._total)
+        self._done += len(data)
+        self._progress(self._done, self._total)
+
+    def finished(self) -> Recording:
+        """Return what was read."""
+        if self._unlisted:
+            self._problems.append(Problem(file="...", message=f"{self._unlisted} more mistakes"))
+        return Recording(
+            state=self._intake.finished(),
+            recorded_at=self._intake.newest,
+            loaded=self._loaded,
+            skipped=self._skipped,
+            problems=tuple(self._problems),
+        )
+
+    def _take(self, found: ApiObject) -> None:
+        if not found.kind:
+            self._report([found.problem((), NO_KIND, "")])
+            return
+        reader = READERS.get((found.group, found.kind))
+        if reader is None:
+            self._skipped[f"{found.kind}.{found.group}" if found.group else found.kind] += 1
+            return
+        try:
+            reader.take(self._intake, found.decode(reader.wire))
+        except UNREADABLE as error:
+            self._report(problems_of(found, reader.wire, error))
+        else:
+            self._loaded[found.kind] += 1
+
+    def _report(self, problems: Sequence[Problem]) -> None:
+        room = _MOST_PROBLEMS - len(self._problems)
+        self._problems += problems[:room]
+        self._unlisted += max(0, len(problems) - room)
+
+
+def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Problem]]:
+    """Return the files to read, and what is wrong with folders that give none."""
+    files: list[Path] = []
+    problems = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        try:
+            inside = sorted(
+                one for one in path.iterdir() if one.suffix in _SUFFIXES and one.is_file()
+            )
+        except OSError as error:
+            problems.append(_unreadable(path, error))
+            continue
+        if not inside:
+            message = f"the folder has no file that ends in {', '.join(_SUFFIXES)}"
+            problems.append(Problem(file=str(path), message=message))
+        files += inside
+    return files, problems
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file, 0 for one that has none or that reading will complain of."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds, in UTF-8 where it is a text."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidFileError([_unreadable(path, error)]) from error
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what PowerShell writes
+        data = data.decode("utf-16", "replace").encode()
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if not data or data.isspace():
+        raise InvalidFileError([Problem(file=str(path), message="the file is empty")])
+    return data
+
+
+def _objects(data: bytes, file: str) -> Iterator[ApiObject | Problem]:
+    """Return the objects in the content of a file."""
+    if _LOOKS_LIKE_JSON.match(data):
+        return read_json(data, file)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        problem = Problem(file=file, message="neither YAML nor JSON: not a text in UTF-8")
+        raise InvalidFileError([problem]) from error
+    return read_yaml(text, file)
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    reason = (error.strerror or str(error)).lower()
+    return Problem(file=str(path), message=f"cannot be read: {reason}")

@@ -1,0 +1,1 @@
+"""Recordings of live clusters: what is kept of each object, and anonymized names."""

@@ -1,0 +1,261 @@
+"""Objects without the names that people gave: what was said of whom stays, who it was does not.
+
+Every text becomes a word, a keyed hash of it, unless it is of the public vocabulary of Kubernetes
+(see `vocabulary`) or a figure. Equal texts become equal words, so that whatever referred to
+something still does: a pod to its node, a label `kubernetes.io/hostname` to the node it is on, a
+selector to labels, a report to its pods. The key is random and kept nowhere.
+
+What stays: amounts, times, priorities, the order of objects, and which texts are equal. What no
+longer holds: an order by name, and `Gt` and `Lt` on labels that are not public.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from engine.model import api, topology_api
+from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice, advice_in
+from engine.model.pod import MIRROR_ANNOTATION
+from engine.model.resource_names import is_huge_pages
+from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.snapshot.public_names import (
+    PUBLIC_DOMAINS,
+    PUBLIC_KEYS,
+    PUBLIC_VALUES,
+    PUBLIC_WORDS,
+    READ_ANNOTATIONS,
+)
+
+_Change: TypeAlias = Callable[[Any], Any]
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+_KEY_BYTES = 32
+_WORD_BYTES = 10  # 80 bits, 16 letters: among a million words, no two are likely to be equal
+_WORDS_REMEMBERED = 1 << 16
+_FIGURE = re.compile(
+    r"[+-]?[0-9.]{1,40}(?:%|[eE][+-]?[0-9]{1,3}|[numkKMGTPE]i?"
+    r"|(?:ns|us|µs|ms|s|m|h)(?:[0-9.]{1,20}(?:ns|us|µs|ms|s|m|h)){0,5})?"
+)
+"""A quantity, a duration, a percentage or a number."""
+
+_FIGURES = frozenset({"duration", "resource_version", "window"})
+"""Fields that hold one."""
+
+_IMAGES = frozenset({"image", "names"})
+"""Fields that name images: of a container, and of what a node has."""
+
+
+class Anonymizer:
+    """Replaces texts, the same one always by the same word.
+
+    Args:
+        secret: makes words what they are; a random one if not given.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secrets.token_bytes(_KEY_BYTES) if secret is None else secret
+        self._word = lru_cache(_WORDS_REMEMBERED)(self._new_word)
+        self._plans: dict[type[msgspec.Struct], tuple[tuple[str, _Change], ...]] = {}
+        self._special: Mapping[type[msgspec.Struct], _Change] = {
+            api.Taint: self._keyed,
+            api.Toleration: self._keyed,
+            api.SelectorRequirement: self._requirement,
+            topology_api.Attribute: self._attribute,
+            topology_api.TopologyCosts: self._costs,
+            topology_api.ZoneResource: self._zone_resource,
+        }
+
+    def word(self, text: str) -> str:
+        """Return what stands for a text."""
+        return text if not text or text in PUBLIC_WORDS else self._word(text)
+
+    def key(self, text: str) -> str:
+        """Return what stands for the key of a label or a taint, or the name of a resource.
+
+        It has a prefix if the key had one, and Kubernetes' own prefixes keep their end.
+        """
+        if not text or text in PUBLIC_KEYS or is_huge_pages(text):
+            return text
+        prefix, slash, name = text.rpartition("/")
+        if not slash:
+            return self._word(name)
+        end = next((end for end in PUBLIC_DOMAINS if f".{prefix}".endswith(f".{end}")), "")
+        if prefix != end:
+            prefix = f"{self._word(prefix)}.{end}" if end else self._word(prefix)
+        return f"{prefix}/{self._word(name)}"
+
+    def struct(self, wire: _T) -> _T:
+        """Return an object without names."""
+        kind = type(wire)
+        special = self._special.get(kind)
+        if special is not None:
+            anonymous: _T = special(wire)
+            return anonymous
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = tuple(self._plan(kind))
+        return kind(**{name: change(getattr(wire, name)) for name, change in plan})
+
+    def _new_word(self, text: str) -> str:
+        digest = blake2b(text.encode(), digest_size=_WORD_BYTES, key=self._secret).digest()
+        return base64.b32encode(digest).decode().lower()
+
+    def _plan(self, kind: type[msgspec.Struct]) -> list[tuple[str, _Change]]:
+        """Return how each field changes; one that nobody thought of becomes words."""
+        return [
+            (field.name, self._change(field.name, field.type))
+            for field in msgspec.structs.fields(kind)
+        ]
+
+    def _change(self, name: str, declared: object) -> _Change:
+        if name in _FIGURES:
+            return self._figure
+        if name in _IMAGES:
+            return self._images
+        if name == "annotations":
+            return self._annotations
+        if declared == topology_api.Quantity:
+            return self._amount
+        if declared == api.ResourceList | None:
+            return self._amounts
+        return self._labels if declared == dict[str, str] | None else self._words
+
+    def _words(self, value: Any) -> Any:  # noqa: ANN401 - whatever a wire struct holds
+        if isinstance(value, str):
+            return self.word(value)
+        if isinstance(value, msgspec.Struct):
+            return self.struct(value)
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._words, value))
+        if isinstance(value, dict):
+            return {self.word(name): self._words(one) for name, one in value.items()}
+        if value is None or isinstance(value, int | float | datetime):
+            return value
+        raise AssertionError("a new kind of value must be thought of before it is written")
+
+    def _images(self, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        """Return images, of which one without a tag is the one tagged `latest`."""
+        if isinstance(value, tuple):
+            return tuple(self._image(one) for one in value)
+        return value and self._image(value)
+
+    def _image(self, name: str) -> str:
+        tagged = name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+        return f"{self._word(tagged)}:0"
+
+    def _figure(self, text: str) -> str:
+        return text if _FIGURE.fullmatch(text) else self.word(text)
+
+    def _amount(self, amount: topology_api.Quantity) -> topology_api.Quantity:
+        return self._figure(amount) if isinstance(amount, str) else amount
+
+    def _amounts(self, amounts: api.ResourceList | None) -> api.ResourceList | None:
+        if amounts is None:
+            return None
+        return {self.key(name): self._amount(amount) for name, amount in amounts.items()}
+
+    def _labels(self, labels: dict[str, str] | None) -> dict[str, str] | None:
+        if labels is None:
+            return None
+        return {self.key(key): self._value(key, value) for key, value in labels.items()}
+
+    def _value(self, key: str, value: str) -> str:
+        return value if key in PUBLIC_VALUES else self.word(value)
+
+    def _keyed(self, wire: api.Taint | api.Toleration) -> api.Taint | api.Toleration:
+        return msgspec.structs.replace(
+            wire,
+            key=self.key(wire.key),
+            value=self._value(wire.key, wire.value),
+            effect=self.word(wire.effect),
+            **({"operator": self.word(wire.operator)} if isinstance(wire, api.Toleration) else {}),
+        )
+
+    def _requirement(self, wire: api.SelectorRequirement) -> api.SelectorRequirement:
+        return api.SelectorRequirement(
+            key=self.key(wire.key),
+            operator=self.word(wire.operator),
+            values=wire.values and [self._value(wire.key, value) for value in wire.values],
+        )
+
+    def _attribute(self, wire: topology_api.Attribute) -> topology_api.Attribute:
+        return topology_api.Attribute(name=self.word(wire.name), value=self._figure(wire.value))
+
+    def _zone_resource(self, wire: topology_api.ZoneResource) -> topology_api.ZoneResource:
+        available = self._amount(wire.available)
+        return topology_api.ZoneResource(name=self.key(wire.name), available=available)
+
+    def _costs(self, wire: topology_api.TopologyCosts) -> topology_api.TopologyCosts:
+        """Return costs between places, which are called what the labels of nodes call them."""
+        label = wire.topology_key
+        origins = [
+            topology_api.OriginCosts(
+                origin=self._value(label, origin.origin),
+                cost_list=[
+                    topology_api.DestinationCost(
+                        destination=self._value(label, cost.destination),
+                        network_cost=cost.network_cost,
+                    )
+                    for cost in origin.cost_list or ()
+                ],
+            )
+            for origin in wire.origin_list or ()
+        ]
+        return topology_api.TopologyCosts(topology_key=self.key(label), origin_list=origins)
+
+    # Annotations.
+
+    def _annotations(self, annotations: dict[str, str] | None) -> dict[str, str] | None:
+        """Return those that are read, by plugins and by us; expressions may read others."""
+        kept = {}
+        for name, text in (annotations or {}).items():
+            if name in READ_ANNOTATIONS:
+                kept[name] = self._figures_in(text)
+            elif name == MIRROR_ANNOTATION:
+                kept[name] = self.word(text)
+            elif name == ADVICE_ANNOTATION:
+                kept |= self._advice(annotations or {})
+        return kept or None
+
+    def _advice(self, annotations: Mapping[str, str]) -> dict[str, str]:
+        """Return advice as far as it says where a pod is assumed to go."""
+        advice = advice_in(annotations)
+        if advice is None:
+            return {}
+        anonymous = Advice(
+            nodes=tuple(map(self.word, advice.nodes[:MOST_NODES])),
+            candidates=advice.candidates,
+            id=self.word(advice.id),
+        )
+        return {ADVICE_ANNOTATION: msgspec.json.encode(anonymous).decode()}
+
+    def _figures_in(self, text: str) -> str:
+        """Return a number, or JSON of figures by resource; what cannot be read stays unreadable."""
+        if _FIGURE.fullmatch(text):
+            return text
+        try:
+            told = msgspec.json.decode(text)
+        except UNREADABLE:
+            return self.word(text)
+        return msgspec.json.encode(self._told(told)).decode()
+
+    def _told(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+        if isinstance(value, dict):
+            return {
+                name if name in PUBLIC_WORDS else self.key(name): self._told(inner)
+                for name, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self._told(inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        return value if value in PUBLIC_WORDS or _FIGURE.fullmatch(value) else self.key(value)

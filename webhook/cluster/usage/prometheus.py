@@ -1,0 +1,207 @@
+"""Usage of nodes by queries to Prometheus, or to anything that answers as it does.
+
+Source of the answers: Prometheus, HTTP API, instant queries (`/api/v1/query`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from engine.model.resource_names import CPU, MEMORY
+from engine.model.time import SECOND, Micros
+from engine.model.usage import NodeUsage
+from engine.view.usage_history import WINDOW_SECONDS
+from webhook.cluster.usage.poller import UsageSourceError
+
+# The kubelet's own cgroup figures of the whole node, which metrics-server reads too. The label
+# `node` is what prometheus-operator gives the targets of a kubelet's service; `max`, not `sum`,
+# because two jobs may scrape the same kubelet. Two minutes hold four scrapes of 30 s.
+DEFAULT_CPU_QUERY: Final = 'max by (node) (rate(container_cpu_usage_seconds_total{id="/"}[2m]))'
+DEFAULT_MEMORY_QUERY: Final = 'max by (node) (container_memory_working_set_bytes{id="/"})'
+
+_PAST_STEP_SECONDS: Final = 60
+_MILLICORES: Final = 1000  # in a core
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """Where Prometheus is and what it is asked.
+
+    Attributes:
+        url: as `http://prometheus:9090`.
+        cpu_query: PromQL for the cores that each node uses.
+        memory_query: PromQL for the bytes that each node uses.
+        node_label: label in their results that holds the name of the node.
+        window_seconds: how far back the queries look, as the `[2m]` of a rate: a pod bound within
+            it is not measured in full yet.
+        timeout_seconds: time a query may take.
+        token_file: with a bearer token; read again for each query.
+        ca_file: with the authorities of its certificate, in PEM; None for those of the system.
+    """
+
+    url: str
+    cpu_query: str = DEFAULT_CPU_QUERY
+    memory_query: str = DEFAULT_MEMORY_QUERY
+    node_label: str = "node"
+    window_seconds: int = 120
+    timeout_seconds: float = 10.0
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+class _Data(msgspec.Struct, frozen=True, gc=False):
+    result: msgspec.Raw = msgspec.Raw()
+
+
+class _Answer(msgspec.Struct, gc=False):
+    status: str = ""
+    data: _Data = _Data()
+    error: str = ""
+
+
+class _Sample(msgspec.Struct, gc=False):
+    """One series: its labels, and the second and text of its value."""
+
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_vector = msgspec.json.Decoder(list[_Sample]).decode
+
+
+class Prometheus:
+    """A server as a `UsageSource`.
+
+    Attributes:
+        skipped: series without a usable value or the name of a node, since the start.
+
+    Args:
+        settings: what to ask it.
+        session: to ask it with; not closed here.
+        now: the wall clock, from which the past is counted.
+    """
+
+    def __init__(
+        self,
+        settings: PrometheusSettings,
+        session: aiohttp.ClientSession,
+        *,
+        now: Callable[[], Micros],
+    ) -> None:
+        self.skipped = 0
+        self._settings = settings
+        self._session = session
+        self._now = now
+        self._url = f"{settings.url.rstrip('/')}/api/v1/query"
+
+    async def read(self) -> list[NodeUsage]:
+        """Return the usage of the nodes that both queries know.
+
+        Raises:
+            UsageSourceError: a query fails, or they know no node.
+        """
+        nodes = await self._look({})
+        if not nodes:
+            label = self._settings.node_label
+            raise UsageSourceError(f"no node is in both results by the label `{label}`")
+        return nodes
+
+    async def past(self) -> AsyncIterator[list[NodeUsage]]:
+        """Yield the usage of nodes minute by minute, over the longest window.
+
+        Instant queries at moments of the past are asked rather than one over a range, whose answer
+        would hold all nodes and all minutes at once.
+
+        Raises:
+            UsageSourceError: a query fails.
+        """
+        now = self._now() // SECOND
+        for ago in range(max(WINDOW_SECONDS), 0, -_PAST_STEP_SECONDS):
+            yield await self._look({"time": str(now - ago)})
+
+    async def _look(self, when: Mapping[str, str]) -> list[NodeUsage]:
+        settings = self._settings
+        cpu, memory = await asyncio.gather(
+            self._query(settings.cpu_query, when), self._query(settings.memory_query, when)
+        )
+        return [
+            NodeUsage(
+                node_name=name,
+                update_time=at,
+                report_interval_seconds=settings.window_seconds,
+                usage={CPU: round(cores * _MILLICORES), MEMORY: round(memory[name][1])},
+                pods_measured=False,
+            )
+            for name, (at, cores) in cpu.items()
+            if name in memory
+        ]
+
+    async def _query(self, query: str, when: Mapping[str, str]) -> dict[str, tuple[Micros, float]]:
+        """Return the moment and the value of each node that has one."""
+        form = {"query": query, **when}
+        try:
+            headers = self._headers()
+            async with self._session.post(self._url, data=form, headers=headers) as response:
+                body = await response.read()
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UsageSourceError(f"{self._url}: {error or 'no answer in time'}") from error
+        try:
+            answer = _decode_answer(body)
+            if status != HTTPStatus.OK or answer.status != "success":
+                raise UsageSourceError(f"{self._url}: `{query}`: {answer.error or status}")
+            samples = _decode_vector(answer.data.result)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f"answer {status}" if status != HTTPStatus.OK else "its result is not a vector"
+            raise UsageSourceError(f"{self._url}: `{query}`: {what}") from error
+        return dict(self._values(samples))
+
+    def _values(self, samples: Iterable[_Sample]) -> Iterator[tuple[str, tuple[Micros, float]]]:
+        for sample in samples:
+            name = sample.metric.get(self._settings.node_label)
+            second, value = sample.value[0], _number(sample.value[1])
+            if name is not None and 0 <= value < math.inf:  # not so for a NaN
+                yield name, (Micros(round(second * SECOND)), value)
+            else:
+                self.skipped += 1
+
+    def _headers(self) -> dict[str, str]:
+        file = self._settings.token_file
+        return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
+
+
+@asynccontextmanager
+async def prometheus(
+    settings: PrometheusSettings, *, now: Callable[[], Micros]
+) -> AsyncIterator[Prometheus]:
+    """Yield a server as a source, with connections that are closed at the end.
+
+    Raises:
+        OSError: the file with its authorities cannot be read.
+    """
+    tls = ssl.create_default_context(cafile=settings.ca_file)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=tls),
+        timeout=aiohttp.ClientTimeout(total=settings.timeout_seconds),
+    ) as session:
+        yield Prometheus(settings, session, now=now)
+
+
+def _number(text: str) -> float:
+    """Return a value as Prometheus writes it, NaN for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

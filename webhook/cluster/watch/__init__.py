@@ -1,0 +1,1 @@
+"""A live cluster: every kind listed and watched, and applied to one `ClusterState`."""

@@ -1,0 +1,1 @@
+"""Placement of pods: policies in force, decisions, and their explanations, without HTTP."""

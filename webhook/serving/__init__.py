@@ -1,0 +1,1 @@
+"""The process: one composition of all parts, its HTTP applications, TLS, logs and health."""

@@ -1,0 +1,70 @@
+"""The two HTTP applications: reviews and probes over TLS, metrics and debug pages beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+from aiohttp import web
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from webhook.admission.handler import ReviewHandler
+from webhook.metrics import Metrics
+from webhook.placement.explanations import Explanations
+from webhook.serving.health import Health
+
+_A_LIMIT = re.compile("[0-9]{0,6}")
+
+
+def build_app(
+    *, handlers: Iterable[ReviewHandler], health: Health, max_body_bytes: int
+) -> web.Application:
+    """Return the application the API server and the kubelet call."""
+
+    async def livez(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        return _json(health.detail(), status=200 if health.ready() else 503)
+
+    async def statusz(_: web.Request) -> web.Response:
+        # For people and `stowplan doctor`: the API server's proxy keeps no body of a 503.
+        return _json(health.detail())
+
+    async def sign_off(_: web.Request, response: web.StreamResponse) -> None:
+        """While ending, tell callers not to reuse the connection: they would not retry."""
+        response.headers["Server"] = "stowplan"
+        if health.draining:
+            response.headers["Connection"] = "close"
+            response.force_close()
+
+    app = web.Application(client_max_size=max_body_bytes)
+    for handler in handlers:
+        app.router.add_post(f"/{handler.path}", handler.handle)
+    app.router.add_get("/livez", livez)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/statusz", statusz)
+    app.on_response_prepare.append(sign_off)
+    return app
+
+
+def build_monitoring_app(*, metrics: Metrics, explanations: Explanations) -> web.Application:
+    """Return the application that people and Prometheus call."""
+
+    async def decisions(request: web.Request) -> web.Response:
+        limit = request.query.get("limit", "")
+        if not _A_LIMIT.fullmatch(limit):
+            raise web.HTTPBadRequest(text="`limit` is a number of decisions\n")
+        pod = request.query.get("pod", "")
+        return _json(explanations.latest(pod=pod, limit=int(limit) if limit else None))
+
+    app = web.Application()
+    app.router.add_get("/metrics", make_aiohttp_handler(metrics.registry))
+    app.router.add_get("/debug/decisions", decisions)
+    return app
+
+
+def _json(value: object, *, status: int = 200) -> web.Response:
+    body = msgspec.json.format(msgspec.json.encode(value))
+    return web.Response(body=body, status=status, content_type="application/json")

@@ -1,0 +1,247 @@
+"""The serving certificate: taken from one of three sources, changed without a new listener."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from cryptography import x509
+
+from webhook.certificates import Authority, KeyPair, TlsError, certificates_of
+from webhook.serving.file_watch import on_change
+
+_SELF_SIGNED_FOR = timedelta(days=365)
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+
+_log = logging.getLogger(__name__)
+
+
+class CertificateSource(Protocol):
+    """Where the serving pair comes from: files, a pair made at start, or a Secret."""
+
+    def pair(self) -> KeyPair:
+        """Return what should be served now.
+
+        Raises:
+            TlsError: it cannot be read, or is not there yet.
+        """
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:
+        """Whether callers were told to trust what we serve; None where we cannot know.
+
+        Args:
+            chain: the certificate that is served, then those that lead to its issuer.
+        """
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Call `changed` when `pair` may give another one; ends where that never happens."""
+
+
+class CertificateFiles:
+    """A pair that somebody else keeps in two PEM files, such as a mounted Secret.
+
+    Args:
+        cert: the certificate, then its chain.
+        key: its private key, without a password.
+        every_seconds: how often the files are looked at for changes; 0 for never.
+    """
+
+    def __init__(self, cert: Path, key: Path, *, every_seconds: float = 0) -> None:
+        self._cert = cert
+        self._key = key
+        self._every_seconds = every_seconds
+
+    def pair(self) -> KeyPair:
+        """Read the files.
+
+        Raises:
+            TlsError: one of them cannot be read.
+        """
+        return KeyPair(
+            cert_pem=_bytes(self._cert),
+            key_pem=_bytes(self._key),
+            cert_from=str(self._cert),
+            key_from=str(self._key),
+        )
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:  # noqa: ARG002 - of the protocol
+        """Return None: who keeps the files tells the callers."""
+        return None
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Call `changed` when the files did."""
+        if self._every_seconds:
+            await on_change((self._cert, self._key), self._every_seconds, changed)
+
+
+class SelfSigned:
+    """A pair with an authority of its own, made now and kept nowhere.
+
+    Args:
+        now: validity starts a little before it.
+        names: host names and addresses it is for, beside those of this machine.
+    """
+
+    def __init__(self, *, now: datetime, names: Iterable[str] = ()) -> None:
+        authority = Authority.new(now=now, valid_for=_SELF_SIGNED_FOR)
+        everything = (*_LOCAL_NAMES, socket.gethostname(), *names)
+        self._pair = authority.issue(
+            [name for name in everything if name], now=now, valid_for=_SELF_SIGNED_FOR
+        )
+
+    def pair(self) -> KeyPair:
+        """Return the one pair."""
+        return self._pair
+
+    def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:  # noqa: ARG002 - of the protocol
+        """Return None: a person tells the callers."""
+        return None
+
+    async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Return at once: it stays the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingCertificate:
+    """What the webhook shows its callers.
+
+    Attributes:
+        context: for the server side of connections.
+        expires_at: the end of the certificate's validity.
+        ca_pem: what a caller must trust (`caBundle`); empty where its issuer is not known to us.
+    """
+
+    context: ssl.SSLContext
+    expires_at: datetime
+    ca_pem: bytes = b""
+
+
+class LiveCertificate:
+    """The certificate in use; a new pair is taken up, a bad one leaves it in use.
+
+    A listener has one TLS context from first to last; each new connection is handed over to the
+    context of the pair in use, and keeps it. A pair has a context of its own because one context
+    keeps the certificates of several kinds of key side by side: after a change from RSA to ECDSA
+    it would go on showing the old one to many callers.
+
+    Args:
+        source: where the pair comes from.
+        client_ca: authorities of accepted client certificates; None accepts any client.
+        now: the time of day.
+
+    Attributes:
+        current: the certificate in use.
+
+    Raises:
+        TlsError: the source has no usable pair, or `client_ca` cannot be used.
+    """
+
+    def __init__(
+        self,
+        source: CertificateSource,
+        *,
+        client_ca: Path | None,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._source = source
+        self._client_ca = client_ca
+        self._now = now
+        self._entrance = _server_context(client_ca)
+        self._entrance.sni_callback = self._hand_over
+        self._take_up(source.pair())
+
+    @property
+    def bundle_matches(self) -> bool | None:
+        """Whether callers were told to trust what we serve; None where we cannot know."""
+        return self._source.is_trusted(self._chain)
+
+    async def renew(self) -> None:
+        """Take up what the source has now; connections made from now on get it."""
+        try:
+            pair = self._source.pair()
+            if pair == self._pair:
+                return
+            self._take_up(pair)
+        except TlsError as error:
+            _log.error("certificate not renewed, the last good one stays: %s", error)
+        else:
+            _log.info("certificate renewed, valid until %s", self.current.expires_at)
+
+    async def watch(self) -> None:
+        """Take up every change of the source; until cancelled."""
+        await self._source.watch(self.renew)
+
+    def _take_up(self, pair: KeyPair) -> None:
+        leaf = pair.leaf(self._now())
+        context = _server_context(self._client_ca)
+        with _file_of(pair.key_pem + b"\n" + pair.cert_pem) as path:
+            try:
+                context.load_cert_chain(path)
+            except ssl.SSLError as error:
+                reason = error.reason or error
+                raise TlsError(f"{pair.cert_from}: cannot be served: {reason}") from error
+        self._pair, self._context = pair, context
+        self._chain = certificates_of(pair.cert_pem)
+        self.current = ServingCertificate(
+            context=self._entrance, expires_at=leaf.not_valid_after_utc, ca_pem=pair.ca_pem
+        )
+
+    def _hand_over(
+        self,
+        connection: ssl.SSLObject,
+        name: str | None,  # noqa: ARG002 - there is one certificate, whatever name a caller uses
+        entrance: ssl.SSLContext,  # noqa: ARG002 - of the callback
+    ) -> None:
+        connection.context = self._context
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TlsError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _server_context(client_ca: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if client_ca is not None:
+        _bytes(client_ca)
+        try:
+            context.load_verify_locations(client_ca)
+        except ssl.SSLError as error:
+            raise TlsError(f"{client_ca}: no certificate in PEM form in it") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+@contextmanager
+def _file_of(content: bytes) -> Iterator[str]:
+    """Give some content a path for a moment, which is all that a TLS context takes.
+
+    On Linux it never reaches a disk, and a read-only file system is no obstacle.
+    """
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("pair")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp()  # readable by this user alone
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield path
+    finally:
+        if sys.platform != "linux":
+            Path(path).unlink()
