@@ -36,7 +36,7 @@ class QuotaUndecidedError(StowplanError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Diagnostic:
     """One mistake in a file: where it is, what is wrong, and what to do about it.
 
     `line` and `column` count from 1; 0 means "the file as a whole".
@@ -63,7 +63,7 @@ class Problem:
 class InvalidFileError(StowplanError):
     """One or more files cannot be used; carries every mistake found in all of them."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Diagnostic]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 

@@ -70,7 +70,7 @@ def decide(
         freshness: how old what is known is; rules that read what is too old abstain.
     """
     # 1. Leave alone what is not ours.
-    reason = _not_ours(request.pod, scope)
+    reason = _skip_reason(request.pod, scope)
     if reason:
         return _abstain(request, view, now, reason)
 
@@ -103,13 +103,13 @@ def _decide_by(
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     own = [rule.outcome(contexts[0], view, now, freshness) for rule in SCHEDULER_FILTERS]
-    reachable, unreachable = _sieve(own, view.valid)
+    reachable, unreachable = _apply_filters(own, view.valid)
     asked = [
         rule.outcome(context, view, now, freshness)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
-    passing, stopped = _sieve(asked, reachable)
+    passing, stopped = _apply_filters(asked, reachable)
     (candidates,) = passing.nonzero()
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
@@ -151,7 +151,7 @@ def _decide_by(
     return replace(decision, message=summary(decision))
 
 
-def _not_ours(pod: Pod, scope: Scope) -> str:
+def _skip_reason(pod: Pod, scope: Scope) -> str:
     """Return why a pod is left alone, "" when it is ours to place."""
     if pod.node_name:
         return f"the pod is bound to node {pod.node_name} already"
@@ -189,7 +189,9 @@ def _abstain(
     )
 
 
-def _sieve(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> tuple[BoolColumn, Sequence[int]]:
+def _apply_filters(
+    filters: Sequence[FilterOutcome], nodes: BoolColumn
+) -> tuple[BoolColumn, Sequence[int]]:
     """Return which of `nodes` pass all filters, and how many others each was the first to stop."""
     stopped: list[int] = []
     left = int(np.count_nonzero(nodes))

@@ -23,7 +23,7 @@ from engine.pipeline import SYSTEM_NAMESPACES
 from engine.quota import (
     DEFAULT_RESERVATION_SECONDS,
     Borrowing,
-    CountedPods,
+    PodAccounting,
     QuotaMode,
     QuotaRules,
     StatusCounts,
@@ -151,7 +151,7 @@ class Settings(BaseSettings):
         default=None, description="PEM file with the authorities of the certificate of Prometheus."
     )
 
-    # Listening.
+    # RunningServer.
     host: str = Field(default="0.0.0.0", description="Address the webhook listens on.")  # noqa: S104 - it is called from other machines
     port: Port = Field(default=9443, description="Port of the webhook; 0 takes a free one.")
     metrics_host: str = Field(
@@ -221,7 +221,7 @@ class Settings(BaseSettings):
         description="What a resource means that a quota's max does not name; Zero is the rule of"
         " scheduler-plugins.",
     )
-    quota_count_pods: CountedPods = Field(
+    quota_count_pods: PodAccounting = Field(
         default="NonTerminal",
         description="Pods that hold quota: all that have not finished, or, as with"
         " scheduler-plugins, only those that have a node: then a burst may pass max.",

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from engine.documents.places import Document, read_documents
-from engine.errors import InvalidFileError, Problem, StowplanError, did_you_mean
+from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 
 ENVIRONMENT_PREFIX = "STOWPLAN_"
 _LONGEST_ECHO = 100
@@ -22,7 +22,7 @@ _LONGEST_ECHO = 100
 class SettingsError(StowplanError):
     """Settings that cannot be used; carries every mistake found in them."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Diagnostic]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
@@ -87,7 +87,7 @@ def _document(path: object) -> Document | None:
     try:
         documents = read_documents(Path(file).read_bytes(), file)
     except OSError as error:
-        problem = Problem(file=file, message=f"cannot be read: {error.strerror}")
+        problem = Diagnostic(file=file, message=f"cannot be read: {error.strerror}")
         raise SettingsError([problem]) from error
     except InvalidFileError as error:
         raise SettingsError(error.problems) from error
@@ -96,12 +96,12 @@ def _document(path: object) -> Document | None:
     return documents[0] if documents else None
 
 
-def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Problem]:
+def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Yield each mistake with the flag, variable or line that its value came from."""
     for error in invalid.errors(include_url=False):
         message = error["msg"].removeprefix("Value error, ")
         if not error["loc"]:
-            yield Problem(file="settings", message=message)
+            yield Diagnostic(file="settings", message=message)
             continue
         name = str(error["loc"][0])
         variable = ENVIRONMENT_PREFIX + name.upper()
@@ -110,16 +110,16 @@ def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[
         message = f"{message[:1].lower()}{message[1:]}, not `{text}`"
         hint = f"see {flag} in `stowplan serve --help`"
         if name in given:
-            yield Problem(file=flag, message=message, hint=hint)
+            yield Diagnostic(file=flag, message=message, hint=hint)
         elif variable in os.environ:
-            yield Problem(file=variable, message=message, hint=hint)
+            yield Diagnostic(file=variable, message=message, hint=hint)
         else:
             config = given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
             document = _document(config)
             yield (
                 document.problem((name,), message, hint=hint)
                 if document
-                else Problem(file=name, message=message, hint=hint)
+                else Diagnostic(file=name, message=message, hint=hint)
             )
 
 

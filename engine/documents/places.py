@@ -21,7 +21,7 @@ from engine.documents.yaml_tree import (
     Source,
     read_trees,
 )
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 
 Path: TypeAlias = Sequence[str | int]
 """Keys and indexes from the top of a document to one value in it."""
@@ -69,7 +69,7 @@ class Document:
 
     def problem(
         self, path: Path, message: str, *, hint: str = "", offset: int | None = None
-    ) -> Problem:
+    ) -> Diagnostic:
         """Return a mistake at a value.
 
         Args:
@@ -84,7 +84,7 @@ class Document:
             index = _index_in(self._source.text, node, offset)
         return self._source.problem_at(index, message, hint)
 
-    def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Problem:
+    def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Diagnostic:
         """Return a mistake in a key, the last one of `path`."""
         parent = self._find(path[:-1])
         if isinstance(parent, MapNode):
@@ -132,7 +132,7 @@ def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
             reading could not go on.
     """
     if len(data) > MOST_BYTES:
-        raise InvalidFileError([Problem(file=file, message=f"larger than {MOST_BYTES} bytes")])
+        raise InvalidFileError([Diagnostic(file=file, message=f"larger than {MOST_BYTES} bytes")])
     try:
         source = Source(file, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

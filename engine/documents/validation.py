@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.documents.places import Document, Path
-from engine.errors import Problem, did_you_mean
+from engine.errors import Diagnostic, did_you_mean
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -54,9 +54,9 @@ def several_mistakes(mistakes: Iterable[tuple[Path, str]]) -> PydanticCustomErro
     return PydanticCustomError(_SEVERAL, "{text}", {"text": text, "mistakes": found})
 
 
-def validated(
+def validate_model(
     model: type[_M], value: object, document: Document, at: Path = ()
-) -> tuple[_M | None, list[Problem]]:
+) -> tuple[_M | None, list[Diagnostic]]:
     """Return a part of a document as a model, or what is wrong with it.
 
     Args:
@@ -75,7 +75,7 @@ def validated(
 
 def _problems(
     error: ErrorDetails, model: type[BaseModel], document: Document, at: Path
-) -> Iterator[Problem]:
+) -> Iterator[Diagnostic]:
     path = (*at, *error["loc"])
     kind = error["type"]
     if kind == _SEVERAL:

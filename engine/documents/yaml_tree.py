@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import yaml
 from yaml.reader import ReaderError
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 
 DEEPEST: Final = 64
 """Levels of nesting that are read."""
@@ -53,12 +53,12 @@ class Source:
     file: str
     text: str
 
-    def problem_at(self, index: int, message: str, hint: str = "") -> Problem:
+    def problem_at(self, index: int, message: str, hint: str = "") -> Diagnostic:
         """Return a mistake at a character, counted from 0."""
         line = bisect_right(self._line_starts, index) - 1
         start, column = self._line_starts[line], index - self._line_starts[line]
         shown = LINE_BREAK.split(self.text[start : start + _LONGEST_SOURCE], maxsplit=1)[0]
-        return Problem(
+        return Diagnostic(
             file=self.file,
             message=message,
             line=line + 1,
@@ -148,7 +148,7 @@ class Composer:
     """
 
     def __init__(self, source: Source) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self.events: Iterator[yaml.Event] = iter(yaml.parse(source.text, yaml.CSafeLoader))
         self._source = source
         self._anchors: dict[str, Node] = {}
@@ -249,14 +249,14 @@ def _index(event: yaml.Event) -> int:
     return event.start_mark.index if event.start_mark is not None else 0
 
 
-def fatal_problem(source: Source, error: yaml.YAMLError | TooDeepError) -> Problem:
+def fatal_problem(source: Source, error: yaml.YAMLError | TooDeepError) -> Diagnostic:
     """Return the mistake at which reading ended."""
     if isinstance(error, TooDeepError):
         return source.problem_at(error.args[0], f"nested deeper than {DEEPEST} levels")
     if isinstance(error, ReaderError):
         return source.problem_at(error.position, f"not a text: {error.reason}")
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return Problem(file=source.file, message=f"not YAML: {error}")
+        return Diagnostic(file=source.file, message=f"not YAML: {error}")
     what = error.problem or "cannot be read"
     hint = _HINTS.get(what, "")
     mark, begun = error.problem_mark, error.context_mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Extra(Protocol):
+class AuxObject(Protocol):
     """An object that a cluster may or may not have.
 
     A rule finds it by its type and key; of those of one type and key there is one.

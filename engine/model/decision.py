@@ -76,7 +76,7 @@ Codes: TypeAlias = NDArray[np.signedinteger[Any]]
 """What a filter says of each row, in as few bytes as will do: caches are small."""
 
 
-class Judged:
+class FilterResult:
     """What a filter says of each row: whether it turns it away, and why as soon as someone asks.
 
     Args:
@@ -100,7 +100,7 @@ class Judged:
         self._codes = codes
 
     @classmethod
-    def passing(cls, rows: int) -> Judged:
+    def passing(cls, rows: int) -> FilterResult:
         """Return that each of so many rows passes."""
         nowhere = np.zeros(rows, np.bool_)
         return cls(nowhere, nowhere.view(np.int8))
@@ -122,7 +122,7 @@ def no_inputs(_: int) -> Mapping[str, str]:
     return {}
 
 
-class Teller(Protocol):
+class Explainer(Protocol):
     """Puts what a filter did into words when someone asks; until then a hold on the view."""
 
     @property
@@ -154,9 +154,9 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     policy: str
     rule: str
-    judged: Judged
+    judged: FilterResult
     rejects: NDArray[np.bool_]
-    teller: Teller
+    teller: Explainer
     dynamic: bool = True
     faults: int = 0
     abstained: Mapping[str, str] = {}
@@ -197,7 +197,7 @@ def tally(codes: Codes) -> dict[int, int]:
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class RejectionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes a filter was the first to turn away, for one reason."""
 
     policy: str
@@ -304,9 +304,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(rule for rule in rules if rule.abstained)
 
     @property
-    def left_out(self) -> tuple[LeftOut, ...]:
+    def left_out(self) -> tuple[RejectionSummary, ...]:
         """What `stopped` adds up, by reason."""
-        left_out: list[LeftOut] = []
+        left_out: list[RejectionSummary] = []
         left = self.valid
         for outcome, stopped in zip(self.filters, self.stopped, strict=True):
             if not stopped:
@@ -317,7 +317,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 counts = tally(outcome.codes.take((left & outcome.rejects).nonzero()[0]))
             left = left > outcome.rejects  # of bools: and not
             left_out += [
-                LeftOut(
+                RejectionSummary(
                     policy=outcome.policy,
                     rule=outcome.rule,
                     reason=outcome.teller.reason(code),

@@ -20,7 +20,7 @@ from engine.model import api, resources
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
 from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
-from engine.model.resize import Given, given_to, statuses_of
+from engine.model.resize import ActuatedResources, given_to, statuses_of
 from engine.model.time import Micros, micros
 
 if TYPE_CHECKING:
@@ -257,8 +257,8 @@ class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     containers: list[_Asked]
     init_containers: list[_Asked]
-    given: Given
-    init_given: Given
+    given: ActuatedResources
+    init_given: ActuatedResources
     overhead: api.ResourceList | None
     pod_level: api.ResourceRequirements | None
     priority: int | None
@@ -355,7 +355,7 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         container_limits=shared(resources.container_limits(wire)),
         peak_limits=shared(resources.peak_limits(wire)),
         peak_requests=shared(resources.peak_requests(wire)),
-        bare_requests=shared(resources.bare_requests(wire)),
+        bare_requests=shared(resources.requests_without_overhead(wire)),
         container_cpu=resources.container_cpu(wire),
         overhead_cpu=resources.amounts(wire.spec.overhead).get(resources.CPU, 0),
         qos_class=qos_class,

@@ -17,14 +17,14 @@ _Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...]
 
 _NOTHING = api.ResourceRequirements()
 
-Given: TypeAlias = tuple[tuple[_Items, _Items, _Items] | None, ...]
+ActuatedResources: TypeAlias = tuple[tuple[_Items, _Items, _Items] | None, ...]
 """Requests, limits and allocation of each container, None where its status does not say; empty if
 each has what it asks for, as nearly always."""
 
 
 def given_to(
     containers: Sequence[api.Container] | None, statuses: Sequence[api.ContainerStatus] | None
-) -> Given:
+) -> ActuatedResources:
     """Return what containers have; amounts compare as texts, which the API server has settled."""
     by_name = {one.name: one for one in statuses or () if one.resources is not None}
     if not by_name:
@@ -35,7 +35,7 @@ def given_to(
     return tuple(_given(by_name.get(one.name)) for one in containers)
 
 
-def statuses_of(given: Given) -> list[api.ContainerStatus]:
+def statuses_of(given: ActuatedResources) -> list[api.ContainerStatus]:
     """Return the statuses of containers that are named by their positions."""
     return [
         api.ContainerStatus(

@@ -31,7 +31,6 @@ __all__ = [
     "QosClass",
     "ResourceOptions",
     "amounts",
-    "bare_requests",
     "container_cpu",
     "container_limits",
     "effective_limits",
@@ -42,6 +41,7 @@ __all__ = [
     "pod_limits",
     "pod_requests",
     "qos_class",
+    "requests_without_overhead",
 ]
 
 Amounts: TypeAlias = Mapping[str, int]
@@ -161,7 +161,7 @@ def peak_requests(pod: api.Pod) -> dict[str, int]:
     return _peak(pod, "requests")
 
 
-def bare_requests(pod: api.Pod) -> dict[str, int]:
+def requests_without_overhead(pod: api.Pod) -> dict[str, int]:
     """Return the same without overhead.
 
     This is what the controller of scheduler-plugins adds up in `status.used` of an ElasticQuota

@@ -29,8 +29,8 @@ from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
 from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
 from engine.placement.hostnames import HOSTNAME, Hostnames
 from engine.placement.preferred_terms import Preference, preference_of
-from engine.placement.required_labels import Promise, promise_of
-from engine.placement.weight_tiers import reach
+from engine.placement.required_labels import RequiredLabels, required_labels
+from engine.placement.weight_tiers import weight_budget
 from engine.view import ClusterView
 
 
@@ -96,9 +96,11 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
     # 1. What is required: what filters say of labels, and from here on the scheduler with them.
     document = _touched(request.raw)
     affinity = (document.get("spec") or {}).get("affinity")
-    promise = promise_of(decision, sum(not is_empty(t) for t in required_terms(affinity) or ()))
+    promise = required_labels(
+        decision, sum(not is_empty(t) for t in required_terms(affinity) or ())
+    )
     if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
-        return _kept(promise, request, document)
+        return _repatch(promise, request, document)
     placing = decision.verdict is Verdict.PLACE and bool(decision.candidates.size)
     if not placing and not promise.required:
         return Patch()
@@ -109,7 +111,7 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
         exclusion = exclusion_of(rejections.rejected, view, hostnames, placement.max_nodes)
     required = _required(promise, exclusion)
     # 3. What is preferred, with as much to say as the user's own terms have.
-    total_weight = reach(_weights(request.pod.affinity))
+    total_weight = weight_budget(_weights(request.pod.affinity))
     preference = preference_of(decision, view, hostnames, rejections, total_weight)
     # 4. What is noted, and all of it as operations, tried on the pod before anyone else does.
     advice = advice_of(decision, preference.best_tier, str(request.request.get("uid", "")))
@@ -119,7 +121,7 @@ def patch_for(decision: Decision, request: PlacementRequest, view: ClusterView) 
     return Patch(operations, advice, _warnings(promise, exclusion, preference))
 
 
-def _kept(promise: Promise, request: PlacementRequest, document: _Touched) -> Patch:
+def _repatch(promise: RequiredLabels, request: PlacementRequest, document: _Touched) -> Patch:
     """Return what is still missing of a promise on a pod that was placed before."""
     if promise.is_kept_by(request.pod.affinity):
         return Patch()
@@ -130,7 +132,7 @@ def _kept(promise: Promise, request: PlacementRequest, document: _Touched) -> Pa
     return Patch(operations)
 
 
-def _required(promise: Promise, exclusion: Exclusion) -> Alternatives:
+def _required(promise: RequiredLabels, exclusion: Exclusion) -> Alternatives:
     """Return what is required in all; the exclusion goes into every alternative."""
     if not exclusion.requirements:
         return promise.required
@@ -188,7 +190,9 @@ def _weights(affinity: api.NodeAffinity | None) -> int:
     return sum(term.weight for term in terms)
 
 
-def _warnings(promise: Promise, exclusion: Exclusion, preference: Preference) -> tuple[str, ...]:
+def _warnings(
+    promise: RequiredLabels, exclusion: Exclusion, preference: Preference
+) -> tuple[str, ...]:
     """Return what could not be written, each below the 120 characters that clients show."""
     warnings = [
         f"filter {rule[:_LONGEST_RULE]} is not required of nodes: it takes too many terms"

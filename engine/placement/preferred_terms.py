@@ -15,11 +15,11 @@ from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
 from engine.placement.groups import Groups
 from engine.placement.hostnames import HOSTNAME, Hostnames
-from engine.placement.weight_tiers import Step, listings, steps
+from engine.placement.weight_tiers import WeightTier, candidate_cuts, steps
 from engine.view import ClusterView
 
 _Rows: TypeAlias = NDArray[np.intp]
-_Described: TypeAlias = tuple[Step, Requirement | None]
+_Described: TypeAlias = tuple[WeightTier, Requirement | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ def _chosen(
     """
     totals, candidates, placement = decision.totals, decision.candidates, decision.placement
     groups = Groups(view, placement.group_labels, candidates, rejections)
-    for listed in listings(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
+    for listed in candidate_cuts(
+        totals, placement.max_nodes, lambda: bool(rejections.rejected.any())
+    ):
         nestable = total_weight <= GREATEST_WEIGHT or bool(
             hostnames.listable(candidates[:listed]).all()
         )
@@ -102,7 +104,9 @@ def _chosen(
     return []
 
 
-def _described(chosen: Iterable[Step], groups: Groups, max_nodes: int) -> list[_Described] | None:
+def _described(
+    chosen: Iterable[WeightTier], groups: Groups, max_nodes: int
+) -> list[_Described] | None:
     """Return each step with its label, None once the steps without one are too many names.
 
     A name counts once in nested steps, which are in order of their ends.

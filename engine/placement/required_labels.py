@@ -21,7 +21,7 @@ MOST_TERMS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class RequiredLabels:
     """What is required of the labels of any node.
 
     Attributes:
@@ -51,7 +51,7 @@ class Promise:
         )
 
 
-def promise_of(decision: Decision, user_terms: int) -> Promise:
+def required_labels(decision: Decision, user_terms: int) -> RequiredLabels:
     """Return what the filters of a decision say of labels, as far as there is room for it.
 
     The more terms a filter takes, the sooner it is left out. If no node can pass, nothing is
@@ -64,11 +64,11 @@ def promise_of(decision: Decision, user_terms: int) -> Promise:
     said = [(outcome, outcome.labels) for outcome in decision.filters]
     said = [(outcome, labels) for outcome, labels in said if labels.exactness is not Exactness.NONE]
     if not said:
-        return Promise()
+        return RequiredLabels()
     telling = [outcome for outcome, _ in said]
     room = max(MOST_TERMS // max(user_terms, 1), 1)
     together = _together(_Conditions([labels for _, labels in said]), room)
-    return Promise(
+    return RequiredLabels(
         together.required,
         tuple([telling[i] for i in together.kept]),
         tuple([telling[i].rule for i in together.left_out]),

@@ -18,7 +18,7 @@ MAX_TERMS = 3
 """The most preferred terms of ours: Karpenter tries them one by one."""
 
 
-class Step(NamedTuple):
+class WeightTier(NamedTuple):
     """Positions `start` to `end` of the ranking, each of which gets `weight`."""
 
     start: int
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     weight: int
 
 
-def reach(user_weights: int) -> int:
+def weight_budget(user_weights: int) -> int:
     """Return what our terms add up to on the best node: as much as the user's own, or 100.
 
     Equal sums blend: each side can move at most half of the 200 points. Three terms end at 300.
@@ -37,7 +37,9 @@ def reach(user_weights: int) -> int:
     return min(max(GREATEST_WEIGHT, user_weights), MAX_TERMS * GREATEST_WEIGHT)
 
 
-def listings(totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool]) -> Iterator[int]:
+def candidate_cuts(
+    totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool]
+) -> Iterator[int]:
     """Yield how many of the best candidates could be named, the widest choice first.
 
     First all that are worth preferring, then those down to the score at which `max_nodes` is
@@ -69,7 +71,7 @@ def listings(totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool
         yield max_nodes
 
 
-def steps(totals: IntColumn, listed: int, total_weight: int) -> list[Step]:
+def steps(totals: IntColumn, listed: int, total_weight: int) -> list[WeightTier]:
     """Return at most three steps over the first `listed` positions, best first.
 
     At a total weight of 100 the steps are disjoint, so that each name is written once: 64 names of
@@ -86,22 +88,22 @@ def steps(totals: IntColumn, listed: int, total_weight: int) -> list[Step]:
     if total_weight <= GREATEST_WEIGHT:
         starts = (0, *ends)
         return [
-            Step(start, end, level)
+            WeightTier(start, end, level)
             for start, end, level in zip(starts, ends, levels, strict=False)
             if start < end
         ]
     return _nested(ends, levels)
 
 
-def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[Step]:
+def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[WeightTier]:
     """Return steps that all start at the top; one covers as much as fits the weight of a term."""
-    nested: list[Step] = []
+    nested: list[WeightTier] = []
     for end, level, below in zip(ends, levels, (*levels[1:], 0), strict=True):
         weight = level - below
         if nested and nested[-1].end == end and nested[-1].weight + weight <= GREATEST_WEIGHT:
-            nested[-1] = Step(0, end, nested[-1].weight + weight)
+            nested[-1] = WeightTier(0, end, nested[-1].weight + weight)
         else:
-            nested.append(Step(0, end, weight))
+            nested.append(WeightTier(0, end, weight))
     return nested
 
 

@@ -17,7 +17,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from engine.model.decision import Codes, Judged
+from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.time import Micros
@@ -87,7 +87,7 @@ class Scores(msgspec.Struct, frozen=True, gc=False):
 class Filter(Protocol):
     """Says which nodes cannot, or should not, take a pod."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
         """Return which nodes it rejects, and codes: PASS, FAULT, or a reason of its own > 0."""
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
@@ -104,9 +104,9 @@ class Filter(Protocol):
         """
 
 
-def judged_by(codes: Codes) -> Judged:
+def judged_by(codes: Codes) -> FilterResult:
     """Return what a filter says that has a code for each node, shape (n,)."""
-    return Judged(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
+    return FilterResult(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
 
 
 class Score(Protocol):

@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import MEMORY
@@ -93,11 +93,11 @@ class DiskIOAwareFilter(NeverFaults):
     def __init__(self, args: DiskIOAwareArgs) -> None:
         self._needs = args.needs
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, _UNKNOWN or _NOT_ENOUGH."""
         need = self._needs.of(pod.shape)
         if need is None:
-            return Judged.passing(len(view))
+            return FilterResult.passing(len(view))
         table, is_known = _left(view, self._needs)
         fits = _holds(table, need).any(axis=0)
         return judged_by(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from pydantic import field_validator
 
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.network import (
     REGION_LABEL,
     ZONE_LABEL,
@@ -31,7 +31,7 @@ from engine.model.network import (
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, judged_by
-from engine.plugins.lib.arithmetic import cheapest_first
+from engine.plugins.lib.arithmetic import inverse_minmax
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
 
 _MAX_COST: Final = 100
@@ -121,11 +121,11 @@ class NetworkOverheadFilter(NeverFaults):
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._overheads = Overheads(args)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or how many are too far away and how many are not, in one number."""
         table = self._overheads.of(pod, view)
         if table is None:
-            return Judged.passing(len(view))
+            return FilterResult.passing(len(view))
         satisfied, violated, _ = table
         return judged_by(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 
@@ -157,7 +157,7 @@ class NetworkOverheadScore(NeverFaults):
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return MAX_SCORE for the least cost, 0 for the greatest; 0 for all that cost nothing."""
-        return cheapest_first(scores) if scores.any() else scores
+        return inverse_minmax(scores) if scores.any() else scores
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
         """Return where the node is, and what the traffic of the pod would cost from there."""

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model import api
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.selectors import (
     NAME_FIELD,
@@ -119,11 +119,11 @@ class NodeAffinityFilter:
         required, _ = _sides(_wire(args.added_affinity))
         self._added = None if required is None else parse_node_selector(required)[0]
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or what does not match: the added affinity before the pod's own."""
         required, _ = _sides(pod.affinity)
         if self._added is None and required is None and not pod.node_selector:
-            return Judged.passing(len(view))
+            return FilterResult.passing(len(view))
 
         def codes(rows: ClusterView) -> NDArray[np.int8]:
             own = None if required is None else parse_node_selector(required)[0]

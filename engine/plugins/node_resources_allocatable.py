@@ -17,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arithmetic import stretched
+from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.plugins.lib.humanize import amount_words
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -73,7 +73,7 @@ class NodeResourcesAllocatableScore(NeverFaults):
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores stretched over the scale, 0 if they are equal."""
-        return stretched(scores)
+        return minmax_normalize(scores)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what the node offers of each resource."""

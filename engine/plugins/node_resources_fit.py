@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from engine.model import resource_names
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import (
     CPU,
@@ -31,7 +31,7 @@ from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.plugins.lib.humanize import requests_words
-from engine.plugins.lib.reason_codes import complained, complaint_texts
+from engine.plugins.lib.reason_codes import complaint_texts, rejected_with
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
@@ -140,7 +140,7 @@ class NodeResourcesFitFilter(NeverFaults):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or complaints: too many pods, then one per resource that falls short."""
         requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
         complaints = [requested[PODS] >= allocatable[PODS]]
@@ -151,7 +151,7 @@ class NodeResourcesFitFilter(NeverFaults):
                 if at is None
                 else requested[at] > allocatable[at] - amount
             )
-        return complained(complaints)
+        return rejected_with(complaints)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model import api
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.taints import NO_SCHEDULE, tolerates
 from engine.model.time import Micros
@@ -29,13 +29,13 @@ class NodeUnschedulableFilter(NeverFaults):
     def __init__(self, _: NodeUnschedulableArgs) -> None:
         """Take the args, of which there are none."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or 1 for a cordoned node."""
         cordoned = view.unschedulable
         for toleration in pod.tolerations:
             if tolerates(toleration, _CORDON):
                 cordoned = np.zeros(len(view), np.bool_)
-        return Judged(cordoned, cordoned.view(np.int8))
+        return FilterResult(cordoned, cordoned.view(np.int8))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason there is."""

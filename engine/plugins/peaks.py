@@ -20,7 +20,7 @@ from engine.model.pod import Pod
 from engine.model.resource_names import CPU
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arithmetic import FloatColumn, cheapest_first
+from engine.plugins.lib.arithmetic import FloatColumn, inverse_minmax
 from engine.plugins.lib.humanize import amount_words, part_words, report_words
 from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
 from engine.view import ClusterView, Domain, IntColumn
@@ -80,7 +80,7 @@ class PeaksScore(NeverFaults):
         costs = scores[is_known]
         points = np.zeros(scores.size, np.int64)
         if scores.any():
-            points[is_known] = cheapest_first(costs)
+            points[is_known] = inverse_minmax(costs)
         return points
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:

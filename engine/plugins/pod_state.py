@@ -10,8 +10,8 @@ import numpy as np
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arithmetic import stretched
-from engine.view import NO_TURNOVER, ClusterView, Domain, IntColumn
+from engine.plugins.lib.arithmetic import minmax_normalize
+from engine.view import NO_TRANSITIONS, ClusterView, Domain, IntColumn
 
 _PODS = (Domain.PODS,)
 
@@ -38,17 +38,17 @@ class PodStateScore(NeverFaults):
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores stretched over the scale, 0 if they are equal."""
-        return stretched(scores)
+        return minmax_normalize(scores)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return how many pods leave the node, and how many are to come."""
-        turnover = view.turnover.get(view.names[row], NO_TURNOVER)
+        turnover = view.transitions.get(view.names[row], NO_TRANSITIONS)
         coming = turnover.nominated + (pod.nominated_node_name == view.names[row])
         return {"pods that leave": f"{turnover.terminating}", "pods to come": f"{coming}"}
 
 
 def _differences(rows: ClusterView) -> IntColumn:
-    each = [rows.turnover.get(name, NO_TURNOVER) for name in rows.names]
+    each = [rows.transitions.get(name, NO_TRANSITIONS) for name in rows.names]
     return np.array([one.terminating - one.nominated for one in each], np.int64)
 
 

@@ -21,7 +21,7 @@ from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Quantities, Scores
-from engine.plugins.lib.arithmetic import bounded_percent, free_percent, stretched
+from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
 from engine.plugins.lib.humanize import part_words
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
@@ -76,7 +76,7 @@ class ResourceLimitAwareScore(NeverFaults):
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""
-        return stretched(scores)
+        return minmax_normalize(scores)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
         """Return what limits would add up to with the pod, of what the node offers."""

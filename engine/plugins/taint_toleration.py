@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from engine.model import api
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.time import Micros
@@ -36,7 +36,7 @@ class TaintTolerationFilter(NeverFaults):
     def __init__(self, _: TaintTolerationArgs) -> None:
         """Take the args, of which there are none."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or the code of the first untolerated taint."""
 
         def codes(rows: ClusterView = view) -> IntColumn:
@@ -46,7 +46,7 @@ class TaintTolerationFilter(NeverFaults):
 
         key = ("TaintToleration", pod.tolerations)
         rejects = view.pod_column(key, (Domain.NODES,), lambda rows: codes(rows) != PASS)
-        return Judged(rejects, codes)
+        return FilterResult(rejects, codes)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the text for the taint of that code."""

@@ -17,22 +17,22 @@ from typing import Any, Final, TypeAlias
 from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_program
 from engine.cel.static_types import NUMERIC, can_be
 from engine.cel.values import BOOL, DYN
-from engine.cel.vector import Route
+from engine.cel.vector import Strategy
 from engine.documents.places import Document
-from engine.documents.validation import MOST_PROBLEMS, validated
-from engine.errors import Problem, did_you_mean
+from engine.documents.validation import MOST_PROBLEMS, validate_model
+from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import PlacementOptions
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.plugins import PLUGINS, Args, Plugin
 from engine.policy import schema
 from engine.policy.compiled import CompiledPolicy
-from engine.policy.environment import Where, environment, misspelt_resources, where_known
+from engine.policy.environment import ExpressionScope, environment, misspelt_resources, where_known
 from engine.policy.expressions import node_condition, node_number
 from engine.policy.filter_evaluators import ExpressionJudge, PluginJudge
 from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
 from engine.policy.resource_names import misspelt_in_args
-from engine.policy.rules import FilterRule, Judge, Scorer, ScoreRule
+from engine.policy.rules import FilterEvaluator, FilterRule, Scorer, ScoreRule
 from engine.policy.scheduler_filters import STATIC_PLUGINS
 from engine.policy.scorers import ExpressionScorer, PluginScorer
 from engine.view import LoadProfile
@@ -44,18 +44,18 @@ _VARIABLES: Final = ("spec", "variables")
 _FILTERS: Final = ("spec", "filters")
 _SCORES: Final = ("spec", "scores")
 _MICROS_PER_MILLI = 1000
-_RULES: Final = environment(Where.RULES)
+_RULES: Final = environment(ExpressionScope.RULES)
 _IDENTIFIER = re.compile(r"\w+")
 
 
-def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Problem]]:
+def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
     """Return the policy that a document holds, or None and all that is wrong with it."""
     kind = document.value.get("kind") if isinstance(document.value, dict) else None
     if kind is not None and kind != schema.KIND:
         hint = did_you_mean(str(kind), [schema.KIND])
         problem = document.problem(("kind",), f"`{kind}` is not `{schema.KIND}`", hint=hint)
         return None, [problem]
-    written, problems = validated(schema.PlacementPolicy, document.value, document)
+    written, problems = validate_model(schema.PlacementPolicy, document.value, document)
     programs = _Programs(document)
     plugins = _Plugins(document)
     problems += programs.problems + plugins.problems
@@ -93,25 +93,25 @@ class _Programs:
 
     def __init__(self, document: Document) -> None:
         self.found: dict[_Path, Program] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self._document = document
         for path, item in _items(document, _CONDITIONS):
-            self._add(path, item, Where.MATCH, {}, _CONDITION)
+            self._add(path, item, ExpressionScope.MATCH, {}, _CONDITION)
         types: dict[str, CelType] = {}
         for path, item in _items(document, _VARIABLES):
-            self._add(path, item, Where.VARIABLES, dict(types), _ANYTHING)
+            self._add(path, item, ExpressionScope.VARIABLES, dict(types), _ANYTHING)
             program = self.found.get(path)
             types[str(item.get("name"))] = DYN if program is None else program.result_type
         for path, item in _items(document, _FILTERS):
-            self._add(path, item, Where.RULES, types, _FILTER)
+            self._add(path, item, ExpressionScope.RULES, types, _FILTER)
         for path, item in _items(document, _SCORES):
-            self._add(path, item, Where.RULES, types, _SCORE)
+            self._add(path, item, ExpressionScope.RULES, types, _SCORE)
 
     def _add(
         self,
         path: _Path,
         item: Mapping[str, object],
-        where: Where,
+        where: ExpressionScope,
         variables: Mapping[str, CelType],
         wanted: _Wanted,
     ) -> None:
@@ -138,7 +138,7 @@ def _wrong_type(program: Program, wanted: _Wanted) -> Iterator[CelProblem]:
         yield CelProblem(0, f"{wanted.text}, not `{program.result_type}`")
 
 
-def _with_hint(problem: CelProblem, source: str, where: Where) -> CelProblem:
+def _with_hint(problem: CelProblem, source: str, where: ExpressionScope) -> CelProblem:
     """Return a problem with the hint where else a name is known that is unknown here."""
     name = _IDENTIFIER.match(source, problem.offset)
     if name is None or problem.message != f"unknown name `{name[0]}`":
@@ -159,7 +159,7 @@ class _Plugins:
 
     def __init__(self, document: Document) -> None:
         self.found: dict[_Path, tuple[Plugin, Args]] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self._document = document
         for path, item in _items(document, _FILTERS):
             self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
@@ -185,7 +185,7 @@ class _Plugins:
             return
         at = (*path, "args")
         written = item.get("args") or {}
-        args, problems = validated(plugin.args, written, self._document, at)
+        args, problems = validate_model(plugin.args, written, self._document, at)
         self.problems += problems
         self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
         if args is not None:
@@ -246,7 +246,7 @@ def _slow_parts(filters: Iterable[FilterRule], scores: Iterable[ScoreRule]) -> I
     for name, by in (*judges, *scorers):
         if isinstance(by, ExpressionJudge | ExpressionScorer):
             for part in by.expression.plan.routes:
-                if part.route is Route.ROWS:
+                if part.route is Strategy.ROWS:
                     cost = math.ceil(part.cost / _MICROS_PER_MILLI)
                     yield f"{name}: `{part.text}` takes some {cost} ms for each pod and 5,000 nodes"
 
@@ -254,7 +254,7 @@ def _slow_parts(filters: Iterable[FilterRule], scores: Iterable[ScoreRule]) -> I
 def _filter_rule(
     policy: str, rule: schema.Filter, path: _Path, programs: _Programs, plugins: _Plugins
 ) -> FilterRule:
-    judge: Judge
+    judge: FilterEvaluator
     labels = PLUGIN_LABELS
     if path in plugins.found:
         plugin, args = plugins.found[path]

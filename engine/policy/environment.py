@@ -33,7 +33,7 @@ This page is made from the table in `engine/policy/environment.py`.
 """
 
 
-class Where(IntEnum):
+class ExpressionScope(IntEnum):
     """Which expressions know a name: the place named here and those after it."""
 
     MATCH = 0  # matchConditions
@@ -63,13 +63,13 @@ class Entry:
     unit: str = ""
 
     @property
-    def where(self) -> Where:
+    def where(self) -> ExpressionScope:
         """Which expressions know it."""
         root = self.path.partition(".")[0]
-        return _ROOTS_FROM.get(root, Where.MATCH)
+        return _ROOTS_FROM.get(root, ExpressionScope.MATCH)
 
 
-_ROOTS_FROM: Final = {"variables": Where.VARIABLES, "node": Where.RULES}
+_ROOTS_FROM: Final = {"variables": ExpressionScope.VARIABLES, "node": ExpressionScope.RULES}
 
 
 def _amounts(path: str, meaning: str) -> tuple[Entry, ...]:
@@ -149,7 +149,7 @@ _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == 
 
 
 def environment(
-    where: Where, variables: Mapping[str, CelType] = MappingProxyType({})
+    where: ExpressionScope, variables: Mapping[str, CelType] = MappingProxyType({})
 ) -> Environment:
     """Return what an expression at some place may refer to.
 
@@ -163,7 +163,7 @@ def environment(
     return Environment(variables={name: of for name, of in roots.items() if name in known})
 
 
-def where_known(name: str) -> Where | None:
+def where_known(name: str) -> ExpressionScope | None:
     """Return from where on a top-level name is known, None if there is no such name."""
     return next((entry.where for entry in TABLE if entry.path == name), None)
 

@@ -61,7 +61,7 @@ class NodeExpression:
         """Return the expression of a program and its plan."""
         of_node = tuple(path for path in sorted(program.references) if path[0] == "node")
         reads = domains_of(of_node)
-        is_steady = Domain.PODS not in reads and bool(of_node) and not plan.picks
+        is_steady = Domain.PODS not in reads and bool(of_node) and not plan.benefits_from_mask
         return cls(program, plan, checked, written, reads, of_node, is_steady)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.time import Micros
 from engine.plugins import Filter, judged_by
 from engine.policy.context import PolicyContext
@@ -24,7 +24,7 @@ class PluginJudge:
     plugin: Filter
     reads: tuple[Domain, ...]
 
-    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
+    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterResult:
         """Return what the plugin says."""
         return self.plugin.filter(context.request.pod, view, now)
 
@@ -68,11 +68,11 @@ class ExpressionJudge:
         """What the expression reads."""
         return self.expression.reads
 
-    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
+    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterResult:
         """Return PASS where the expression is true."""
         codes = self.expression.column(context, view, view.valid, now)
         if codes.dtype == np.bool_:
-            return Judged(codes, codes.view(np.int8))
+            return FilterResult(codes, codes.view(np.int8))
         return judged_by(codes)
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)

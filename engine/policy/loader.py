@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.documents.places import MOST_BYTES, Document, read_documents
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.policy.compiled import CompiledPolicy, PolicySet
 from engine.policy.compiler import compile_policy
 
@@ -39,7 +39,7 @@ def load_policies(paths: Iterable[Path]) -> PolicySet:
         except InvalidFileError as error:
             problems += error.problems
             continue
-        mistakes: list[Problem] = []
+        mistakes: list[Diagnostic] = []
         for document in documents:
             policy, found = compile_policy(document)
             mistakes += found + _name_taken(document, names)
@@ -51,7 +51,7 @@ def load_policies(paths: Iterable[Path]) -> PolicySet:
     return PolicySet(policies)
 
 
-def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Problem]]:
+def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Diagnostic]]:
     """Return what all policy files hold, and what is wrong with those that cannot be read.
 
     A mounted ConfigMap changes all its files at once, by pointing one link elsewhere. INVARIANT:
@@ -73,7 +73,7 @@ def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Problem]]:
         before, files = files, _Files(paths)
         if (files.found, files.problems) == (before.found, before.problems):
             return contents, problems
-    raise InvalidFileError([Problem(file=str(paths[0]), message="changes while it is read")])
+    raise InvalidFileError([Diagnostic(file=str(paths[0]), message="changes while it is read")])
 
 
 def content_of(file: Path) -> bytes:
@@ -102,7 +102,7 @@ class _Files:
     def __init__(self, paths: Iterable[Path]) -> None:
         """Look for files, and for all policy files in folders and below them."""
         self.found: dict[str, Path] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self._folders: set[str] = set()
         for path in paths:
             self._add(path)
@@ -132,10 +132,10 @@ class _Files:
 
     def _failed(self, error: OSError) -> None:
         message = f"cannot be read: {_reason(error)}"
-        self.problems.append(Problem(file=str(error.filename), message=message))
+        self.problems.append(Diagnostic(file=str(error.filename), message=message))
 
 
-def _name_taken(document: Document, names: dict[str, str]) -> list[Problem]:
+def _name_taken(document: Document, names: dict[str, str]) -> list[Diagnostic]:
     """Return the problem of a policy whose name another one has; remember the name if it is new."""
     metadata = document.value.get("metadata") if isinstance(document.value, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -149,7 +149,7 @@ def _name_taken(document: Document, names: dict[str, str]) -> list[Problem]:
 
 
 def _unusable(file: Path, message: str) -> InvalidFileError:
-    return InvalidFileError([Problem(file=str(file), message=message)])
+    return InvalidFileError([Diagnostic(file=str(file), message=message)])
 
 
 def _reason(error: OSError) -> str:

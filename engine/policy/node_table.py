@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
-from engine.cel.vector import Coded, Column, Gap, Leaf, Path, Table, either, packed, unpacked
+from engine.cel.vector import (
+    Column,
+    DictColumn,
+    Leaf,
+    MissingPath,
+    Path,
+    Table,
+    either,
+    packed,
+    unpacked,
+)
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -28,7 +38,7 @@ from engine.view import (
     Sum,
     dictionary_column,
     label_column,
-    report_times,
+    stale_reports,
     taint_column,
 )
 from engine.view.axis import PODS
@@ -109,7 +119,7 @@ class NodeTable:
         """Return whether the last key of a path is there, at fault where its map is not."""
         return self._kept(("presence", path), lambda: self._presence(path))
 
-    def coded(self, path: Path) -> Coded | None:
+    def coded(self, path: Path) -> DictColumn | None:
         """Return the values of a path by code; None for a map, and if too many differ."""
         return self._kept(("coded", path), lambda: self._coded(path))
 
@@ -189,29 +199,31 @@ class NodeTable:
             return Column(present, self._without_usage(field))
         return Column(self._texts(field, rest[0]).present)
 
-    def _coded(self, path: Path) -> Coded | None:
+    def _coded(self, path: Path) -> DictColumn | None:
         _, field, key = (*path, "", "")[:3]
         if field == "taints":
             taints = taint_column(self._view)
-            return Coded(taints.codes, [taints_value(value or ()) for value in taints.values])
+            return DictColumn(taints.codes, [taints_value(value or ()) for value in taints.values])
         most = max(_MOST_CODES, len(self) // 4)
         if field in _TEXTS and key:
             texts = self._texts(field, key)
-            return Coded(texts.codes, texts.values) if len(texts.values) <= most else None
+            return DictColumn(texts.codes, texts.values) if len(texts.values) <= most else None
         if field in _SCALARS or (field in _AMOUNTS and key):
             values, codes = np.unique(self.numbers(path).values, return_inverse=True)
             if len(values) < most:
                 return self._coded_numbers(path, values.tolist(), codes.astype(np.int32))
         return None
 
-    def _coded_numbers(self, path: Path, values: list[object], codes: NDArray[np.int32]) -> Coded:
+    def _coded_numbers(
+        self, path: Path, values: list[object], codes: NDArray[np.int32]
+    ) -> DictColumn:
         """Return numbers by code, given values and their positions among them."""
         codes = codes + np.int32(1)
         present = self.presence(path)
         codes[~np.broadcast_to(present.values, len(self))] = 0
         if present.faults is not None:
             codes[present.faults] = len(values) + 1
-        return Coded(codes, [None, *values, Gap(0)])
+        return DictColumn(codes, [None, *values, MissingPath(0)])
 
     def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn | None]:
         """Return an amount of each node as expressions see it, and where there is none, if so."""
@@ -236,7 +248,7 @@ class NodeTable:
             return values, absent != 0 if absent.any() else None
 
         key, domains = ("node", field, name), _domains(field)
-        return self._view.common(key, domains, make)
+        return self._view.node_aggregate(key, domains, make)
 
     def _offers(self, name: str) -> BoolColumn:
         """Return which nodes name a resource in what they offer."""
@@ -303,7 +315,7 @@ def _while(view: ClusterView, now: Micros) -> _While:
     latest: tuple[Micros, _While] | None = view.memory.get(_While)  # type: ignore[assignment]
     if latest is not None and latest[0] == now:
         return latest[1]
-    silent = report_times(view).overdue(now - USAGE_LIFETIME)
+    silent = stale_reports(view).overdue(now - USAGE_LIFETIME)
     if latest is not None and latest[1].key == silent.timed:
         span = latest[1]
     else:

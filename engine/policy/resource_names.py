@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.documents.places import Document, Path
-from engine.errors import Problem, did_you_mean
+from engine.errors import Diagnostic, did_you_mean
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
 BY_RESOURCE: Final = frozenset(
@@ -44,7 +44,7 @@ def hint_if_misspelt(name: str) -> str:
     return did_you_mean(name, _NATIVE) or _VENDOR_HINT
 
 
-def misspelt_in_args(args: object, document: Document, at: Path) -> Iterator[Problem]:
+def misspelt_in_args(args: object, document: Document, at: Path) -> Iterator[Diagnostic]:
     """Yield a problem for each resource that args name and Kubernetes cannot have.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterOutcome, Judged, ScoreOutcome
+from engine.model.decision import FilterOutcome, FilterResult, ScoreOutcome
 from engine.model.label_condition import LabelCondition
 from engine.model.time import Micros
 from engine.plugins import FAULT
@@ -24,14 +24,14 @@ Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
 _NO_POINTS = "it gives no candidate any points"
 
 
-class Judge(Protocol):
+class FilterEvaluator(Protocol):
     """The part of a filter that looks at nodes."""
 
     @property
     def reads(self) -> tuple[Domain, ...]:
         """What of the cluster its codes rest on."""
 
-    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> Judged:
+    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterResult:
         """Return what it says of each row, by the code PASS, FAULT, or a reason > 0."""
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
@@ -120,7 +120,7 @@ class FilterRule:
     name: str
     dynamic: bool
     on_error: OnFilterError = OnFilterError.REJECT_NODE
-    judge: Judge
+    judge: FilterEvaluator
     labels: FilterLabels = PLUGIN_LABELS
 
     def outcome(
@@ -158,7 +158,7 @@ class FilterRule:
         self, context: PolicyContext, view: ClusterView, now: Micros, stale: Mapping[str, str]
     ) -> FilterOutcome:
         """Return that all nodes pass; what the filter says of labels holds as it is written."""
-        passing = Judged.passing(len(view))
+        passing = FilterResult.passing(len(view))
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,

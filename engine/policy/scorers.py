@@ -62,7 +62,7 @@ class ExpressionScorer:
         self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
     ) -> tuple[Numbers, BoolColumn | None]:
         """Return the numbers that the expression gives, not finite where it gives none."""
-        picks = self.expression.plan.picks
+        picks = self.expression.plan.benefits_from_mask
         wanted = context.mask_of(rows, len(view)) if picks else view.valid
         return self.expression.column(context, view, wanted, now).take(rows), None
 

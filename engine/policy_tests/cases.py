@@ -14,8 +14,8 @@ import msgspec
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 from engine.documents.places import Document, read_documents
-from engine.documents.validation import validated
-from engine.errors import InvalidFileError, Problem
+from engine.documents.validation import validate_model
+from engine.errors import Diagnostic, InvalidFileError
 from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
@@ -111,11 +111,11 @@ def read_cases(file: Path) -> tuple[Case, ...]:
     documents = read_documents(content_of(file), str(file))
     document = documents[0] if len(documents) == 1 else None
     if document is None or not isinstance(document.value, list) or not document.value:
-        raise InvalidFileError([Problem(file=str(file), message="expected one list of cases")])
+        raise InvalidFileError([Diagnostic(file=str(file), message="expected one list of cases")])
     cases: list[Case] = []
-    problems: list[Problem] = []
+    problems: list[Diagnostic] = []
     for index, item in enumerate(document.value):
-        written, found = validated(_WrittenCase, item, document, (index,))
+        written, found = validate_model(_WrittenCase, item, document, (index,))
         problems += found
         if written is not None:
             case, found = _prepared(written, document, index, file.parent)
@@ -128,7 +128,7 @@ def read_cases(file: Path) -> tuple[Case, ...]:
 
 def _prepared(
     written: _WrittenCase, document: Document, index: int, folder: Path
-) -> tuple[Case | None, list[Problem]]:
+) -> tuple[Case | None, list[Diagnostic]]:
     """Return a case with its objects read, or None and what is wrong with them."""
     now = micros(written.now)
     reader = ObjectReader(now)

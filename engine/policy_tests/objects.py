@@ -12,7 +12,7 @@ import msgspec
 
 from engine.documents import places as positions
 from engine.documents.places import Document, read_documents
-from engine.errors import InvalidFileError, Problem, did_you_mean
+from engine.errors import Diagnostic, InvalidFileError, did_you_mean
 from engine.model import api, topology_api
 from engine.model.disk_io import node_disks_of
 from engine.model.elastic_quota import quota_of
@@ -104,7 +104,7 @@ class ObjectReader:
     def __init__(self, now: Micros) -> None:
         """Take the moment at which everything was seen."""
         self.state = ClusterState()
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self._now = now
 
     def read_file(self, file: Path) -> None:

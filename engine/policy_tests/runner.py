@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.model.decision import Decision
 from engine.pipeline import Scope, decide
 from engine.policy import Mode, PolicySet, load_policies
@@ -45,9 +45,9 @@ def run_cases(path: Path) -> tuple[CaseResult, ...]:
     """
     files = sorted(path.rglob(CASES_FILE)) if path.is_dir() else [path]
     if not files:
-        raise InvalidFileError([Problem(file=str(path), message=f"holds no `{CASES_FILE}`")])
+        raise InvalidFileError([Diagnostic(file=str(path), message=f"holds no `{CASES_FILE}`")])
     loaded: list[tuple[PolicySet, tuple[Case, ...]]] = []
-    problems: list[Problem] = []
+    problems: list[Diagnostic] = []
     for file in files:
         try:
             policies = load_policies([file.parent])

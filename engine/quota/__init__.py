@@ -4,25 +4,25 @@ What belongs here: the arithmetic of a quota, the wording of its denial, what re
 when they are over. What never does: where they are stored, and how an answer travels.
 """
 
-from engine.quota.batch import Asked, Judgement, draw, expect, judge_batch
+from engine.quota.batch import BatchResult, QuotaRequest, draw, expect, judge_batch
 from engine.quota.bounds import (
-    Pool,
+    CohortUsage,
+    cohort_usage,
     effective_max,
     effective_min,
     limited,
     over_max,
     over_min,
-    pool_of,
     sum_of,
 )
-from engine.quota.local_allowance import Lending, OwnAllowance
+from engine.quota.local_allowance import AllowanceConfig, LocalAllowance
 from engine.quota.reservations import Allowance, Reservation, Reservations
 from engine.quota.reservations import decode as decode_reservations
 from engine.quota.rules import (
     CAPACITY_SCHEDULING_RULES,
     RESOURCE_QUOTA_RULES,
     Borrowing,
-    CountedPods,
+    PodAccounting,
     QuotaMode,
     QuotaRules,
     UnlistedResources,
@@ -30,7 +30,12 @@ from engine.quota.rules import (
     quotas_of,
     used_by_namespace,
 )
-from engine.quota.state import DEFAULT_RESERVATION_SECONDS, Draft, Patience, QuotaBook
+from engine.quota.state import (
+    DEFAULT_RESERVATION_SECONDS,
+    PendingWrite,
+    QuotaState,
+    ReservationTimeouts,
+)
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
@@ -39,23 +44,24 @@ __all__ = [
     "DEFAULT_RESERVATION_SECONDS",
     "RESOURCE_QUOTA_RULES",
     "Allowance",
-    "Asked",
+    "AllowanceConfig",
+    "BatchResult",
     "Borrowing",
-    "CountedPods",
-    "Draft",
-    "Judgement",
-    "Lending",
-    "OwnAllowance",
-    "Patience",
-    "Pool",
-    "QuotaBook",
+    "CohortUsage",
+    "LocalAllowance",
+    "PendingWrite",
+    "PodAccounting",
     "QuotaMode",
+    "QuotaRequest",
     "QuotaRules",
+    "QuotaState",
     "QuotaVerdict",
     "Reservation",
+    "ReservationTimeouts",
     "Reservations",
     "StatusCounts",
     "UnlistedResources",
+    "cohort_usage",
     "decode_reservations",
     "draw",
     "effective_max",
@@ -68,7 +74,6 @@ __all__ = [
     "mode_of",
     "over_max",
     "over_min",
-    "pool_of",
     "quotas_of",
     "status_used",
     "sum_of",

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.model.resources import Amounts
-from engine.quota.bounds import Pool, effective_max, limited, sum_of
+from engine.quota.bounds import CohortUsage, effective_max, limited, sum_of
 from engine.quota.reservations import MOST_BYTES, Reservation, Reservations
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
-from engine.quota.state import Draft, QuotaBook
+from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
 _MOST_NAMES = 8  # a pod can name thousands of resources
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuotaRequest:
     """A share that is asked for.
 
     Attributes:
@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class BatchResult:
     """What comes of a batch.
 
     Attributes:
@@ -41,7 +41,7 @@ class Judgement:
     """
 
     verdicts: tuple[QuotaVerdict | None, ...]
-    writes: tuple[tuple[QuotaBook, Draft], ...]
+    writes: tuple[tuple[QuotaState, PendingWrite], ...]
     held_up: tuple[bool, ...]
 
 
@@ -49,7 +49,7 @@ class Judgement:
 class _Page:
     """A quota while a batch is judged."""
 
-    book: QuotaBook
+    book: QuotaState
     used: dict[str, int]
     lent: Amounts
     size: int
@@ -62,13 +62,13 @@ class _Page:
 
 
 def judge_batch(
-    batch: Iterable[Asked],
+    batch: Iterable[QuotaRequest],
     used: Amounts,
-    books: Sequence[QuotaBook],
+    books: Sequence[QuotaState],
     now: float,
     rules: QuotaRules = RESOURCE_QUOTA_RULES,
-    pool: Pool | None = None,
-) -> Judgement:
+    pool: CohortUsage | None = None,
+) -> BatchResult:
     """Judge requests; each must fit every quota of the namespace.
 
     Args:
@@ -95,17 +95,17 @@ def judge_batch(
     takes_ahead = pool is None and len(pages) == 1
     drafts = ((page.book, _draft(page, rules, now, takes_ahead=takes_ahead)) for page in pages)
     writes = tuple((book, draft) for book, draft in drafts if draft is not None)
-    return Judgement(tuple(verdicts), writes, tuple(held_up))
+    return BatchResult(tuple(verdicts), writes, tuple(held_up))
 
 
-def expect(asked: Asked, books: Sequence[QuotaBook], rules: QuotaRules, now: float) -> None:
+def expect(asked: QuotaRequest, books: Sequence[QuotaState], rules: QuotaRules, now: float) -> None:
     """Take note of a request that is new: more like it may come."""
     if not asked.dry_run:
         for book in books:
-            book.allowance.note(_entry_on(book, asked.reservation, rules).amounts, now)
+            book.allowance.record_demand(_entry_on(book, asked.reservation, rules).amounts, now)
 
 
-def draw(asked: Asked, books: Sequence[QuotaBook], rules: QuotaRules, now: float) -> bool:
+def draw(asked: QuotaRequest, books: Sequence[QuotaState], rules: QuotaRules, now: float) -> bool:
     """Admit a request out of what was taken ahead; False where that cannot be."""
     if asked.dry_run or len(books) != 1:
         return False
@@ -116,15 +116,15 @@ def draw(asked: Asked, books: Sequence[QuotaBook], rules: QuotaRules, now: float
     return book.draw(_entry_on(book, wanted, rules), now)
 
 
-def _page(book: QuotaBook, used: Amounts, now: float) -> _Page:
+def _page(book: QuotaState, used: Amounts, now: float) -> _Page:
     total = sum_of((used, book.counted()))
     kept = book.pruned(now)
     listed = {**kept.by_key, **book.allowance.drawn}
     size = len(book.annotation(Reservations(kept.seen_up_to, listed, kept.allowances)))
-    return _Page(book, total, book.lent(now), size)
+    return _Page(book, total, book.recallable(now), size)
 
 
-def _draft(page: _Page, rules: QuotaRules, now: float, *, takes_ahead: bool) -> Draft | None:
+def _draft(page: _Page, rules: QuotaRules, now: float, *, takes_ahead: bool) -> PendingWrite | None:
     """Return what to write on a quota, None if there is nothing."""
     book, free = page.book, page.free(rules)
     if not page.added and not book.needs_rewriting(free, now):
@@ -132,7 +132,7 @@ def _draft(page: _Page, rules: QuotaRules, now: float, *, takes_ahead: bool) -> 
     return book.draft(page.added, book.allowance.wanted(free, now) if takes_ahead else {}, now)
 
 
-def _is_lent(asked: Asked, pages: Sequence[_Page], rules: QuotaRules) -> bool:
+def _is_lent(asked: QuotaRequest, pages: Sequence[_Page], rules: QuotaRules) -> bool:
     """Whether a request that does not fit would, had nobody else taken anything ahead."""
     amounts = asked.reservation.amounts
     return any(page.lent for page in pages) and all(
@@ -146,7 +146,7 @@ def _less(amounts: Amounts, others: Amounts) -> Amounts:
 
 
 def _judged(
-    asked: Asked, pages: Sequence[_Page], rules: QuotaRules, pool: Pool | None
+    asked: QuotaRequest, pages: Sequence[_Page], rules: QuotaRules, pool: CohortUsage | None
 ) -> QuotaVerdict | None:
     """Return the verdict on one request; if it is admitted, the next one finds it counted."""
     wanted = asked.reservation
@@ -182,7 +182,7 @@ def _judged(
     return QuotaVerdict()
 
 
-def _entry_on(book: QuotaBook, wanted: Reservation, rules: QuotaRules) -> Reservation:
+def _entry_on(book: QuotaState, wanted: Reservation, rules: QuotaRules) -> Reservation:
     return _entry(wanted, limited(wanted.amounts, book.quota, rules))
 
 

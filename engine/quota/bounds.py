@@ -63,7 +63,7 @@ def _over(requests: Amounts, used: Amounts, bounds: Amounts) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CohortUsage:
     """What all namespaces with a quota hold and are guaranteed, together; base units.
 
     One may take more than its own `min` while others leave theirs: that is to borrow.
@@ -72,13 +72,15 @@ class Pool:
     used: Amounts
     guaranteed: Amounts
 
-    def with_more(self, amounts: Amounts) -> Pool:
+    def with_more(self, amounts: Amounts) -> CohortUsage:
         """Return the pool once somebody holds more; the number of pods is no part of it."""
         more = {name: amount for name, amount in amounts.items() if name != PODS}
-        return Pool(sum_of((self.used, more)), self.guaranteed)
+        return CohortUsage(sum_of((self.used, more)), self.guaranteed)
 
 
-def pool_of(quotas: Mapping[str, Sequence[ElasticQuota]], used: Mapping[str, Amounts]) -> Pool:
+def cohort_usage(
+    quotas: Mapping[str, Sequence[ElasticQuota]], used: Mapping[str, Amounts]
+) -> CohortUsage:
     """Return the pool of the namespaces that have a quota of scheduler-plugins.
 
     The first quota of a namespace counts, as it does upstream. The number of pods is no part of
@@ -91,7 +93,7 @@ def pool_of(quotas: Mapping[str, Sequence[ElasticQuota]], used: Mapping[str, Amo
     }
     held = sum_of(used.get(namespace, {}) for namespace in sharing)
     held.pop(PODS, None)
-    return Pool(held, sum_of(map(effective_min, sharing.values())))
+    return CohortUsage(held, sum_of(map(effective_min, sharing.values())))
 
 
 def sum_of(parts: Iterable[Amounts]) -> dict[str, int]:

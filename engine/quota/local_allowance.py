@@ -27,7 +27,7 @@ _LEAST_RECENT = 2  # a pod that comes alone is no sign of more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lending:
+class AllowanceConfig:
     """When room is taken ahead, and how much.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Written:
         return {name: amount - held.get(name, 0) for name, amount in self.amounts.items()}
 
 
-class OwnAllowance:
+class LocalAllowance:
     """What one replica has taken of one quota.
 
     Args:
@@ -71,7 +71,7 @@ class OwnAllowance:
         drawn: the pods that were admitted out of it, by key.
     """
 
-    def __init__(self, replica: str, lending: Lending) -> None:
+    def __init__(self, replica: str, lending: AllowanceConfig) -> None:
         self.replica = replica
         self.lending = lending
         self.drawn: dict[str, Reservation] = {}
@@ -118,7 +118,7 @@ class OwnAllowance:
 
     # What should be taken.
 
-    def note(self, amounts: Amounts, now: float) -> None:
+    def record_demand(self, amounts: Amounts, now: float) -> None:
         """Take note of a pod that somebody asked for: more may come."""
         self._recent.append((now, amounts))
 

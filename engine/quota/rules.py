@@ -17,7 +17,7 @@ from engine.view import ClusterView
 QuotaMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
 """What an exceeded quota leads to: a denial, a warning, or nothing, for nobody looks."""
 
-CountedPods: TypeAlias = Literal["NonTerminal", "Scheduled"]
+PodAccounting: TypeAlias = Literal["NonTerminal", "Scheduled"]
 UnlistedResources: TypeAlias = Literal["Unlimited", "Zero"]
 Borrowing: TypeAlias = Literal["Off", "AggregateMin"]
 
@@ -42,7 +42,7 @@ class QuotaRules:
     """
 
     unlisted_resources: UnlistedResources = "Unlimited"
-    count_pods: CountedPods = "NonTerminal"
+    count_pods: PodAccounting = "NonTerminal"
     borrowing: Borrowing = "Off"
 
     @property
@@ -57,7 +57,7 @@ CAPACITY_SCHEDULING_RULES = QuotaRules(
 )
 
 
-def used_by_namespace(view: ClusterView, count_pods: CountedPods) -> Mapping[str, Amounts]:
+def used_by_namespace(view: ClusterView, count_pods: PodAccounting) -> Mapping[str, Amounts]:
     """Return what the pods that count hold, by namespace; `pods` is their number."""
     if count_pods == "Scheduled":
         return view.namespace_scheduled

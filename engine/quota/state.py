@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
 from engine.quota.bounds import sum_of
-from engine.quota.local_allowance import OwnAllowance
+from engine.quota.local_allowance import LocalAllowance
 from engine.quota.reservations import (
     MOST_BYTES,
     Allowance,
@@ -43,7 +43,7 @@ _BUSY_DRAWN = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class ReservationTimeouts:
     """How long reservations are kept, by the clock of each replica, seconds.
 
     Attributes:
@@ -63,7 +63,7 @@ class _Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PendingWrite:
     """What to write on a quota.
 
     Attributes:
@@ -75,7 +75,7 @@ class Draft:
     drawn: Mapping[str, Reservation]
 
 
-class QuotaBook:
+class QuotaState:
     """What a replica knows of a quota; time is whatever clock the caller passes, in seconds.
 
     Attributes:
@@ -85,7 +85,11 @@ class QuotaBook:
     """
 
     def __init__(
-        self, quota: ElasticQuota, now: float, patience: Patience, allowance: OwnAllowance
+        self,
+        quota: ElasticQuota,
+        now: float,
+        patience: ReservationTimeouts,
+        allowance: LocalAllowance,
     ) -> None:
         self.quota = quota
         self.reservations = Reservations()
@@ -99,7 +103,7 @@ class QuotaBook:
         self._heard = 0
         self._read(now)
 
-    def take(self, quota: ElasticQuota, now: float) -> None:
+    def update(self, quota: ElasticQuota, now: float) -> None:
         """Take another version of the object; nothing happens if it is not newer."""
         if quota.version > self.quota.version:
             self.quota = quota
@@ -123,7 +127,7 @@ class QuotaBook:
         """Whether a replica that heard of all pods up to a version has seen enough of them."""
         return heard >= max(self.reservations.seen_up_to, 1)
 
-    def settle(self, seen: Callable[[str], int], heard: int, now: float) -> None:
+    def mark_observed(self, seen: Callable[[str], int], heard: int, now: float) -> None:
         """Take note of the pods that have been seen.
 
         Args:
@@ -189,7 +193,7 @@ class QuotaBook:
         others = (one for one in self._allowances_of_others() if _standing(one) not in ended)
         return sum_of([*pods, *(one.amounts for one in others)])
 
-    def lent(self, now: float) -> dict[str, int]:
+    def recallable(self, now: float) -> dict[str, int]:
         """Return what others may have taken ahead and give back when they are asked for it."""
         since = now - self.allowance.lending.seconds
         return sum_of(
@@ -207,7 +211,7 @@ class QuotaBook:
             if self._still_since[_standing(one)] <= now - long and _standing(one) not in self._ended
         ]
 
-    def has_ended(self, abandoned: Allowance, version: int) -> None:
+    def is_drained(self, abandoned: Allowance, version: int) -> None:
         """Take note that all pods that came of it and still exist have at most that version."""
         self._ended[_standing(abandoned)] = version
 
@@ -250,7 +254,7 @@ class QuotaBook:
             return True
         return own.runs_low(now) and bool(own.wanted(free, now))
 
-    def draft(self, added: Iterable[Reservation], ahead: Amounts, now: float) -> Draft:
+    def draft(self, added: Iterable[Reservation], ahead: Amounts, now: float) -> PendingWrite:
         """Return what to write for more pods.
 
         Where room is taken ahead, all pods are in the allowance; else each has its reservation, so
@@ -274,11 +278,11 @@ class QuotaBook:
         if not ahead:
             listed = Reservations(seen_up_to, {**kept.by_key, **pods}, allowances)
             if len(self.annotation(listed)) <= MOST_BYTES:
-                return Draft(listed, {})
+                return PendingWrite(listed, {})
         allowances[own.replica] = own.next(pods, ahead)
-        return Draft(Reservations(seen_up_to, kept.by_key, allowances), pods)
+        return PendingWrite(Reservations(seen_up_to, kept.by_key, allowances), pods)
 
-    def sending(self, draft: Draft, now: float) -> str:
+    def sending(self, draft: PendingWrite, now: float) -> str:
         """Return what to write on the object, and take note that this begins."""
         own = self.allowance
         what = draft.reservations.allowances.get(own.replica)

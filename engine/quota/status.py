@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
-from engine.quota.rules import CountedPods, used_by_namespace
+from engine.quota.rules import PodAccounting, used_by_namespace
 from engine.view import ClusterView
 
-StatusCounts: TypeAlias = Literal["Running"] | CountedPods
+StatusCounts: TypeAlias = Literal["Running"] | PodAccounting
 """Which pods `status.used` adds up."""
 
 

@@ -14,7 +14,7 @@ from engine.model.elastic_quota import ElasticQuota
 from engine.model.quantity import amount_text
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
-from engine.quota.bounds import Pool, effective_max, over_max, over_min, sum_of
+from engine.quota.bounds import CohortUsage, effective_max, over_max, over_min, sum_of
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
 
 POOL = "the sum of all min"
@@ -66,7 +66,7 @@ def judge(
     return QuotaVerdict(tuple(exceeded), "; ".join(clauses))
 
 
-def judge_borrowing(requests: Amounts, pool: Pool) -> QuotaVerdict:
+def judge_borrowing(requests: Amounts, pool: CohortUsage) -> QuotaVerdict:
     """Compare a request with what all quotas guarantee together.
 
     Every resource that anyone holds is compared: while one of them is over, none of the namespaces

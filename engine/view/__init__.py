@@ -20,8 +20,8 @@ from engine.view.labels import (
 from engine.view.load import LoadProfile, LoadSums
 from engine.view.name_hashes import hash_of, name_hashes
 from engine.view.pod_sums import PodSumProfile
-from engine.view.pod_transitions import NO_TURNOVER, Turnover
-from engine.view.stale_reports import Overdue, report_times
+from engine.view.pod_transitions import NO_TRANSITIONS, PodTransitions
+from engine.view.stale_reports import StalenessWindow, stale_reports
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness
 from engine.view.state import ClusterState
 from engine.view.sums import Sum, counted_requests
@@ -33,7 +33,7 @@ __all__ = [
     "DOMAIN_NAMES",
     "FRESH",
     "LOAD_DOMAINS",
-    "NO_TURNOVER",
+    "NO_TRANSITIONS",
     "BoolColumn",
     "ClusterState",
     "ClusterView",
@@ -45,13 +45,13 @@ __all__ = [
     "LabelColumn",
     "LoadProfile",
     "LoadSums",
-    "Overdue",
     "PodSumProfile",
+    "PodTransitions",
     "ResourceAxis",
+    "StalenessWindow",
     "Sum",
     "SumProfile",
     "TaintColumn",
-    "Turnover",
     "UsageHistory",
     "counted_requests",
     "dictionary_column",
@@ -60,6 +60,6 @@ __all__ = [
     "integer_label_column",
     "label_column",
     "name_hashes",
-    "report_times",
+    "stale_reports",
     "taint_column",
 ]

@@ -78,7 +78,7 @@ class AssumedPods:
         self.hold(key, advice.nodes, at)
         return key
 
-    def landed(self, pod: Pod) -> str | None:
+    def pop_in_flight(self, pod: Pod) -> str | None:
         """Return what a pod was held under in flight, if it was; it is not held there any more.
 
         For a pod that is seen for the first time, or judged again before that.

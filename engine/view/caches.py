@@ -7,7 +7,7 @@ from typing import NamedTuple
 from engine.view.column_cache import ColumnCache
 from engine.view.dictionary import Dictionaries
 from engine.view.images import ImageIndex
-from engine.view.node_aggregates import CommonCache
+from engine.view.node_aggregates import AggregateCache
 
 _NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
 _POD_COLUMNS = 256  # one per rule and pod template
@@ -27,7 +27,7 @@ class Caches(NamedTuple):
 
     node_columns: ColumnCache
     pod_columns: ColumnCache
-    common: CommonCache
+    common: AggregateCache
     dictionaries: Dictionaries
     images: ImageIndex
 
@@ -37,7 +37,7 @@ class Caches(NamedTuple):
         return cls(
             ColumnCache(_NODE_COLUMNS),
             ColumnCache(_POD_COLUMNS, _POD_COLUMN_BYTES),
-            CommonCache(_NODE_COLUMNS),
+            AggregateCache(_NODE_COLUMNS),
             Dictionaries(_NODE_COLUMNS),
             ImageIndex(),
         )

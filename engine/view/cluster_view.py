@@ -16,7 +16,7 @@ from engine.view.pod_table import PodEntry
 from engine.view.sums import Sum, counted_requests, named_resources, shape_vector
 
 if TYPE_CHECKING:
-    from engine.model.aux_object import Extra
+    from engine.model.aux_object import AuxObject
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.network import Workload
     from engine.model.node import Node
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from engine.view.caches import Caches
     from engine.view.load import LoadProfile, LoadSums
     from engine.view.pod_sums import PodSumProfile
-    from engine.view.pod_transitions import Turnover
+    from engine.view.pod_transitions import PodTransitions
     from engine.view.workload_counts import PodsOnNodes
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")
-_Extra = TypeVar("_Extra", bound="Extra")
+_Aux = TypeVar("_Aux", bound="AuxObject")
 
 
-class Lease:
+class ViewHandle:
     """Held by every view of one version; while any is alive the state copies before it writes."""
 
     __slots__ = ("__weakref__",)
@@ -97,7 +97,7 @@ class ClusterView:
     latest: tuple[int, ...]
     load: Mapping[LoadProfile, LoadSums]
     pod_sums: Mapping[PodSumProfile, IntColumn]
-    turnover: Mapping[str, Turnover]
+    transitions: Mapping[str, PodTransitions]
     rows: Mapping[str, int]
     namespace_labels: Mapping[str, Mapping[str, str]]
     namespace_requests: Mapping[str, Amounts]
@@ -105,9 +105,9 @@ class ClusterView:
     namespace_running: Mapping[str, Amounts]
     quota_modes: Mapping[str, str]
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
-    extras: Mapping[tuple[type[Extra], str], Extra]
+    extras: Mapping[tuple[type[AuxObject], str], AuxObject]
     workloads: Mapping[Workload, PodsOnNodes]
-    lease: Lease
+    lease: ViewHandle
     caches: Caches | None = None
     parent: tuple[ClusterView, NDArray[np.intp]] | None = None
     memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
@@ -120,9 +120,9 @@ class ClusterView:
         """The view of all nodes that this one has some rows of; itself if it has them all."""
         return self if self.parent is None else self.parent[0].whole
 
-    def lookup(self, kind: type[_Extra], key: str) -> _Extra | None:
+    def lookup(self, kind: type[_Aux], key: str) -> _Aux | None:
         """Return the object of a type and key, None where there is none."""
-        return cast("_Extra | None", self.extras.get((kind, key)))
+        return cast("_Aux | None", self.extras.get((kind, key)))
 
     def amount(self, matrix: IntColumn, resource: str) -> IntColumn:
         """Return the column of `resource` in an (n_resources, n) matrix; zeros if never seen."""
@@ -197,7 +197,7 @@ class ClusterView:
             return compute(self)
         return self.caches.pod_columns.get(key, self, domains, compute)
 
-    def common(
+    def node_aggregate(
         self, key: Hashable, domains: Sequence[Domain], make: Callable[[ClusterView], _Made]
     ) -> _Made:
         """Return what holds of all nodes together, remembered until one changes in `domains`.

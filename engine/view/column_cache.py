@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.view.lru_cache import Entry, Remembered
+from engine.view.lru_cache import Entry, LruCache
 
 if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView
@@ -19,7 +19,7 @@ _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper 
 _T = TypeVar("_T", bound=np.generic)
 
 
-class ColumnCache(Remembered[NDArray[Any]]):
+class ColumnCache(LruCache[NDArray[Any]]):
     """A bounded, least-recently-used memory of row-wise columns of one cluster.
 
     It changes how fast an answer comes, never the answer: a column is a pure function of its key

@@ -29,7 +29,7 @@ class Entry(Generic[_T]):
     size: int
 
 
-class Remembered(Generic[_T]):
+class LruCache(Generic[_T]):
     """Entries by key, the least recently used first.
 
     Args:

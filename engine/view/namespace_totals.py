@@ -23,7 +23,7 @@ class NamespaceTotals:
     """Requests and number of pods by namespace; what was given out is never written to.
 
     Attributes:
-        requested: of all pods, until `part_with` is called.
+        requested: of all pods, until `unshare` is called.
         scheduled: of those that are SCHEDULED, likewise.
         running: of those that are RUNNING, likewise.
     """
@@ -36,7 +36,7 @@ class NamespaceTotals:
         # attributes unless they are empty.
         self._own: dict[str, tuple[_Total, _Total, _Total]] = {}
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to others."""
         self.requested = self.requested.copy()
         self.scheduled = self.scheduled.copy()

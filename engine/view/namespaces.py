@@ -15,7 +15,7 @@ class Namespaces:
         self.quota_modes: dict[str, str] = {}
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to copies."""
         self.labels = self.labels.copy()
         self.quota_modes = self.quota_modes.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from engine.view.lru_cache import Remembered
+from engine.view.lru_cache import LruCache
 
 if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class CommonCache(Remembered[Any]):
+class AggregateCache(LruCache[Any]):
     """A bounded, least-recently-used memory; it changes how fast an answer comes, nothing else."""
 
     def get(

@@ -11,10 +11,10 @@ from engine.view.assumed import AssumedPods
 from engine.view.domain import Domain
 from engine.view.namespace_totals import REQUESTED, NamespaceTotals
 from engine.view.pod_table import NO_ROW, RUNNING, SCHEDULED, PodEntry, PodTable
-from engine.view.pod_transitions import TurnoverBook
+from engine.view.pod_transitions import TransitionCounts
 from engine.view.rows import NodeRows
-from engine.view.shape_contributions import Shares
-from engine.view.workload_counts import WorkloadBook
+from engine.view.shape_contributions import ShapeContributions
+from engine.view.workload_counts import WorkloadCounts
 
 if TYPE_CHECKING:
     from engine.model.pod import Pod, PodShape
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PODS = int(Domain.PODS)  # numpy takes plain integers twice as fast
 
 
-class CountedPods:
+class PodAccounting:
     """The table of pods, and every count that is kept of them.
 
     Who changes a count has raised the version of the rows before. Which pod is assumed where, and
@@ -40,17 +40,17 @@ class CountedPods:
         self.table = table
         self.assumed = assumed
         self.totals = NamespaceTotals()
-        self.turnover = TurnoverBook()
-        self.workloads = WorkloadBook()
+        self.turnover = TransitionCounts()
+        self.workloads = WorkloadCounts()
         self._rows = rows
-        self._shares = Shares(rows)
+        self._shares = ShapeContributions(rows)
         self._changes: list[PodChange] = []  # since they were taken
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to copies."""
-        self.totals.part_with()
-        self.turnover.part_with()
-        self.workloads.part_with()
+        self.totals.unshare()
+        self.turnover.unshare()
+        self.workloads.unshare()
 
     def take_changes(self) -> list[PodChange]:
         """Return which pods came to nodes and went from them since the last call."""

@@ -62,7 +62,7 @@ class PodSums:
         self.is_complete = False
         self._counted = 0  # rows below it are kept up to date, the others are not counted yet
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to a copy."""
         self._sums = self._sums.copy()
 

@@ -11,36 +11,36 @@ from typing import NamedTuple
 from engine.model.pod import Pod
 
 
-class Turnover(NamedTuple):
+class PodTransitions(NamedTuple):
     """How many pods of a node are being deleted, and how many pending ones are nominated to it."""
 
     terminating: int = 0
     nominated: int = 0
 
-    def plus(self, other: Turnover, times: int) -> Turnover:
+    def plus(self, other: PodTransitions, times: int) -> PodTransitions:
         """Return this with so many times another added, -1 to take one off."""
-        return Turnover(
+        return PodTransitions(
             self.terminating + times * other.terminating, self.nominated + times * other.nominated
         )
 
 
-_TERMINATING = Turnover(terminating=1)
-_NOMINATED = Turnover(nominated=1)
-NO_TURNOVER = Turnover()
+_TERMINATING = PodTransitions(terminating=1)
+_NOMINATED = PodTransitions(nominated=1)
+NO_TRANSITIONS = PodTransitions()
 
 
-class TurnoverBook:
+class TransitionCounts:
     """The turnover of each node that has any, by name; what was given out is never written to."""
 
     def __init__(self) -> None:
-        self._stands: dict[str, tuple[str, Turnover]] = {}
-        self._by_node: dict[str, Turnover] = {}
+        self._stands: dict[str, tuple[str, PodTransitions]] = {}
+        self._by_node: dict[str, PodTransitions] = {}
 
-    def lent(self) -> Mapping[str, Turnover]:
-        """Return the turnover by node name, to be held until `part_with` is called."""
+    def lent(self) -> Mapping[str, PodTransitions]:
+        """Return the turnover by node name, to be held until `unshare` is called."""
         return self._by_node
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to another."""
         self._by_node = self._by_node.copy()
 
@@ -60,13 +60,13 @@ class TurnoverBook:
             self._add(*new, times=1)
         return tuple(stand[0] for stand in (old, new) if stand is not None)
 
-    def _add(self, node_name: str, one: Turnover, *, times: int) -> None:
-        total = self._by_node.pop(node_name, NO_TURNOVER).plus(one, times)
-        if total != NO_TURNOVER:
+    def _add(self, node_name: str, one: PodTransitions, *, times: int) -> None:
+        total = self._by_node.pop(node_name, NO_TRANSITIONS).plus(one, times)
+        if total != NO_TRANSITIONS:
             self._by_node[node_name] = total
 
 
-def _stand(pod: Pod | None) -> tuple[str, Turnover] | None:
+def _stand(pod: Pod | None) -> tuple[str, PodTransitions] | None:
     """Return what a pod counts for and on which node, None if for nothing."""
     if pod is None:
         return None

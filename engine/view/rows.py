@@ -70,7 +70,7 @@ class NodeRows:
         self._free: list[int] = []
         self._names_now: tuple[str, ...] | None = None
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to copies."""
         for name in (*_COLLECTIONS, *_COLUMNS):
             setattr(self, name, getattr(self, name).copy())

@@ -33,7 +33,7 @@ class Share(NamedTuple):
     sums: IntColumn
 
 
-class Shares:
+class ShapeContributions:
     """The share of each shape, on the axis of the rows; gives resources their place on it."""
 
     def __init__(self, rows: NodeRows) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView
 
 
-class Overdue(NamedTuple):
+class StalenessWindow(NamedTuple):
     """The reports that are not newer than some moments.
 
     Attributes:
@@ -31,7 +31,7 @@ class Overdue(NamedTuple):
     timed: bytes
 
 
-class ReportTimes:
+class StaleReports:
     """The times of the last reports of some rows, in order.
 
     Args:
@@ -43,7 +43,7 @@ class ReportTimes:
         self._times = times.take(self._rows)
         self._latest = self._overdue(0)
 
-    def overdue(self, moment: int) -> Overdue:
+    def overdue(self, moment: int) -> StalenessWindow:
         """Return the reports whose time is at most `moment`; the same ones until that changes.
 
         Those without a time are among them, unless the moment lies before the epoch.
@@ -52,16 +52,16 @@ class ReportTimes:
             self._latest = self._overdue(moment)  # for most moments it is: nodes report in time
         return self._latest
 
-    def _overdue(self, moment: int) -> Overdue:
+    def _overdue(self, moment: int) -> StalenessWindow:
         end = int(self._times.searchsorted(moment, "right"))
         rows = self._rows[:end]
         timed = np.sort(rows[self._times.searchsorted(0, "right") :])
         since = float(self._times[end - 1]) if end else -math.inf
         until = float(self._times[end]) if end < len(self._times) else math.inf
-        return Overdue(since, until, rows, timed.tobytes())
+        return StalenessWindow(since, until, rows, timed.tobytes())
 
 
-def report_times(view: ClusterView) -> ReportTimes:
+def stale_reports(view: ClusterView) -> StaleReports:
     """Return the times of a view's reports, remembered until one changes or a row comes."""
     domains = (Domain.NODES, Domain.METRICS)
-    return view.common("report times", domains, lambda rows: ReportTimes(rows.metric_time))
+    return view.node_aggregate("report times", domains, lambda rows: StaleReports(rows.metric_time))

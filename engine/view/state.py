@@ -15,10 +15,10 @@ from engine.view.assumed import (
     AssumedPods,
 )
 from engine.view.caches import Caches
-from engine.view.cluster_view import ClusterView, Lease
+from engine.view.cluster_view import ClusterView, ViewHandle
 from engine.view.domain import Domain
 from engine.view.namespaces import Namespaces
-from engine.view.pod_accounting import CountedPods
+from engine.view.pod_accounting import PodAccounting
 from engine.view.pod_table import NO_ROW, PodTable
 from engine.view.rows import NodeRows
 from engine.view.sums import Sum
@@ -27,7 +27,7 @@ from engine.view.tracked_sums import SumProfile, TrackedSums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from engine.model.aux_object import Extra
+    from engine.model.aux_object import AuxObject
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.node import Node
     from engine.model.pod import Pod, PodShape
@@ -63,14 +63,18 @@ class ClusterState:
     ) -> None:
         table = PodTable()
         self._rows = NodeRows(table)
-        self._pods = CountedPods(table, self._rows, AssumedPods(assumed_seconds, in_flight_seconds))
+        self._pods = PodAccounting(
+            table, self._rows, AssumedPods(assumed_seconds, in_flight_seconds)
+        )
         self._namespaces = Namespaces()
-        self._extras: dict[tuple[type[Extra], str], Extra] = {}
+        self._extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
         self._tracked = TrackedSums()
         self._caches = Caches.empty()
         self._view: ClusterView | None = None
         self._unseen = 0  # writes since the last view
-        self._lease: weakref.ref[Lease] = weakref.ref(Lease())  # dead at once: nothing is lent
+        self._lease: weakref.ref[ViewHandle] = weakref.ref(
+            ViewHandle()
+        )  # dead at once: nothing is lent
 
     @property
     def pod_count(self) -> int:
@@ -209,7 +213,7 @@ class ClusterState:
         None where it is not in flight. For whoever judges a pod again, as the API server asks for
         after other webhooks have changed it: a pod must not be in its own way.
         """
-        landed = self._pods.assumed.landed(pod)
+        landed = self._pods.assumed.pop_in_flight(pod)
         if landed is None:
             return None
         self._before_write()
@@ -276,13 +280,13 @@ class ClusterState:
         self._before_write()
         self._namespaces.drop(name)
 
-    def set_extra(self, extra: Extra) -> None:
+    def set_extra(self, extra: AuxObject) -> None:
         """Add or replace an object that only some rules read."""
         self._before_write()
         self._extras[type(extra), extra.key] = extra
         self._touch_topology(extra.node_name)
 
-    def delete_extra(self, kind: type[Extra], key: str) -> None:
+    def delete_extra(self, kind: type[AuxObject], key: str) -> None:
         """Forget an object that only some rules read."""
         if (kind, key) in self._extras:
             self._before_write()
@@ -317,7 +321,7 @@ class ClusterState:
         rows, pods, namespaces = self._rows, self._pods, self._namespaces
         n = len(rows.names)
         load, pod_sums = self._tracked.refreshed(pods.table, rows, pods.take_changes())
-        lease = Lease()
+        lease = ViewHandle()
         self._lease = weakref.ref(lease)
         self._view = ClusterView(
             version=rows.version,
@@ -335,7 +339,7 @@ class ClusterState:
             latest=tuple(rows.latest),
             load=load,
             pod_sums=pod_sums,
-            turnover=pods.turnover.lent(),
+            transitions=pods.turnover.snapshot(),
             rows=rows.of,
             namespace_labels=namespaces.labels,
             namespace_requests=pods.totals.requested,
@@ -344,7 +348,7 @@ class ClusterState:
             quota_modes=namespaces.quota_modes,
             quotas=namespaces.quotas,
             extras=self._extras,
-            workloads=pods.workloads.lent(),
+            workloads=pods.workloads.snapshot(),
             lease=lease,
             caches=self._caches,
         )
@@ -368,7 +372,7 @@ class ClusterState:
             return
         self._extras = self._extras.copy()
         for part in (self._rows, self._pods, self._namespaces, self._tracked):
-            part.part_with()
+            part.unshare()
 
     def _touch_topology(self, node_name: str) -> None:
         """Note that an object that only some rules read changes, if it is of a known node."""

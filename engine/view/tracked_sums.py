@@ -42,10 +42,10 @@ class TrackedSums:
         self._kept = {profile: known.get(profile) or _sums_for(profile) for profile in profiles}
         self._coming = {}
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to copies."""
         for sums in self._kept.values():
-            sums.part_with()
+            sums.unshare()
 
     def refreshed(
         self, pods: PodTable, rows: NodeRows, changes: Sequence[PodChange]

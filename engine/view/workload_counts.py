@@ -14,18 +14,18 @@ PodsOnNodes: TypeAlias = Mapping[str, int]
 """How many pods there are, by the name of the node; never 0."""
 
 
-class WorkloadBook:
+class WorkloadCounts:
     """Pods by workload and node; what was given out is never written to."""
 
     def __init__(self) -> None:
         self._pods: dict[Workload, dict[str, int]] = {}
         self._own: set[Workload] = set()  # workloads whose counts nobody else holds
 
-    def lent(self) -> Mapping[Workload, PodsOnNodes]:
-        """Return the pods of each workload, to be held until `part_with` is called."""
+    def snapshot(self) -> Mapping[Workload, PodsOnNodes]:
+        """Return the pods of each workload, to be held until `unshare` is called."""
         return self._pods
 
-    def part_with(self) -> None:
+    def unshare(self) -> None:
         """Leave what was given out so far to those who hold it, and write to others."""
         self._pods = self._pods.copy()
         self._own.clear()

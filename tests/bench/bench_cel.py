@@ -39,7 +39,7 @@ from engine.policy.activation import (
     request_value,
 )
 from engine.policy.compiler import compile_policy
-from engine.policy.environment import Where, environment
+from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import NodeExpression, node_condition, node_number
 from engine.view import ClusterState, ClusterView
 from engine.view.caches import Caches
@@ -61,7 +61,7 @@ _ROUNDS = 15
 _PODS_PER_NODE = 4
 _SAMPLE = 50  # nodes that other engines are asked of
 _DECISIONS = 200
-_ENVIRONMENT = environment(Where.RULES)
+_ENVIRONMENT = environment(ExpressionScope.RULES)
 
 _Answers: TypeAlias = Mapping[str, Mapping[str, Answer]]
 """By engine, by expression."""

@@ -53,7 +53,7 @@ from tests.bench.measuring import Timings, baseline_of, clock, loaded
 from tests.bench.texts import NOW
 from webhook.admission.handler import Limits, ReviewHandler
 from webhook.admission.placement import PlacementReviews
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.known_cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 
@@ -85,8 +85,8 @@ _Stage: TypeAlias = tuple[str, object, str]
 _STAGES: Final[tuple[_Stage, ...]] = (
     ("decode", webhook.admission.wire, "decode"),
     ("decode", webhook.admission.placement, "pod_in"),
-    ("view", KnownCluster, "withdraw"),
-    ("view", KnownCluster, "view"),
+    ("view", Cluster, "withdraw"),
+    ("view", Cluster, "view"),
     ("match", PolicySet, "match"),
     ("filters", FilterRule, "outcome"),
     ("scores", ScoreRule, "outcome"),
@@ -98,7 +98,7 @@ _STAGES: Final[tuple[_Stage, ...]] = (
     ("encode", webhook.admission.wire, "allowed"),
     ("encode", webhook.admission.wire, "encode"),
     ("explanation", webhook.admission.placement, "explanation"),
-    ("assumed", KnownCluster, "assume"),
+    ("assumed", Cluster, "assume"),
     ("the rest of placement", PlacementReviews, "answer"),
 )
 """Stage by stage, the functions that begin it: where they are looked up, and their name there."""
@@ -169,7 +169,7 @@ class _Bench:
         self._watch = _Stopwatch()
         for stage in stages:  # before anyone takes hold of its function
             self._watch.watch(*stage)
-        known = KnownCluster(state=state, now=lambda: _NOW, is_live=True)
+        known = Cluster(state=state, now=lambda: _NOW, is_live=True)
         placement = PlacementReviews(
             policies=lambda: policies,
             view=known.view,

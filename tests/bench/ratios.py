@@ -39,7 +39,7 @@ from tests.bench.texts import NOW
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import pod_in
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.known_cluster import Cluster
 from webhook.placement.explanations import Explanations
 
 Spent: TypeAlias = Sequence[float]
@@ -188,7 +188,7 @@ class _WholeReviews:
     """Reviews from their first to their last byte, without a server."""
 
     def __init__(self, world: _World) -> None:
-        self._known = KnownCluster(state=world.state, now=lambda: _NOW, is_live=True)
+        self._known = Cluster(state=world.state, now=lambda: _NOW, is_live=True)
         self._answer = PlacementReviews(
             policies=lambda: world.policies,
             view=self._known.view,

@@ -17,7 +17,7 @@ from engine.view import ClusterState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.model.aux_object import Extra
+    from engine.model.aux_object import AuxObject
     from engine.view import ClusterView
     from tests.conformance.outcome import Json
 
@@ -25,7 +25,7 @@ NOW: Final = Micros(0)
 """For rules that do not ask what time it is."""
 
 
-_EXTRAS: Final[tuple[tuple[str, type, Callable[[Any], Extra]], ...]] = (
+_EXTRAS: Final[tuple[tuple[str, type, Callable[[Any], AuxObject]], ...]] = (
     ("nrts", topology_api.NodeResourceTopology, node_zones_of),
     ("appgroups", topology_api.AppGroup, app_group_of),
     ("networktopologies", topology_api.NetworkTopology, network_topology_of),

@@ -21,7 +21,7 @@ from tests.e2e.reviewer import Phase, rule
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 from webhook.cluster.client.connection import connected
-from webhook.cluster.watch.event_applier import Intake
+from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.live_cluster import LiveCluster, live_cluster
 from webhook.cluster.watch.timing import Clock
 from webhook.serving.composition import wall_clock
@@ -151,7 +151,7 @@ async def listener(kubeconfig: Path) -> AsyncIterator[LiveCluster]:
     clock = Clock(now=wall_clock)
     async with (
         connected(kubeconfig, None) as connection,
-        live_cluster(connection, Intake(ClusterState(), now=wall_clock), clock) as cluster,
+        live_cluster(connection, EventApplier(ClusterState(), now=wall_clock), clock) as cluster,
     ):
         async with asyncio.timeout(_SYNC_SECONDS):
             await cluster.synced()

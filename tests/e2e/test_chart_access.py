@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.chart import CONFIGURATIONS, Release, rendered
 from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
-from webhook.certificates.bundles import Bundles
+from webhook.certificates.bundles import CaBundles
 from webhook.cluster.client.connection import ApiError, connected
 
 _READ = {"get", "list", "watch"}
@@ -125,8 +125,8 @@ async def test_its_account_hears_of_its_own_configurations_and_of_no_others(
     user = f"system:serviceaccount:{release.namespace}:{release.name}"
     kubeconfig = control_plane.kubeconfig(user, ["system:authenticated"])
     async with connected(kubeconfig, None) as connection:
-        bundles = Bundles(connection, mutating=[release.name], validating=[release.name])
-        async with bundles.occasions(3600) as occasion, asyncio.timeout(60):
+        bundles = CaBundles(connection, mutating=[release.name], validating=[release.name])
+        async with bundles.change_events(3600) as occasion, asyncio.timeout(60):
             await occasion()  # a watch begins with what there is
         every = connection.watch(_CONFIGURATIONS, [("watch", "true")], read_timeout_seconds=60)
         with pytest.raises(ApiError) as refused:

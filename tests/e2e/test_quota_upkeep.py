@@ -16,7 +16,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.workloads import pod
 from webhook.cluster.client.connection import connected
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.quota.quota_events import Refusals
+from webhook.quota.quota_events import QuotaEventRecorder
 
 _QUOTAS = "elasticquotas.scheduling.x-k8s.io"
 
@@ -51,9 +51,9 @@ async def test_the_status_is_kept_and_refusals_are_told(
         used = (await cluster.get(_QUOTAS, "team", namespace))["status"]["used"]
         assert used.keys() == seen.shape.requests.keys() | {"cpu"}
 
-        refusals = Refusals(connection, view=state.view, identity="replica-1")
-        refusals.note(namespace, QuotaVerdict(("team",), "exceeded quota: team"))
-        await refusals.tell()
+        refusals = QuotaEventRecorder(connection, view=state.view, identity="replica-1")
+        refusals.record(namespace, QuotaVerdict(("team",), "exceeded quota: team"))
+        await refusals.flush()
     (event,) = [
         one
         for one in await cluster.list_all("events", namespace)

@@ -27,7 +27,7 @@ from tests.engine.measured_cluster import NOW
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.model.aux_object import Extra
+    from engine.model.aux_object import AuxObject
     from engine.view import ClusterView, SumProfile
 
 Amounts = dict[str, str]
@@ -152,7 +152,7 @@ def pod(
 
 def cluster(
     nodes: Iterable[Node],
-    extras: Iterable[Extra] = (),
+    extras: Iterable[AuxObject] = (),
     pods: Iterable[Pod] = (),
     profiles: Sequence[SumProfile] = (),
 ) -> ClusterView:

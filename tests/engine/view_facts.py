@@ -21,7 +21,7 @@ def facts(view: ClusterView) -> dict[str, object]:
         "labels": dict(view.namespace_labels),
         "extras": dict(view.extras),
         "workloads": dict(view.workloads),
-        "turnover": dict(view.turnover),
+        "turnover": dict(view.transitions),
     }
 
 

@@ -1,4 +1,4 @@
-"""Refusals, as the Status objects a real API server answers with."""
+"""QuotaEventRecorder, as the Status objects a real API server answers with."""
 
 from __future__ import annotations
 

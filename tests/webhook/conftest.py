@@ -20,7 +20,7 @@ from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.cluster import Recording
 from webhook.cluster.watch.known_cluster import recorded_cluster
-from webhook.serving.composition import Listening, listening, wall_clock
+from webhook.serving.composition import RunningServer, run_server, wall_clock
 from webhook.settings import Settings
 
 ADVISING = """
@@ -105,7 +105,7 @@ def policies(tmp_path: Path) -> Path:
 class Caller:
     """A client that trusts the webhook, and the webhook itself."""
 
-    server: Listening
+    server: RunningServer
     session: aiohttp.ClientSession
 
     async def post(self, path: str, review: object) -> tuple[int, dict[str, Any]]:
@@ -150,7 +150,7 @@ def start(state: ClusterState, policies: Path) -> Start:
     ) -> AsyncIterator[Caller]:
         settings = local_settings(**{"policies": [policies], **given})
         recording = Recording(state=state, recorded_at=Micros(0), loaded={}, skipped={})
-        async with listening(settings, recorded_cluster(recording, now), now=now) as server:
+        async with run_server(settings, recorded_cluster(recording, now), now=now) as server:
             trust = ssl.create_default_context(cadata=server.ca_pem.decode())
             connector = aiohttp.TCPConnector(ssl=trust)
             async with aiohttp.ClientSession(connector=connector) as session:

@@ -21,7 +21,7 @@ from engine.view import ClusterState, ClusterView, Sum
 from tests.webhook.admission.test_placement import asking
 from tests.webhook.conftest import DENYING
 from webhook.admission.placement import PlacementReviews
-from webhook.admission.review_result import Answer, Outcome
+from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.explanations import Explanations
 
 POLICY = """
@@ -35,7 +35,7 @@ spec:
 """
 CONTAINERS: dict[str, Any] = {"containers": [{"name": "c"}]}
 POD: dict[str, Any] = {"metadata": {"generateName": "web-"}, "spec": CONTAINERS}
-Review = Callable[..., Answer]
+Review = Callable[..., ReviewResult]
 Assumed = list[tuple[Pod, Advice]]
 
 
@@ -64,7 +64,7 @@ def told() -> Assumed:
 def review(state: ClusterState, tmp_path: Path, told: Assumed) -> Review:
     """Return how to have a pod reviewed; parts of the request, and the policies in force."""
 
-    def answer(policy: str = POLICY, **parts: Any) -> Answer:  # noqa: ANN401 - parts of a request
+    def answer(policy: str = POLICY, **parts: Any) -> ReviewResult:  # noqa: ANN401 - parts of a request
         path = tmp_path / "policy.yaml"
         path.write_text(f"{policy}\n---\n{DENYING}")
         loaded = load_policies([path])
@@ -82,7 +82,7 @@ def review(state: ClusterState, tmp_path: Path, told: Assumed) -> Review:
     return answer
 
 
-def patched(answer: Answer, sent: dict[str, Any]) -> dict[str, Any]:
+def patched(answer: ReviewResult, sent: dict[str, Any]) -> dict[str, Any]:
     after: dict[str, Any] = jsonpatch.apply_patch(sent, json.loads(answer.response.patch or b"[]"))
     return after
 

@@ -29,7 +29,7 @@ from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.known_cluster import Cluster
 from webhook.placement.explanations import Explanations
 
 POLICY = """
@@ -115,7 +115,7 @@ class Replica:
             self.state.set_pod(old, seen_at=seconds_ago(3600))
             measured = {old.name: PodUsage({"cpu": one.usage}, is_prod=True)}
             self.state.set_usage(report(one.name, {"cpu": one.usage}, age=30, pods=measured))
-        self._known = KnownCluster(state=self.state, now=lambda: NOW, is_live=True)
+        self._known = Cluster(state=self.state, now=lambda: NOW, is_live=True)
         self._reviews = PlacementReviews(
             policies=lambda: policies,
             view=self.state.view,

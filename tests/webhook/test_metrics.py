@@ -26,7 +26,7 @@ def test_each_source_is_shown_as_it_is_when_asked() -> None:
     assert not any(line.startswith("stowplan_view_age_seconds{") for line in lines)
 
     pods.present = pods.synced = True
-    pods.heard_at = Micros(NOW - 2_500_000)
+    pods.last_contact = Micros(NOW - 2_500_000)
     pods.events, pods.relists, pods.objects = 12, 1, 7
     sources["namespaces"] = SourceStatus(name="namespaces", domain=None, required=False)
     lines = _lines(metrics)

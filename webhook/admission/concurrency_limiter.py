@@ -10,7 +10,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-class Room(Enum):
+class Admission(Enum):
     """What a review finds on arrival."""
 
     FREE = auto()
@@ -18,7 +18,7 @@ class Room(Enum):
     CROWDED = auto()  # as many again are being shed already: it is turned away unread
 
 
-class Turnstile:
+class ConcurrencyLimiter:
     """Counts the reviews inside, and lets one at a time decide in order of arrival.
 
     Deciding never waits, so without turns all reviews of one burst would be decided in a single
@@ -32,22 +32,22 @@ class Turnstile:
         self._turns = asyncio.Lock()  # first come, first served
 
     @property
-    def inside(self) -> int:
+    def in_flight(self) -> int:
         """How many reviews have arrived and are not answered yet."""
         return self._inside
 
-    def enter(self) -> Room:
+    def enter(self) -> Admission:
         """Count a review until it is answered and leaves; says whether there is room for it."""
         self._inside += 1
         if self._inside <= self._most:
-            return Room.FREE
-        return Room.FULL if self._inside <= 2 * self._most else Room.CROWDED
+            return Admission.FREE
+        return Admission.FULL if self._inside <= 2 * self._most else Admission.CROWDED
 
     def leave(self) -> None:
         """Count a review no more: it is answered, whatever the answer."""
         self._inside -= 1
 
-    async def in_turn(self, decide: Callable[[], _T]) -> _T:
+    async def run_serialized(self, decide: Callable[[], _T]) -> _T:
         """Wait for one's turn to decide, and return what comes of it."""
         async with self._turns:
             await asyncio.sleep(0)  # those that came with us are counted before we decide

@@ -20,7 +20,7 @@ from engine.model.advice import Advice
 from engine.model.pod import Pod
 from engine.placement import advice_id
 from engine.policy import PolicySet
-from webhook.admission.review_result import Answer, Outcome
+from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionRequest
 
 _MICROS = 1_000_000
@@ -41,7 +41,7 @@ class Advised(msgspec.Struct, frozen=True):
     """A pod, the answer to the request to create it, and the advice in that answer."""
 
     pod: Pod
-    answer: Answer
+    answer: ReviewResult
     advice: Advice
 
 
@@ -57,7 +57,7 @@ class _Kept:
 _Template: TypeAlias = tuple[bytes, bytes]
 
 
-class Twins:
+class DecisionCache:
     """The decisions of the last moments, for pods like those they were made for.
 
     Args:
@@ -78,7 +78,7 @@ class Twins:
             self._spent_lately -= self._spent.popleft()[1]
         return self._spent_lately > _BUSY_SHARE * _LATELY_SECONDS * _MICROS
 
-    def find(self, request: AdmissionRequest, policies: PolicySet) -> Advised | None:
+    def get(self, request: AdmissionRequest, policies: PolicySet) -> Advised | None:
         """Return what comes of a request from what came of its twin, None where it is to be found.
 
         Args:
@@ -95,7 +95,7 @@ class Twins:
         kept.twins += 1
         return _under_its_own_name(kept, request.uid)
 
-    def keep(
+    def put(
         self, request: AdmissionRequest, policies: PolicySet, advised: Advised, began: float
     ) -> None:
         """Keep what came of a request for twins of its pod, if they can be expected.

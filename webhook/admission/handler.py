@@ -19,12 +19,12 @@ from aiohttp import web
 from engine.errors import QuotaUndecidedError
 from engine.model.duration import DurationError, parse_duration
 from webhook.admission import wire
-from webhook.admission.concurrency_limiter import Room, Turnstile
-from webhook.admission.review_result import Answer, Outcome, unadvised
+from webhook.admission.concurrency_limiter import Admission, ConcurrencyLimiter
+from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.metrics import NOTHING, Metrics
 
-Decide: TypeAlias = Callable[[AdmissionRequest], Answer | Awaitable[Answer]]
+Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[ReviewResult]]
 """What answers a review, at once or after waiting for others."""
 
 _NANOS = 1e9
@@ -104,8 +104,8 @@ class ReviewHandler:
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
-        self._turnstile = Turnstile(limits.max_in_flight)
-        metrics.show_in_flight(path, lambda: self._turnstile.inside)
+        self._turnstile = ConcurrencyLimiter(limits.max_in_flight)
+        metrics.show_in_flight(path, lambda: self._turnstile.in_flight)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one review."""
@@ -128,14 +128,14 @@ class ReviewHandler:
         )
         return response
 
-    async def _answer(self, request: web.Request, room: Room, deadline: float) -> Answer:
-        if room is Room.CROWDED or (room is Room.FULL and not self._fails_open):
+    async def _answer(self, request: web.Request, room: Admission, deadline: float) -> ReviewResult:
+        if room is Admission.CROWDED or (room is Admission.FULL and not self._fails_open):
             raise _NoAnswerError(503, Outcome.SHED, "too many reviews at a time")
         asked = await self._read(request, deadline)
-        if room is Room.FULL:
-            return unadvised(asked, Outcome.SHED, "too many pods at a time")
-        answer = await self._turnstile.in_turn(partial(self._begun, asked, deadline))
-        if isinstance(answer, Answer):
+        if room is Admission.FULL:
+            return admit_unmodified(asked, Outcome.SHED, "too many pods at a time")
+        answer = await self._turnstile.run_serialized(partial(self._begun, asked, deadline))
+        if isinstance(answer, ReviewResult):
             return answer
         try:
             async with asyncio.timeout(deadline - self._clock()):
@@ -143,7 +143,9 @@ class ReviewHandler:
         except TimeoutError:
             return self._too_late(asked)
 
-    def _begun(self, asked: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
+    def _begun(
+        self, asked: AdmissionRequest, deadline: float
+    ) -> ReviewResult | Awaitable[ReviewResult]:
         if self._clock() >= deadline:
             return self._too_late(asked)
         try:
@@ -151,7 +153,9 @@ class ReviewHandler:
         except Exception as error:
             raise self._failure(asked, error) from error
 
-    async def _ended(self, asked: AdmissionRequest, answer: Awaitable[Answer]) -> Answer:
+    async def _ended(
+        self, asked: AdmissionRequest, answer: Awaitable[ReviewResult]
+    ) -> ReviewResult:
         try:
             return await answer
         except Exception as error:
@@ -167,9 +171,9 @@ class ReviewHandler:
         _log.error("no answer to a review", exc_info=error, extra=told)
         return _NoAnswerError(500, Outcome.ERROR, "internal error, see the log")
 
-    def _too_late(self, asked: AdmissionRequest) -> Answer:
+    def _too_late(self, asked: AdmissionRequest) -> ReviewResult:
         if self._fails_open:
-            return unadvised(asked, Outcome.DEADLINE, "no time was left")
+            return admit_unmodified(asked, Outcome.DEADLINE, "no time was left")
         raise _NoAnswerError(503, Outcome.DEADLINE, "no time was left")
 
     async def _read(self, request: web.Request, deadline: float) -> AdmissionRequest:

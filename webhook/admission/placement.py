@@ -17,8 +17,8 @@ from engine.policy import PolicySet
 from engine.report import explanation
 from engine.view import ClusterView, Freshness
 from webhook.admission import wire
-from webhook.admission.decision_cache import Advised, Twins
-from webhook.admission.review_result import Answer, Outcome, ignored, pod_in, unadvised
+from webhook.admission.decision_cache import Advised, DecisionCache
+from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified, ignored, pod_in
 from webhook.admission.wire import AdmissionError, AdmissionRequest, AdmissionResponse
 from webhook.placement.explanations import Explanations
 
@@ -76,25 +76,25 @@ class PlacementReviews:
         self._explanations = explanations
         self._freshness = freshness
         self._in_flight = in_flight
-        self._twins = Twins(clock)
+        self._twins = DecisionCache(clock)
 
-    def answer(self, request: AdmissionRequest) -> Answer:
+    def answer(self, request: AdmissionRequest) -> ReviewResult:
         """Return a pod's advice; if there can be none, the pod passes unmodified."""
         if not request.creates_pod:
             return ignored(request)
         try:
             policies, began = self._policies(), self._clock()
-            advised = self._twins.find(request, policies)
+            advised = self._twins.get(request, policies)
             if advised is None:
                 advised = self._advised(request, policies)
-                self._twins.keep(request, policies, advised, began)
+                self._twins.put(request, policies, advised, began)
             self._assume(advised, request)
         except AdmissionError as error:
             _log.warning("a pod is not advised: %s", error, extra={"uid": request.uid})
-            return unadvised(request, Outcome.UNREADABLE, str(error))
+            return admit_unmodified(request, Outcome.UNREADABLE, str(error))
         except Exception:  # noqa: BLE001 - advice is never worth a pod
             _log.exception("a pod is not advised", extra={"uid": request.uid})
-            return unadvised(request, Outcome.ERROR, "an internal error, see its log")
+            return admit_unmodified(request, Outcome.ERROR, "an internal error, see its log")
         else:
             return advised.answer
 
@@ -120,7 +120,7 @@ class PlacementReviews:
 
     def _decided(
         self, pod: Pod, request: AdmissionRequest, policies: PolicySet
-    ) -> tuple[Answer, Advice]:
+    ) -> tuple[ReviewResult, Advice]:
         view = self._view()
         until = self._clock() + _LONGEST_EVALUATION_SECONDS
         labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
@@ -147,7 +147,7 @@ class PlacementReviews:
             )
         abstained = Counter(domain for rule in decision.abstained for domain in rule.abstained)
         rule_errors = len(decision.errors)
-        answer = Answer(outcome, response, rule_errors=rule_errors, abstained=abstained)
+        answer = ReviewResult(outcome, response, rule_errors=rule_errors, abstained=abstained)
         return answer, advice
 
 

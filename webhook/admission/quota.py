@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from engine.model.pod import Pod
-from engine.quota import Asked, QuotaMode, QuotaVerdict, Reservation, mode_of
+from engine.quota import QuotaMode, QuotaRequest, QuotaVerdict, Reservation, mode_of
 from engine.view import ClusterView, counted_requests
 from webhook.admission import wire
-from webhook.admission.review_result import Answer, Outcome, ignored, old_pod_in, pod_in
+from webhook.admission.review_result import Outcome, ReviewResult, ignored, old_pod_in, pod_in
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 
 
 class Ledger(Protocol):
     """Who has been promised quota."""
 
-    async def admit(self, namespace: str, asked: Asked) -> QuotaVerdict:
+    async def admit(self, namespace: str, asked: QuotaRequest) -> QuotaVerdict:
         """Say whether a pod fits the quotas of its namespace, and promise its share if so."""
 
 
@@ -46,7 +46,7 @@ class QuotaReviews:
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
 
-    async def answer(self, request: AdmissionRequest) -> Answer:
+    async def answer(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if it does, it is promised.
 
         Raises:
@@ -62,19 +62,19 @@ class QuotaReviews:
             reservation = _for_change(pod_in(request), old_pod_in(request), request)
         else:
             return ignored(request)
-        asked = Asked(reservation, dry_run=bool(request.dry_run))
+        asked = QuotaRequest(reservation, dry_run=bool(request.dry_run))
         verdict = await self._ledger.admit(request.namespace, asked)
         if verdict.allowed:
-            return Answer(Outcome.ADMITTED, wire.allowed(request.uid))
+            return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
         audit = {"quota": verdict.message}
         if mode == "Enforce":
             if not asked.dry_run:
                 self._refused(request.namespace, verdict)
             response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
-            return Answer(Outcome.QUOTA_DENIED, response)
+            return ReviewResult(Outcome.QUOTA_DENIED, response)
         warning = f"admitted for quota is in Audit mode: {verdict.message}"
         response = wire.allowed(request.uid, warnings=[warning], audit_annotations=audit)
-        return Answer(Outcome.QUOTA_AUDITED, response)
+        return ReviewResult(Outcome.QUOTA_AUDITED, response)
 
     def _mode_of(self, namespace: str) -> QuotaMode:
         if namespace in self._excluded_namespaces:

@@ -14,7 +14,7 @@ from engine.quota.validation import Findings, check_quota
 from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.handler import Decide
-from webhook.admission.review_result import Answer, Outcome, ignored
+from webhook.admission.review_result import Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster.decode_errors import UNREADABLE
 
@@ -53,7 +53,7 @@ class QuotaObjectReviews:
         self._view = view
         self._rules = rules
 
-    def answer(self, request: AdmissionRequest) -> Answer:
+    def answer(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a quota may become, or cease to be, what the request says.
 
         Raises:
@@ -72,8 +72,8 @@ class QuotaObjectReviews:
             return ignored(request)
         if findings.problems:
             message = "; ".join(findings.problems)
-            return Answer(Outcome.INVALID, wire.denied(request.uid, message))
-        return Answer(Outcome.ADMITTED, wire.allowed(request.uid, warnings=findings.warnings))
+            return ReviewResult(Outcome.INVALID, wire.denied(request.uid, message))
+        return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid, warnings=findings.warnings))
 
     def _how(self) -> tuple[ClusterView, QuotaRules]:
         return self._view(), self._rules

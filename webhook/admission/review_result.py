@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     MALFORMED = "malformed"  # not a review at all
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReviewResult(msgspec.Struct, frozen=True):
     """A response, and what to count it as.
 
     Attributes:
@@ -48,15 +48,15 @@ class Answer(msgspec.Struct, frozen=True):
     abstained: Mapping[str, int] = {}
 
 
-def ignored(request: AdmissionRequest) -> Answer:
+def ignored(request: AdmissionRequest) -> ReviewResult:
     """Return the answer to what is none of our business: it passes as it is."""
-    return Answer(Outcome.IGNORED, wire.allowed(request.uid))
+    return ReviewResult(Outcome.IGNORED, wire.allowed(request.uid))
 
 
-def unadvised(request: AdmissionRequest, outcome: Outcome, reason: str) -> Answer:
+def admit_unmodified(request: AdmissionRequest, outcome: Outcome, reason: str) -> ReviewResult:
     """Return the answer that fails open: the pod passes as it is, and its author learns why."""
     warning = f"stowplan gave no placement advice: {reason}"
-    return Answer(outcome, wire.allowed(request.uid, warnings=[warning]))
+    return ReviewResult(outcome, wire.allowed(request.uid, warnings=[warning]))
 
 
 def pod_in(request: AdmissionRequest) -> Pod:

@@ -42,7 +42,7 @@ class _Configuration(msgspec.Struct, frozen=True):
     webhooks: list[_Webhook] | None = None
 
 
-class Bundles:
+class CaBundles:
     """The bundles of some webhook configurations, found by name.
 
     One that does not exist is no error: it may be installed later, and is looked for every time.
@@ -112,7 +112,9 @@ class Bundles:
         return True
 
     @asynccontextmanager
-    async def occasions(self, every_seconds: float) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    async def change_events(
+        self, every_seconds: float
+    ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """Give what waits until there is a reason to look at the configurations again.
 
         That is a change, after a moment in which others may follow, or else that much time. Should

@@ -11,7 +11,7 @@ import msgspec
 from cryptography import x509
 
 from webhook.certificates.authority import is_signed_by, is_valid
-from webhook.certificates.bundles import Bundles
+from webhook.certificates.bundles import CaBundles
 from webhook.certificates.key_pair import KeyPair, TlsError
 from webhook.certificates.secret_store import CERTIFICATE, SecretStore
 from webhook.cluster.client.connection import ApiError
@@ -34,7 +34,7 @@ class SecretSource:
     """
 
     def __init__(
-        self, store: SecretStore, bundles: Bundles, *, now: Callable[[], datetime]
+        self, store: SecretStore, bundles: CaBundles, *, now: Callable[[], datetime]
     ) -> None:
         self._store = store
         self._bundles = bundles
@@ -87,7 +87,7 @@ class SecretSource:
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
         """Call `changed` whenever there is another pair; whom callers trust is known by then."""
-        async with self._bundles.occasions(_LOOK_EVERY_SECONDS) as occasion:
+        async with self._bundles.change_events(_LOOK_EVERY_SECONDS) as occasion:
             while True:
                 await occasion()
                 if await self.look():

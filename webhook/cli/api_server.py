@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from webhook.admission import wire
-from webhook.serving.composition import Listening
+from webhook.serving.composition import RunningServer
 
 _SECONDS = 10
 
@@ -45,7 +45,7 @@ class _Review(msgspec.Struct, frozen=True):
 class ApiServer:
     """Sends reviews of pods as an API server does: over TLS, trusting one authority."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: Listening) -> None:
+    def __init__(self, session: aiohttp.ClientSession, server: RunningServer) -> None:
         self._session = session
         self._server = server
 
@@ -85,7 +85,7 @@ class ApiServer:
 
 
 @asynccontextmanager
-async def connected(server: Listening) -> AsyncIterator[ApiServer]:
+async def connected(server: RunningServer) -> AsyncIterator[ApiServer]:
     """Connect to a webhook, as its caller."""
     trust = ssl.create_default_context(cadata=server.ca_pem.decode())
     async with aiohttp.ClientSession(

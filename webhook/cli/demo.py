@@ -30,7 +30,7 @@ from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
 from webhook.cluster.watch.known_cluster import recorded_cluster
-from webhook.serving.composition import listening
+from webhook.serving.composition import run_server
 from webhook.settings import Settings
 
 _DATA = Path(webhook.demo.__file__).parent
@@ -63,7 +63,7 @@ async def tell(data: Path, output: Console) -> None:
     )
     try:
         async with (
-            listening(
+            run_server(
                 settings, recorded_cluster(recording, lambda: moment), now=lambda: moment
             ) as server,
             connected(server) as caller,

@@ -76,7 +76,7 @@ def _rules(policies: PolicySet) -> Table:
 
 def _carried(policy: CompiledPolicy, rule: FilterRule) -> str:
     """Return how what a filter says gets on a pod."""
-    outlook = rule.labels.outlook
+    outlook = rule.labels.summary
     by_name = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
     if not by_name or outlook.exactness is Exactness.EXACT:
         return outlook.summary
@@ -90,7 +90,7 @@ def _warnings(policy: CompiledPolicy) -> Iterator[str]:
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
         yield _NAMES_NODES
     for rule in policy.filters:
-        for warning in rule.labels.outlook.warnings:
+        for warning in rule.labels.summary.warnings:
             yield f"{rule.name}: {warning}"
     for part in policy.slow_parts:
         yield f"slow: {part}"
@@ -114,7 +114,7 @@ def _show_inside(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: C
     output.print(f"\n[bold]{escape(policy.name)}: {escape(rule.name)}[/]")
     output.print(plan.describe(), markup=False, soft_wrap=True)
     if isinstance(rule, FilterRule):
-        for reason in sorted(rule.labels.outlook.reasons):
+        for reason in sorted(rule.labels.summary.reasons):
             output.print(f"not by labels alone: {escape(reason)}")
 
 

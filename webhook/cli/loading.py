@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.policy import PolicySet, load_policies
 from webhook.cluster import Recording, load_recorded
 
@@ -22,7 +22,7 @@ def load_some_policies(paths: Sequence[Path]) -> PolicySet:
     policies = load_policies(paths)
     if not policies:
         raise InvalidFileError(
-            [Problem(file=str(path), message="holds no policy") for path in paths]
+            [Diagnostic(file=str(path), message="holds no policy") for path in paths]
         )
     return policies
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
@@ -17,7 +17,7 @@ from engine.view import ClusterView
 from webhook.admission.review_result import pod_in
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
 from webhook.cluster import read_objects
-from webhook.cluster.decode_errors import UNREADABLE, problems_of
+from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
 
 _STANDARD_INPUT = Path("/dev/stdin")
@@ -35,12 +35,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
     file = _STANDARD_INPUT if path == Path("-") else path
     objects: list[ApiObject] = []
     for found in read_objects(file):
-        if isinstance(found, Problem):
+        if isinstance(found, Diagnostic):
             raise InvalidFileError([found])
         objects.append(found)
     if len(objects) != 1:
         message = f"expected one Pod, found {len(objects)} objects"
-        raise InvalidFileError([Problem(file=str(file), message=message)])
+        raise InvalidFileError([Diagnostic(file=str(file), message=message)])
     manifest = _checked(objects[0])
     _default_requests(manifest)
     return manifest
@@ -84,7 +84,7 @@ def _checked(found: ApiObject) -> dict[str, Any]:
     try:
         pod_of(found.decode(api.Pod))
     except UNREADABLE as error:
-        problems = problems_of(found, api.Pod, error)
+        problems = decode_errors(found, api.Pod, error)
         raise InvalidFileError([replace(problem, hint="") for problem in problems]) from error
     manifest: dict[str, Any] = msgspec.convert(found.plain(), dict[str, Any])
     return manifest

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.markup import escape
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.policy.loader import CASES_FILE
 from engine.policy_tests.runner import run_cases
 from engine.report import explanation
@@ -28,7 +28,9 @@ def run_policy_tests(
     """
     if not path.is_dir() and path.name != CASES_FILE:
         hint = f"give a folder of policies, or its `{CASES_FILE}`"
-        problem = Problem(file=str(path), message=f"not a folder, nor a `{CASES_FILE}`", hint=hint)
+        problem = Diagnostic(
+            file=str(path), message=f"not a folder, nor a `{CASES_FILE}`", hint=hint
+        )
         raise InvalidFileError([problem])
     output = console.output()
     results = run_cases(path)

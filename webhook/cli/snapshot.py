@@ -23,7 +23,7 @@ from webhook.cli.render import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot.anonymous import Anonymizer
-from webhook.cluster.snapshot.record import SnapshotError, Taken, take_snapshot
+from webhook.cluster.snapshot.record import KindResult, SnapshotError, take_snapshot
 
 _OF_NODES = ("nodemetrics.slo.koordinator.sh", "nodes.metrics.k8s.io")
 _IN_NAMESPACES = ("elasticquotas.", "pods")
@@ -70,7 +70,7 @@ def snapshot(
 
 async def _record(
     output: Path, kubeconfig: Path | None, context: str | None, anonymizer: Anonymizer | None
-) -> Sequence[Taken]:
+) -> Sequence[KindResult]:
     """Write a file, with a progress bar per kind."""
     notes = console.errors()
     columns = (
@@ -118,7 +118,7 @@ def _told(error: SnapshotError, kubeconfig: Path | None, context: str | None) ->
 
 
 def _show(
-    output: Path, taken: Sequence[Taken], kubeconfig: Path | None, context: str | None
+    output: Path, taken: Sequence[KindResult], kubeconfig: Path | None, context: str | None
 ) -> None:
     """Say what the file holds, what it does not, and what to do with it."""
     notes = console.errors()
@@ -142,7 +142,7 @@ def _show(
     _what_next(output, out)
 
 
-def _kinds(taken: Sequence[Taken]) -> Table:
+def _kinds(taken: Sequence[KindResult]) -> Table:
     table = plain_table("kind", "objects", "")
     for kind in taken:
         count = "-" if kind.error else f"{kind.objects:,}"
@@ -150,7 +150,7 @@ def _kinds(taken: Sequence[Taken]) -> Table:
     return table
 
 
-def _remark(kind: Taken) -> str:
+def _remark(kind: KindResult) -> str:
     """Return what there is to say of a kind beside its number."""
     if kind.error is not None:
         return _missing(kind.error)

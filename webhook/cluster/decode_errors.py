@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from engine.errors import Problem, QuantityError
+from engine.errors import Diagnostic, QuantityError
 from engine.model import api
 from engine.model.quantity import quantity_of
 from webhook.cluster.objects import ApiObject, ObjectError, Path
@@ -37,9 +37,9 @@ _JSON_TYPES = {
 }  # fmt: skip
 
 
-def problems_of(
+def decode_errors(
     found: ApiObject, kind: type[msgspec.Struct], error: ValueError | RecursionError
-) -> list[Problem]:
+) -> list[Diagnostic]:
     """Return what is wrong with an object that could not be used.
 
     Args:
@@ -54,11 +54,11 @@ def problems_of(
             return [found.problem(path, str(bad), hint) for path, bad in places]
     if isinstance(error, ObjectError):
         return [found.problem(error.path, str(error), hint)]
-    what, steps = said_by(error)
-    return [found.problem(_path(found, steps, what), in_words(what), hint)]
+    what, steps = parse(error)
+    return [found.problem(_path(found, steps, what), describe(what), hint)]
 
 
-def in_words(message: str) -> str:
+def describe(message: str) -> str:
     """Return what msgspec says in words that are not those of a programming language."""
     expected = _EXPECTED.fullmatch(message)
     if expected is None:
@@ -82,7 +82,7 @@ def _name(found: ApiObject) -> str:
     return f"{found.kind} `{name[:_LONGEST_NAME]}`" if name else f"the {found.kind}"
 
 
-def said_by(error: ValueError | RecursionError) -> tuple[str, _Steps]:
+def parse(error: ValueError | RecursionError) -> tuple[str, _Steps]:
     """Return what an exception says is wrong, and where."""
     if isinstance(error, RecursionError):
         return "nested too deeply", ()

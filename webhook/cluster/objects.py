@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from engine.errors import Problem, StowplanError
+from engine.errors import Diagnostic, StowplanError
 
 Path: TypeAlias = Sequence[str | int]
 """Keys and indexes that lead from an object to one of its values."""
@@ -45,7 +45,7 @@ class ApiObject(Protocol):
     def plain(self) -> object:
         """Return the object as dicts, lists and scalars; raises as `decode` does."""
 
-    def problem(self, path: Path, message: str, hint: str) -> Problem:
+    def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values; an empty path means the object as a whole."""
 
 

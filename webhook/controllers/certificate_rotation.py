@@ -28,7 +28,7 @@ from webhook.certificates.authority import (
     is_for,
     is_signed_by,
 )
-from webhook.certificates.bundles import Bundles
+from webhook.certificates.bundles import CaBundles
 from webhook.certificates.key_pair import TlsError
 from webhook.certificates.secret_store import (
     AUTHORITY_KEY,
@@ -60,7 +60,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class SecretContents:
     """What the Secret holds that can still be used.
 
     Attributes:
@@ -75,7 +75,7 @@ class Holdings:
 
 
 def next_step(
-    held: Holdings, *, names: Iterable[str], now: datetime, is_settled: bool
+    held: SecretContents, *, names: Iterable[str], now: datetime, is_settled: bool
 ) -> Step | None:
     """Return what must be done at a moment; None if nothing, or nothing yet.
 
@@ -124,7 +124,7 @@ class Rotation:
     def __init__(
         self,
         store: SecretStore,
-        bundles: Bundles,
+        bundles: CaBundles,
         *,
         names: Iterable[str],
         is_leader: Callable[[], bool],
@@ -144,15 +144,15 @@ class Rotation:
         A configuration that comes without its bundle has no caller that could call us, so a turn
         is taken when one changes, and now and then anyway.
         """
-        async with self._bundles.occasions(_LOOK_EVERY_SECONDS) as occasion:
+        async with self._bundles.change_events(_LOOK_EVERY_SECONDS) as occasion:
             while True:
                 try:
-                    await self.turn()
+                    await self.step()
                 except (ApiError, msgspec.DecodeError) as error:
                     _log.warning("certificates are looked after again soon: %s", error)
                 await occasion()
 
-    async def turn(self) -> None:
+    async def step(self) -> None:
         """Do all that can be done now; every write is refused if somebody else was faster.
 
         Raises:
@@ -178,7 +178,7 @@ class Rotation:
             stored = await self._store.write(stored, await self._changes(step, held))
             _log.info("%s: %s", self._store.title, step.value)
 
-    def _holdings(self, stored: StoredSecret) -> Holdings:
+    def _holdings(self, stored: StoredSecret) -> SecretContents:
         now = self._now()
         kept = certificates_of(stored.of(BUNDLE))
         trusted = tuple(one for one in kept if now < one.not_valid_after_utc)
@@ -186,13 +186,13 @@ class Rotation:
             leaf = self._store.pair_in(stored).leaf(now)
         except TlsError:
             leaf = None
-        return Holdings(
+        return SecretContents(
             trusted=trusted,
             signer=Authority.of(trusted[0], stored.of(AUTHORITY_KEY)) if trusted else None,
             leaf=leaf,
         )
 
-    async def _distribute(self, held: Holdings) -> None:
+    async def _distribute(self, held: SecretContents) -> None:
         """Tell callers whom to trust, and note since when all of them know the signer.
 
         A configuration that cannot be written does not keep a known signer from signing.
@@ -210,13 +210,13 @@ class Rotation:
         elif self._trusted_since is None or self._trusted_since[0] != signer:
             self._trusted_since = signer, self._now()
 
-    def _is_settled(self, held: Holdings) -> bool:
+    def _is_settled(self, held: SecretContents) -> bool:
         if held.signer is None or self._trusted_since is None:
             return False
         known, since = self._trusted_since
         return known == held.signer.certificate and self._now() - since >= _TRUSTED_BEFORE_USE
 
-    async def _changes(self, step: Step, held: Holdings) -> dict[str, bytes]:
+    async def _changes(self, step: Step, held: SecretContents) -> dict[str, bytes]:
         """Return the entries of the Secret that a step changes."""
         now = self._now()
         if step is Step.NEW_AUTHORITY or held.signer is None:

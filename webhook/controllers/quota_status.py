@@ -21,7 +21,7 @@ from engine.model.resources import Amounts
 from engine.quota import StatusCounts, decode_reservations, status_used
 from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.quota.observed_cluster import Timing
+from webhook.quota.observed_cluster import QuotaTiming
 
 _Identity: TypeAlias = tuple[str, str, str]
 
@@ -88,7 +88,7 @@ class QuotaController:
         *,
         view: Callable[[], ClusterView],
         tidy: Callable[[], Awaitable[None]],
-        timing: Timing | None = None,
+        timing: QuotaTiming | None = None,
         may_write: Callable[[], bool] = lambda: True,
         show_drift: Callable[[str, int], None] = lambda _what, _quotas: None,
         rules: ControllerRules | None = None,
@@ -96,7 +96,7 @@ class QuotaController:
         self._connection = connection
         self._view = view
         self._tidy = tidy
-        self._timing = timing or Timing()
+        self._timing = timing or QuotaTiming()
         self._clock = self._timing.clock
         self._may_write = may_write
         self._show_drift = show_drift
@@ -212,7 +212,7 @@ class QuotaController:
 
     def _with_stuck_reservations(self, now: float) -> int:
         """Return how many quotas have reservations that should be over, or that nobody can read."""
-        late = now - self._timing.patience.unseen_seconds - self._rules.drift_seconds
+        late = now - self._timing.timeouts.unseen_seconds - self._rules.drift_seconds
         known: dict[tuple[_Identity, str], float] = {}
         stuck: set[_Identity] = set()
         for quota in (quota for some in self._view().quotas.values() for quota in some):

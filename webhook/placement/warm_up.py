@@ -17,7 +17,7 @@ from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import Scope, decide
 from engine.policy import PolicySet
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.known_cluster import Cluster
 
 _REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi"}, {})
 """Of one pod each: by them alone Koordinator counts the first as production, the other as batch."""
@@ -25,7 +25,7 @@ _REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi
 _log = logging.getLogger(__name__)
 
 
-def warm_up(policies: PolicySet, cluster: KnownCluster, scope: Scope) -> Iterator[None]:
+def warm_up(policies: PolicySet, cluster: Cluster, scope: Scope) -> Iterator[None]:
     """Decide for plain pods, one between each yield and the next, and drop what comes of it.
 
     Args:

@@ -8,16 +8,16 @@ this replica's watch has seen of them. What never does: the arithmetic of a quot
 
 from webhook.admission.quota import QuotaReviews
 from webhook.quota.ledger import QuotaLedger
-from webhook.quota.observed_cluster import Sight, Timing, all_heard
-from webhook.quota.observed_pods import SeenPods
+from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming, all_synced
+from webhook.quota.observed_pods import ObservedPods
 from webhook.quota.store import MemoryStore
 
 __all__ = [
     "MemoryStore",
+    "ObservedCluster",
+    "ObservedPods",
     "QuotaLedger",
     "QuotaReviews",
-    "SeenPods",
-    "Sight",
-    "Timing",
-    "all_heard",
+    "QuotaTiming",
+    "all_synced",
 ]

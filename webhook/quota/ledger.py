@@ -10,14 +10,14 @@ from contextlib import suppress
 from engine.errors import QuotaUndecidedError
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
-    Asked,
+    QuotaRequest,
     QuotaRules,
     QuotaVerdict,
     limited,
     quotas_of,
 )
-from webhook.quota.namespace_batcher import Desk
-from webhook.quota.observed_cluster import Sight, Timing
+from webhook.quota.namespace_batcher import NamespaceBatcher
+from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming
 from webhook.quota.store import Store, StoreError
 
 _LOOK_SECONDS = 0.1  # soon enough for who waits for room that is lent; nothing is asked for
@@ -41,21 +41,21 @@ class QuotaLedger:
 
     def __init__(
         self,
-        sight: Sight,
+        sight: ObservedCluster,
         store: Store,
-        timing: Timing | None = None,
+        timing: QuotaTiming | None = None,
         *,
         rules: QuotaRules = RESOURCE_QUOTA_RULES,
         count_write: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._sight = sight
         self._store = store
-        self._timing = timing or Timing()
+        self._timing = timing or QuotaTiming()
         self._rules = rules
         self._count_write = count_write
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, NamespaceBatcher] = {}
 
-    async def admit(self, namespace: str, asked: Asked) -> QuotaVerdict:
+    async def admit(self, namespace: str, asked: QuotaRequest) -> QuotaVerdict:
         """Say whether a pod fits every quota of its namespace, and reserve its share if so.
 
         A request that comes twice is promised once. May be cancelled: what was promised then is
@@ -64,16 +64,16 @@ class QuotaLedger:
         Raises:
             QuotaUndecidedError: nobody can say; nothing was promised, as far as we know.
         """
-        if not self._sight.quotas_known():
+        if not self._sight.quotas_synced():
             raise QuotaUndecidedError("the quotas are not known yet")
         quotas, rules = quotas_of(self._sight.view(), namespace), self._rules
         amounts = asked.reservation.amounts
         is_held = rules.spares_nobody or any(limited(amounts, one, rules) for one in quotas)
         if not (quotas and is_held):
             return QuotaVerdict()
-        return await self._desk(namespace).ask(asked)
+        return await self._batcher(namespace).admit(asked)
 
-    async def tidy(self) -> None:
+    async def prune_reservations(self) -> None:
         """Take reservations that are over off all quotas; for whoever has the time."""
         quotas = self._sight.view().quotas
         for namespace, desk in list(self._desks.items()):
@@ -82,7 +82,7 @@ class QuotaLedger:
         for namespace, some in list(quotas.items()):
             if any(quota.reservations for quota in some):
                 try:
-                    await self._desk(namespace).tidy()
+                    await self._batcher(namespace).prune_reservations()
                 except StoreError as error:
                     _log.warning("quotas of `%s` not tidied: %s", namespace, error)
 
@@ -90,12 +90,12 @@ class QuotaLedger:
         """Look after what was taken ahead until cancelled."""
         while True:
             await self._timing.sleep(_LOOK_SECONDS)
-            self.look_after()
+            self.refresh_allowances()
 
-    def look_after(self) -> None:
+    def refresh_allowances(self) -> None:
         """Begin to write anew, or to give back, what was taken ahead and others may need."""
         for desk in self._desks.values():
-            desk.look_after()
+            desk.refresh_allowances()
 
     async def close(self) -> None:
         """End; whoever waits gets no verdict, and what was taken ahead is given back."""
@@ -103,10 +103,10 @@ class QuotaLedger:
             async with asyncio.timeout(self._timing.call_seconds):
                 await asyncio.gather(*(desk.close() for desk in self._desks.values()))
 
-    def _desk(self, namespace: str) -> Desk:
+    def _batcher(self, namespace: str) -> NamespaceBatcher:
         desk = self._desks.get(namespace)
         if desk is None:
-            desk = self._desks[namespace] = Desk(
+            desk = self._desks[namespace] = NamespaceBatcher(
                 namespace, self._sight, self._store, self._timing, self._count_write, self._rules
             )
         return desk

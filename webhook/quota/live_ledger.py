@@ -10,16 +10,16 @@ from webhook.cluster.client.connection import Connection
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.quota.api_store import ApiStore
 from webhook.quota.ledger import QuotaLedger
-from webhook.quota.observed_cluster import Sight, Timing, all_heard
-from webhook.quota.observed_pods import SeenPods
+from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming, all_synced
+from webhook.quota.observed_pods import ObservedPods
 
 
 def live_ledger(
     connection: Connection,
     state: ClusterState,
     sources: Mapping[str, SourceStatus],
-    seen: SeenPods,
-    timing: Timing | None = None,
+    seen: ObservedPods,
+    timing: QuotaTiming | None = None,
     *,
     rules: QuotaRules = RESOURCE_QUOTA_RULES,
     count_write: Callable[[str], None] = lambda _: None,
@@ -39,9 +39,14 @@ def live_ledger(
     quotas = [one for name, one in sources.items() if name.startswith("elasticquotas.")]
 
     def quotas_known() -> bool:
-        return all_heard(quotas)
+        return all_synced(quotas)
 
     # Until quotas are known, any pod may have a reservation.
     seen.matters = lambda namespace: state.has_quota(namespace) or not quotas_known()
-    sight = Sight(view=state.view, seen=seen, heard=lambda: pods.version, quotas_known=quotas_known)
+    sight = ObservedCluster(
+        view=state.view,
+        seen=seen,
+        observed_version=lambda: pods.version,
+        quotas_synced=quotas_known,
+    )
     return QuotaLedger(sight, ApiStore(connection), timing, rules=rules, count_write=count_write)

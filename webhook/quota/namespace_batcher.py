@@ -2,8 +2,8 @@
 
 A verdict is told after the reservations it rests on have been written on the version of the quota
 it was judged by; so whoever wins a race has counted everybody before, on any replica. Most requests
-find that done: their room was taken ahead. The rest of the proof is with `engine.quota.QuotaBook`
-and `engine.quota.OwnAllowance`.
+find that done: their room was taken ahead. The rest of the proof is with `engine.quota.QuotaState`
+and `engine.quota.LocalAllowance`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 
 from engine.errors import QuotaUndecidedError
 from engine.quota import (
-    Asked,
-    Draft,
+    PendingWrite,
+    QuotaRequest,
     QuotaRules,
     QuotaVerdict,
+    cohort_usage,
     draw,
     expect,
     judge_batch,
-    pool_of,
     used_by_namespace,
 )
-from webhook.quota.observed_cluster import Sight, Timing
-from webhook.quota.quota_cache import Shelf
+from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming
+from webhook.quota.quota_cache import QuotaCache
 from webhook.quota.store import Store, StoreError
 
 _MOST_AT_A_TIME = 256
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiter:
-    asked: Asked
+    asked: QuotaRequest
     answer: asyncio.Future[QuotaVerdict]
 
     def tell(self, verdict: QuotaVerdict | None) -> None:
@@ -57,7 +57,7 @@ class _Waiter:
             self.answer.set_exception(QuotaUndecidedError(why))
 
 
-class Desk:
+class NamespaceBatcher:
     """Judges the requests of a namespace, one batch after the other.
 
     Args:
@@ -72,9 +72,9 @@ class Desk:
     def __init__(
         self,
         namespace: str,
-        sight: Sight,
+        sight: ObservedCluster,
         store: Store,
-        timing: Timing,
+        timing: QuotaTiming,
         count_write: Callable[[str], None],
         rules: QuotaRules,
     ) -> None:
@@ -82,7 +82,7 @@ class Desk:
         self._sight = sight
         self._timing = timing
         self._rules = rules
-        self._shelf = Shelf(namespace, sight, store, timing, count_write)
+        self._shelf = QuotaCache(namespace, sight, store, timing, count_write)
         self._judged: list[int] = []  # the versions of the quotas when they were
         self._needs_care = False  # what was taken ahead should be looked at
         self._waiting: list[_Waiter] = []
@@ -94,13 +94,13 @@ class Desk:
         """Whether nobody waits, and nothing is being done."""
         return self._worker is None and not self._at_work.locked()
 
-    async def ask(self, asked: Asked) -> QuotaVerdict:
+    async def admit(self, asked: QuotaRequest) -> QuotaVerdict:
         """Return the verdict on a request; if it is admitted, its share is reserved.
 
         Raises:
             QuotaUndecidedError: there is none.
         """
-        expect(asked, self._shelf.glance() or [], self._rules, self._timing.clock())
+        expect(asked, self._shelf.cached() or [], self._rules, self._timing.clock())
         if self._draws(asked):
             return QuotaVerdict()
         waiter = _Waiter(asked, asyncio.get_running_loop().create_future())
@@ -108,33 +108,33 @@ class Desk:
         self._wake()
         return await waiter.answer
 
-    def look_after(self) -> None:
+    def refresh_allowances(self) -> None:
         """Have what was taken ahead written anew, or given back, where it is time.
 
         Others may need it, which shows when they write the quota; or nobody asks here any more.
         """
-        if not any(book.allowance.is_held for book in self._shelf.glance() or ()):
+        if not any(book.allowance.is_held for book in self._shelf.cached() or ()):
             return
-        books, now = self._shelf.look(), self._timing.clock()
+        books, now = self._shelf.sync(), self._timing.clock()
         others_wrote = [book.quota.version for book in books] != self._judged
         if others_wrote or any(book.allowance.is_over(book.quota.max, now) for book in books):
             self._care()
 
-    async def tidy(self) -> None:
+    async def prune_reservations(self) -> None:
         """Take reservations that are over off the quotas; what fails is left for the next time.
 
         Raises:
             StoreError: the API server refuses.
         """
         async with self._at_work:
-            if not await self._shelf.reread():
+            if not await self._shelf.refetch_stale():
                 return
-            await self._shelf.ask_after_overdue()
-            await self._shelf.ask_after_abandoned()
-            for book in self._shelf.look():
+            await self._shelf.confirm_overdue()
+            await self._shelf.confirm_abandoned()
+            for book in self._shelf.sync():
                 kept = book.pruned(self._timing.clock())
                 if kept.size < book.reservations.size:
-                    await self._shelf.write(book, Draft(kept, book.allowance.drawn))
+                    await self._shelf.write(book, PendingWrite(kept, book.allowance.drawn))
 
     async def close(self) -> None:
         """End; whoever waits gets no verdict, and what was taken ahead is given back."""
@@ -196,13 +196,13 @@ class Desk:
     async def _answered(self, batch: Sequence[_Waiter], *, is_last: bool) -> bool:
         """Judge a batch, write, and answer; returns False to try again."""
         # 1. Know as much of the quotas as there is to know.
-        if not await self._shelf.reread():
+        if not await self._shelf.refetch_stale():
             return False
-        await self._shelf.ask_after_overdue()
-        await self._shelf.ask_after_abandoned()
+        await self._shelf.confirm_overdue()
+        await self._shelf.confirm_abandoned()
 
         # 2. See as much of the pods as whoever wrote them.
-        while not self._shelf.sees_enough(books := self._shelf.look()):
+        while not self._shelf.is_current_for(books := self._shelf.sync()):
             if all(waiter.answer.done() for waiter in batch):
                 return True
             await self._timing.sleep(_LOOK_AGAIN_SECONDS)
@@ -216,7 +216,7 @@ class Desk:
             books,
             self._timing.clock(),
             rules,
-            None if rules.borrowing == "Off" else pool_of(view.quotas, used),
+            None if rules.borrowing == "Off" else cohort_usage(view.quotas, used),
         )
 
         # 4. Write, if that is still the newest version; only then tell.
@@ -232,9 +232,9 @@ class Desk:
 
     # What was taken ahead.
 
-    def _draws(self, asked: Asked) -> bool:
+    def _draws(self, asked: QuotaRequest) -> bool:
         """Admit a request at once, if its room was taken ahead."""
-        books, now = self._shelf.glance(), self._timing.clock()
+        books, now = self._shelf.cached(), self._timing.clock()
         if not books or not draw(asked, books, self._rules, now):
             return False
         if any(book.allowance.runs_low(now) for book in books):
@@ -253,9 +253,9 @@ class Desk:
 
     async def _give_back(self) -> None:
         for _ in range(_MOST_ATTEMPTS):
-            held = [book for book in self._shelf.look() if book.allowance.is_held]
+            held = [book for book in self._shelf.sync() if book.allowance.is_held]
             if not held:
                 return
             await self._shelf.write(held[0], held[0].draft((), {}, self._timing.clock()))
-            if not await self._shelf.reread():
+            if not await self._shelf.refetch_stale():
                 return

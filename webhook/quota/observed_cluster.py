@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.model.quantity import INT64_MAX
-from engine.quota import Lending, Patience
+from engine.quota import AllowanceConfig, ReservationTimeouts
 from engine.view import ClusterView
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.quota.observed_pods import SeenPods
+from webhook.quota.observed_pods import ObservedPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class ObservedCluster:
     """The cluster as a replica sees it; nothing of it may lag behind `heard`.
 
     Attributes:
@@ -28,20 +28,21 @@ class Sight:
     """
 
     view: Callable[[], ClusterView]
-    seen: SeenPods = field(default_factory=SeenPods)
-    heard: Callable[[], int] = lambda: INT64_MAX
-    quotas_known: Callable[[], bool] = lambda: True
+    seen: ObservedPods = field(default_factory=ObservedPods)
+    observed_version: Callable[[], int] = lambda: INT64_MAX
+    quotas_synced: Callable[[], bool] = lambda: True
 
 
-def all_heard(sources: Iterable[SourceStatus]) -> bool:
+def all_synced(sources: Iterable[SourceStatus]) -> bool:
     """Whether each source was heard in full, or is known not to exist."""
     return all(
-        source.synced or (source.heard_at is not None and not source.present) for source in sources
+        source.synced or (source.last_contact is not None and not source.present)
+        for source in sources
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class QuotaTiming:
     """What time is to a ledger.
 
     Attributes:
@@ -57,5 +58,5 @@ class Timing:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
     call_seconds: float = 3.0
-    patience: Patience = field(default_factory=Patience)
-    lending: Lending = field(default_factory=Lending)
+    timeouts: ReservationTimeouts = field(default_factory=ReservationTimeouts)
+    allowances: AllowanceConfig = field(default_factory=AllowanceConfig)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 _MOST_PODS = 32_768  # some 8 MiB; one that is forgotten counts twice until the API server is asked
 
 
-class SeenPods:
+class ObservedPods:
     """The pods seen last where they may have reservations; deleted ones stay for a while.
 
     Args:
@@ -23,7 +23,7 @@ class SeenPods:
         self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
 
-    def note(self, namespace: str, uid: str, version: int) -> None:
+    def observe(self, namespace: str, uid: str, version: int) -> None:
         """Take note of a pod as it was at a resourceVersion."""
         if not self.matters(namespace):
             return

@@ -40,7 +40,7 @@ class _Refused:
     told_at: float = float("-inf")
 
 
-class Refusals:
+class QuotaEventRecorder:
     """Counts refusals, and writes at most one Event per quota and minute.
 
     Args:
@@ -70,7 +70,7 @@ class Refusals:
         self._sleep = sleep
         self._refused: dict[tuple[str, str, str], _Refused] = {}
 
-    def note(self, namespace: str, verdict: QuotaVerdict) -> None:
+    def record(self, namespace: str, verdict: QuotaVerdict) -> None:
         """Count a request that was refused; quick, and bounded by the quotas there are."""
         quotas = self._view().quotas.get(namespace, ())
         for quota in _named(verdict.exceeded, quotas):
@@ -84,9 +84,9 @@ class Refusals:
         """Tell of refusals until cancelled."""
         while True:
             await self._sleep(_ROUND_SECONDS)
-            await self.tell()
+            await self.flush()
 
-    async def tell(self) -> None:
+    async def flush(self) -> None:
         """Write the Events that are due; those that fail are told of a minute later."""
         now, quotas = self._clock(), self._view().quotas
         left = _MOST_EVENTS

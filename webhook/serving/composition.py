@@ -14,22 +14,22 @@ from ssl import SSLContext
 
 from aiohttp import web
 
-from engine.errors import Problem
+from engine.errors import Diagnostic
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
-from engine.quota import Patience, QuotaVerdict
+from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.admission.handler import Limits, ReviewHandler
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import ignored
 from webhook.background import in_background
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.known_cluster import Cluster
 from webhook.cluster.watch.staleness import log_changes
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.warm_up import warm_up
-from webhook.quota import MemoryStore, QuotaLedger, QuotaReviews, Sight, Timing
+from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger, QuotaReviews, QuotaTiming
 from webhook.serving.app import build_app, build_monitoring_app
 from webhook.serving.file_watch import on_change
 from webhook.serving.health import Health
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ServerDeps:
     """What differs between a webhook on a recording and one on a live cluster.
 
     Attributes:
@@ -63,7 +63,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class RunningServer:
     """A webhook that listens.
 
     Attributes:
@@ -134,13 +134,13 @@ def certificate_source(settings: Settings, *, now: datetime) -> CertificateSourc
 
 
 @asynccontextmanager
-async def listening(
+async def run_server(
     settings: Settings,
-    cluster: KnownCluster,
+    cluster: Cluster,
     *,
-    parts: Parts | None = None,
+    parts: ServerDeps | None = None,
     now: Callable[[], Micros] = wall_clock,
-) -> AsyncIterator[Listening]:
+) -> AsyncIterator[RunningServer]:
     """Join the parts of a webhook and listen until the block is left.
 
     Args:
@@ -180,7 +180,7 @@ async def listening(
     health = Health(
         policies=policies,
         state=cluster.state,
-        view_updated_at=cluster.heard_at,
+        view_updated_at=cluster.last_contact,
         certificate=certificate,
         now=now,
         sources=cluster.sources,
@@ -255,7 +255,7 @@ async def listening(
             stack, monitoring, settings.metrics_host, settings.metrics_port, None
         )
         _log.info("listening on %s, metrics on %s", url, metrics_url)
-        yield Listening(
+        yield RunningServer(
             url=url,
             metrics_url=metrics_url,
             ca_pem=certificate.current.ca_pem,
@@ -265,22 +265,24 @@ async def listening(
         )
 
 
-def _parts_of_recording(settings: Settings, cluster: KnownCluster, now: datetime) -> Parts:
+def _parts_of_recording(settings: Settings, cluster: Cluster, now: datetime) -> ServerDeps:
     metrics = Metrics()
     ledger = QuotaLedger(
-        Sight(view=cluster.view),
+        ObservedCluster(view=cluster.view),
         MemoryStore(),
-        Timing(patience=Patience(unseen_seconds=settings.quota_reservation_seconds)),
+        QuotaTiming(
+            timeouts=ReservationTimeouts(unseen_seconds=settings.quota_reservation_seconds)
+        ),
         rules=settings.quota_rules(),
         count_write=metrics.quota_written,
     )
     certificate = certificate_source(settings, now=now)
-    return Parts(metrics=metrics, certificate=certificate, ledger=ledger)
+    return ServerDeps(metrics=metrics, certificate=certificate, ledger=ledger)
 
 
 def _show(
     metrics: Metrics,
-    cluster: KnownCluster,
+    cluster: Cluster,
     policies: LivePolicies,
     certificate: LiveCertificate,
     health: Health,
@@ -309,7 +311,7 @@ async def _listen(
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
     except OSError as error:
         problem = f"cannot be listened on: {error.strerror or error}"
-        raise SettingsError([Problem(file=f"{host}:{port}", message=problem)]) from error
+        raise SettingsError([Diagnostic(file=f"{host}:{port}", message=problem)]) from error
     if runner.server is None:
         raise AssertionError("setup makes the server")
     name = "localhost" if host in _ANY_ADDRESS else host

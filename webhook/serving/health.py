@@ -73,7 +73,7 @@ class Health:
     def ready(self) -> bool:
         """Whether new reviews should be sent here."""
         moment = date(self._now())
-        synced = all(source.settled for source in self._sources.values())
+        synced = all(source.sync_settled for source in self._sources.values())
         in_time = moment < self._certificate.current.expires_at
         is_trusted = self._certificate.bundle_matches is not False
         return synced and in_time and is_trusted and not self.draining

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.model.time import Micros, date
-from engine.quota import Patience
+from engine.quota import ReservationTimeouts
 from engine.view import ClusterState, Domain, UsageHistory
 from webhook.background import in_background
-from webhook.certificates.bundles import Bundles
+from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
 from webhook.certificates.secret_store import SecretStore
 from webhook.cluster.client.connection import Connection, connected
@@ -19,8 +19,8 @@ from webhook.cluster.usage.feed import UsageFeed
 from webhook.cluster.usage.metrics_api import MetricsApi
 from webhook.cluster.usage.poller import UsagePoller, UsageSource
 from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
-from webhook.cluster.watch.event_applier import Intake
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.known_cluster import Cluster
 from webhook.cluster.watch.live_cluster import LiveCluster, live_cluster
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.cluster.watch.staleness import StaleAfter
@@ -29,10 +29,10 @@ from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector, new_identity
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.metrics import Metrics
-from webhook.quota import SeenPods, Timing
+from webhook.quota import ObservedPods, QuotaTiming
 from webhook.quota.live_ledger import live_ledger
-from webhook.quota.quota_events import Refusals
-from webhook.serving.composition import Parts, certificate_source
+from webhook.quota.quota_events import QuotaEventRecorder
+from webhook.serving.composition import ServerDeps, certificate_source
 from webhook.serving.tls import CertificateSource
 from webhook.settings import Settings
 
@@ -40,7 +40,7 @@ Now = Callable[[], Micros]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveServices:
     """What a webhook works with on a live cluster.
 
     Attributes:
@@ -49,13 +49,13 @@ class Live:
         synced: waits until as much is known as there is to know.
     """
 
-    cluster: KnownCluster
-    parts: Parts
+    cluster: Cluster
+    parts: ServerDeps
     synced: Callable[[], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
+async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
     """Listen to the cluster that the settings lead to until the block is left.
 
     Waits for the certificate, which another replica may have to make first, but not for the rest.
@@ -69,8 +69,8 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
         connection = await stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        state, seen = ClusterState(assumed_seconds=settings.assumed_seconds), SeenPods()
-        intake = Intake(state, now=now, pod_seen=seen.note, gathers=True)
+        state, seen = ClusterState(assumed_seconds=settings.assumed_seconds), ObservedPods()
+        intake = EventApplier(state, now=now, pod_seen=seen.observe, buffers_usage=True)
         usage = await _usage(stack, settings, connection, intake, now)
         heard = await stack.enter_async_context(
             live_cluster(connection, intake, Clock(now=now), also=[usage])
@@ -78,7 +78,9 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
         cluster = _known(settings, heard, now)
 
         # 2. Who has been promised quota, and who was refused.
-        timing = Timing(patience=Patience(unseen_seconds=settings.quota_reservation_seconds))
+        timing = QuotaTiming(
+            timeouts=ReservationTimeouts(unseen_seconds=settings.quota_reservation_seconds)
+        )
         ledger = live_ledger(
             connection,
             state,
@@ -89,7 +91,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
             count_write=metrics.quota_written,
         )
         in_background(stack, ledger.run())
-        refusals = Refusals(connection, view=state.view, identity=identity)
+        refusals = QuotaEventRecorder(connection, view=state.view, identity=identity)
         in_background(stack, refusals.run())
 
         # 3. What one replica does for all.
@@ -99,7 +101,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
         controller = QuotaController(
             connection,
             view=state.view,
-            tidy=ledger.tidy,
+            tidy=ledger.prune_reservations,
             timing=timing,
             may_write=lambda: elector.is_leader,
             show_drift=metrics.quotas_drifted,
@@ -119,22 +121,22 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[Live]:
         else:
             await secret.source.first()
             certificate = secret.source
-        yield Live(
+        yield LiveServices(
             cluster=cluster,
-            parts=Parts(
-                metrics=metrics, certificate=certificate, ledger=ledger, refused=refusals.note
+            parts=ServerDeps(
+                metrics=metrics, certificate=certificate, ledger=ledger, refused=refusals.record
             ),
             synced=heard.synced,
         )
 
 
-def _known(settings: Settings, heard: LiveCluster, now: Now) -> KnownCluster:
+def _known(settings: Settings, heard: LiveCluster, now: Now) -> Cluster:
     limits = StaleAfter(
         nodes=settings.stale_nodes_seconds,
         pods=settings.stale_pods_seconds,
         usage=settings.stale_usage_seconds,
     )
-    return KnownCluster(
+    return Cluster(
         state=heard.state,
         now=now,
         is_live=True,
@@ -144,7 +146,11 @@ def _known(settings: Settings, heard: LiveCluster, now: Now) -> KnownCluster:
 
 
 async def _usage(
-    stack: AsyncExitStack, settings: Settings, connection: Connection, intake: Intake, now: Now
+    stack: AsyncExitStack,
+    settings: Settings,
+    connection: Connection,
+    intake: EventApplier,
+    now: Now,
 ) -> UsagePoller:
     """Return who tells the usage of nodes that Koordinator does not measure."""
     if settings.prometheus_url is not None:
@@ -188,7 +194,7 @@ def _secret(
         return None
     store = SecretStore(connection, namespace=settings.namespace, name=settings.certificate_secret)
     configurations = settings.webhook_configurations
-    bundles = Bundles(connection, mutating=configurations, validating=configurations)
+    bundles = CaBundles(connection, mutating=configurations, validating=configurations)
     rotation = Rotation(
         store,
         bundles,

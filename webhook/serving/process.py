@@ -16,7 +16,7 @@ from webhook.background import in_background
 from webhook.cluster import Recording, load_recorded
 from webhook.cluster.watch.known_cluster import recorded_cluster
 from webhook.serving import heap, logs
-from webhook.serving.composition import Listening, listening, wall_clock
+from webhook.serving.composition import RunningServer, run_server, wall_clock
 from webhook.serving.live import live
 from webhook.settings import Settings
 
@@ -58,10 +58,10 @@ async def _serve(settings: Settings, recording: Recording | None) -> None:
     async with AsyncExitStack() as stack:
         if recording is None:
             known = await stack.enter_async_context(live(settings, wall_clock))
-            started = listening(settings, known.cluster, parts=known.parts)
+            started = run_server(settings, known.cluster, parts=known.parts)
             synced = known.synced
         else:
-            started = listening(settings, recorded_cluster(recording, wall_clock))
+            started = run_server(settings, recorded_cluster(recording, wall_clock))
             synced = None
         server = await stack.enter_async_context(started)
         print(server.greeting(), flush=True)  # noqa: T201 - said once, to whoever started us
@@ -75,7 +75,7 @@ async def _serve(settings: Settings, recording: Recording | None) -> None:
         await server.drain(settings.drain_seconds, delay_seconds=settings.shutdown_delay_seconds)
 
 
-async def _settle(synced: Callable[[], Awaitable[None]], server: Listening) -> None:
+async def _settle(synced: Callable[[], Awaitable[None]], server: RunningServer) -> None:
     """Wait for the bulk of all data, which stays, and get rid of what brought it."""
     await synced()
     await server.warm_up()

@@ -158,7 +158,7 @@ class LiveCertificate:
         self._now = now
         self._entrance = _server_context(client_ca)
         self._entrance.sni_callback = self._hand_over
-        self._take_up(source.pair())
+        self._use(source.pair())
 
     @property
     def bundle_matches(self) -> bool | None:
@@ -171,7 +171,7 @@ class LiveCertificate:
             pair = self._source.pair()
             if pair == self._pair:
                 return
-            self._take_up(pair)
+            self._use(pair)
         except TlsError as error:
             _log.error("certificate not renewed, the last good one stays: %s", error)
         else:
@@ -181,7 +181,7 @@ class LiveCertificate:
         """Take up every change of the source; until cancelled."""
         await self._source.watch(self.renew)
 
-    def _take_up(self, pair: KeyPair) -> None:
+    def _use(self, pair: KeyPair) -> None:
         leaf = pair.leaf(self._now())
         context = _server_context(self._client_ca)
         with _file_of(pair.key_pem + b"\n" + pair.cert_pem) as path:

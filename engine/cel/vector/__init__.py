@@ -14,18 +14,18 @@ from __future__ import annotations
 from engine.cel.vector.columns import (
     FAILED,
     Bools,
-    Coded,
     Column,
-    Gap,
+    DictColumn,
     Layout,
     Leaf,
+    MissingPath,
     Path,
     Table,
     either,
     packed,
     unpacked,
 )
-from engine.cel.vector.eval_context import Route
+from engine.cel.vector.eval_context import Strategy
 from engine.cel.vector.plan import Plan, Routed
 from engine.cel.vector.planner import plan_condition, plan_number
 from engine.cel.vector.scalar_fallback import memory_key
@@ -33,15 +33,15 @@ from engine.cel.vector.scalar_fallback import memory_key
 __all__ = [
     "FAILED",
     "Bools",
-    "Coded",
     "Column",
-    "Gap",
+    "DictColumn",
     "Layout",
     "Leaf",
+    "MissingPath",
     "Path",
     "Plan",
-    "Route",
     "Routed",
+    "Strategy",
     "Table",
     "either",
     "memory_key",

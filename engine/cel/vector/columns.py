@@ -36,7 +36,7 @@ class Column(msgspec.Struct, frozen=True, gc=False):
     faults: Bools | None = None
 
 
-class Coded(msgspec.Struct, frozen=True, gc=False):
+class DictColumn(msgspec.Struct, frozen=True, gc=False):
     """A dictionary column: a small number for each row in place of a value that many rows share.
 
     Attributes:
@@ -50,7 +50,7 @@ class Coded(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class MissingPath:
     """Stands for a path that cannot be followed to its end.
 
     Attributes:
@@ -104,7 +104,7 @@ class Table(Protocol):
     def presence(self, path: Path) -> Column:
         """Return whether the last key of a path is in its map, at fault where there is no map."""
 
-    def coded(self, path: Path) -> Coded | None:
+    def coded(self, path: Path) -> DictColumn | None:
         """Return the values by code.
 
         None if so many differ that codes would not pay, and for a variable as a whole.

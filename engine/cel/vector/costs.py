@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.cel import ast
 from engine.cel.vector.columns import Layout
-from engine.cel.vector.eval_context import Route
+from engine.cel.vector.eval_context import Strategy
 from engine.cel.vector.parts import Part
 from engine.cel.vector.scalar_fallback import MOST_DISTINCT
 
@@ -34,14 +34,14 @@ def cost_of_closure(part: Part) -> float:
     return _PER_EVALUATION + _PER_NODE * _turns(part.node)
 
 
-def cost_of_spread(part: Part, layout: Layout, route: Route) -> float:
+def cost_of_spread(part: Part, layout: Layout, route: Strategy) -> float:
     """Return the cost of a part that is evaluated by its closure."""
-    if route is Route.REMEMBERED:
+    if route is Strategy.REMEMBERED:
         return _REMEMBERED
     return _TAKEN + _evaluations(part, layout) * cost_of_closure(part)
 
 
-def route_of(part: Part, layout: Layout, *, requests: bool) -> Route:
+def strategy_of(part: Part, layout: Layout, *, requests: bool) -> Strategy:
     """Return the route of a part that is evaluated by its closure.
 
     Args:
@@ -50,9 +50,9 @@ def route_of(part: Part, layout: Layout, *, requests: bool) -> Route:
         requests: whether it reads the request, too.
     """
     if not requests:
-        return Route.REMEMBERED
+        return Strategy.REMEMBERED
     few = _evaluations(part, layout) <= MOST_DISTINCT
-    return Route.DISTINCT if few else Route.ROWS
+    return Strategy.DISTINCT if few else Strategy.ROWS
 
 
 def _evaluations(part: Part, layout: Layout) -> int:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import Closure, Frame
 from engine.cel.vector.columns import Bools, Column, Table
-from engine.cel.vector.kernels import BeyondColumnsError
+from engine.cel.vector.kernels import NotVectorizableError
 
 
-class Route(enum.Enum):
+class Strategy(enum.Enum):
     """How a part of an expression gets its column, and so how its cost grows."""
 
     ONCE = "once"  # it is the same for all rows
@@ -24,7 +24,7 @@ class Route(enum.Enum):
     ROWS = "per row"  # for each request: slow
 
 
-class Run(NamedTuple):
+class EvalContext(NamedTuple):
     """One evaluation of a plan.
 
     Attributes:
@@ -50,23 +50,23 @@ class Step(ABC):
     """
 
     text: str
-    route: Route
+    route: Strategy
     cost: float
     below: tuple[Step, ...] = ()
     constants: tuple[Closure, ...] = ()
     picks: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        slow = self.route in {Route.DISTINCT, Route.ROWS}
+        slow = self.route in {Strategy.DISTINCT, Strategy.ROWS}
         object.__setattr__(self, "picks", slow or any(step.picks for step in self.below))
 
     @abstractmethod
-    def column(self, run: Run, wanted: Bools | None) -> Column:
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
         """Return the column; rows that are not `wanted`, shape (n,), may get anything.
 
         Raises:
             BudgetExhaustedError: it costs too much.
-            BeyondColumnsError: columns do not do for what it is evaluated on.
+            NotVectorizableError: columns do not do for what it is evaluated on.
         """
 
     def walk(self) -> Iterator[Step]:
@@ -81,7 +81,7 @@ def outcome(closure: Closure, frame: Frame) -> object:
 
     Raises:
         BudgetExhaustedError: it cost too much.
-        BeyondColumnsError: it failed in a way that `&&` and `||` do not absorb.
+        NotVectorizableError: it failed in a way that `&&` and `||` do not absorb.
     """
     try:
         return closure(frame)
@@ -90,4 +90,4 @@ def outcome(closure: Closure, frame: Frame) -> object:
     except CelError as error:
         return error
     except (RecursionError, OverflowError):
-        raise BeyondColumnsError from None
+        raise NotVectorizableError from None

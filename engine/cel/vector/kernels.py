@@ -29,7 +29,7 @@ _Ints: TypeAlias = NDArray[np.int64]
 _Doubles: TypeAlias = NDArray[np.float64]
 
 
-class BeyondColumnsError(Exception):
+class NotVectorizableError(Exception):
     """Columns do not do: values are of unlike types, or beyond 64 bits, or nested too deeply.
 
     It is rare, and no fault of the expression, which then has to be evaluated row by row.
@@ -71,7 +71,7 @@ def not_(column: Column) -> Column:
     return Column(~operand.values, operand.faults)
 
 
-class Deciding:
+class LogicAccumulator:
     """`&&` or `||` over operands that come one by one.
 
     A row is decided as soon as one operand is false (`&&`) or true (`||`), whatever the others
@@ -108,7 +108,7 @@ def choose(test: Column, then: Column, otherwise: Column) -> Column:
     """Return `test ? then : otherwise`; what happened in the branch not taken does not matter.
 
     Raises:
-        BeyondColumnsError: the branches are of unlike types.
+        NotVectorizableError: the branches are of unlike types.
     """
     faults = test.faults
     if then.faults is not None or otherwise.faults is not None:
@@ -124,7 +124,7 @@ def _alike(columns: Sequence[Column]) -> list[NDArray[Any]]:
     """Return the values of columns that have to be of one type; one that failed is of any."""
     sound = {column.values.dtype for column in columns if column is not FAILED}
     if len(sound) > 1 or np.dtype(np.object_) in sound:
-        raise BeyondColumnsError
+        raise NotVectorizableError
     kind = sound.pop() if sound else np.dtype(np.bool_)
     return [column.values.astype(kind, copy=False) for column in columns]
 
@@ -147,7 +147,7 @@ def _arithmetic(
                 faults = either(left.faults, right.faults)
                 return Column(result, either(faults, wrong) if wrong.any() else faults)
         if _is_huge(left.values) or _is_huge(right.values):
-            raise BeyondColumnsError  # it may still give a number within 64 bits
+            raise NotVectorizableError  # it may still give a number within 64 bits
         return FAILED
 
     return apply
@@ -231,7 +231,7 @@ def _beside(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN401 (
     try:
         return float(number) if other.dtype.kind == "f" else number
     except OverflowError:
-        raise BeyondColumnsError from None
+        raise NotVectorizableError from None
 
 
 # Conversions and functions of numbers.

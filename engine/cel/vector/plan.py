@@ -11,9 +11,9 @@ from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, new_frame
 from engine.cel.vector.columns import FAILED, Bools, Column, Table
-from engine.cel.vector.eval_context import Route, Run, Step, outcome
-from engine.cel.vector.kernels import BeyondColumnsError, Kernel, as_bool
-from engine.cel.vector.scalar_fallback import Spread, memory_key
+from engine.cel.vector.eval_context import EvalContext, Step, Strategy, outcome
+from engine.cel.vector.kernels import Kernel, NotVectorizableError, as_bool
+from engine.cel.vector.scalar_fallback import ScalarFallback, memory_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Routed:
     """
 
     text: str
-    route: Route
+    route: Strategy
     cost: float
 
 
@@ -43,11 +43,11 @@ class Plan:
 
     _root: Step
     _convert: Kernel
-    _whole: Spread | None  # for when columns do not do; None if all rows share the value
+    _whole: ScalarFallback | None  # for when columns do not do; None if all rows share the value
     _constants: tuple[Closure, ...]  # what it makes of the variables that all rows share
 
     @classmethod
-    def of(cls, root: Step, convert: Kernel, whole: Spread | None) -> Plan:
+    def of(cls, root: Step, convert: Kernel, whole: ScalarFallback | None) -> Plan:
         """Return the plan of an expression.
 
         Args:
@@ -77,7 +77,7 @@ class Plan:
         frame = new_frame(activation, budget)
         try:
             values = [outcome(closure, frame) for closure in self._constants]
-        except BeyondColumnsError:
+        except NotVectorizableError:
             return None
         return memory_key([... if isinstance(value, CelError) else value for value in values])
 
@@ -113,7 +113,7 @@ class Plan:
         Raises:
             BudgetExhaustedError: it costs too much.
         """
-        run = Run(table, new_frame(activation, budget))
+        run = EvalContext(table, new_frame(activation, budget))
         with np.errstate(all="ignore"):
             return self._in_full(self._column(run, wanted), len(table))
 
@@ -121,10 +121,10 @@ class Plan:
         """Return the column in which all rows are at fault."""
         return self._in_full(FAILED, len(table))
 
-    def _column(self, run: Run, wanted: Bools | None) -> Column:
+    def _column(self, run: EvalContext, wanted: Bools | None) -> Column:
         try:
             return self._convert(self._root.column(run, wanted))
-        except BeyondColumnsError:
+        except NotVectorizableError:
             if self._whole is None:
                 return FAILED
             return self._whole.over(run.table, run.frame, run.frame[BUDGET], wanted)
@@ -145,7 +145,7 @@ class Plan:
         return np.bool_ if self._convert is as_bool else np.float64
 
     @property
-    def picks(self) -> bool:
+    def benefits_from_mask(self) -> bool:
         """Whether it does less when fewer rows are wanted."""
         return self._root.picks
 

@@ -10,8 +10,8 @@ from engine.cel.evaluate import compile_node
 from engine.cel.unparse import unparse
 from engine.cel.values import BOOL, DOUBLE, INT
 from engine.cel.vector.columns import Layout, constant
-from engine.cel.vector.costs import cost_of_closure, cost_of_columns, cost_of_spread, route_of
-from engine.cel.vector.eval_context import Route, Step
+from engine.cel.vector.costs import cost_of_closure, cost_of_columns, cost_of_spread, strategy_of
+from engine.cel.vector.eval_context import Step, Strategy
 from engine.cel.vector.kernels import (
     FUNCTIONS,
     OPERATORS,
@@ -23,7 +23,7 @@ from engine.cel.vector.kernels import (
 )
 from engine.cel.vector.parts import Part, part_of
 from engine.cel.vector.plan import Plan
-from engine.cel.vector.scalar_fallback import Accepts, Spread, constant_name
+from engine.cel.vector.scalar_fallback import Accepts, ScalarFallback, constant_name
 from engine.cel.vector.steps import Apply, Choice, Constant, Fixed, Logic, Numbers, Presence
 
 
@@ -81,14 +81,14 @@ class _Planner:
         assert part.type is not None  # noqa: S101 - INVARIANT: callers look, constants have a step
         return self._spread(part, _TYPED[part.type])
 
-    def whole(self, part: Part, accepts: Accepts) -> Spread | None:
+    def whole(self, part: Part, accepts: Accepts) -> ScalarFallback | None:
         """Return the way to evaluate an expression by its closure alone."""
         if part.constant:
             return None
-        return Spread(
+        return ScalarFallback(
             text=unparse(part.node),
-            route=Route.ROWS,
-            cost=cost_of_spread(part, self._layout, Route.ROWS),
+            route=Strategy.ROWS,
+            cost=cost_of_spread(part, self._layout, Strategy.ROWS),
             accepts=accepts,
             paths=part.paths(),
             closure=compile_node(part.node, self._environment),
@@ -101,11 +101,15 @@ class _Planner:
         """Return the step of a part unless it has to be spread."""
         node = part.node
         if isinstance(node, ast.Literal):
-            return Fixed(text=unparse(node), route=Route.ONCE, cost=0, value=constant(node.value))
+            return Fixed(
+                text=unparse(node), route=Strategy.ONCE, cost=0, value=constant(node.value)
+            )
         if part.constant:
             closure = compile_node(node, self._environment)
             cost = cost_of_closure(part)
-            return Constant(text=unparse(node), route=Route.ONCE, cost=cost, constants=(closure,))
+            return Constant(
+                text=unparse(node), route=Strategy.ONCE, cost=cost, constants=(closure,)
+            )
         if part.leaf is not None:
             return self._leaf(part)
         match node:
@@ -130,9 +134,9 @@ class _Planner:
         assert part.leaf is not None  # noqa: S101 - INVARIANT: the caller has looked
         text, path = unparse(part.node), part.leaf.path
         if isinstance(part.node, ast.Has | ast.Binary):
-            return Presence(text=text, route=Route.COLUMNS, cost=cost_of_columns(1), path=path)
+            return Presence(text=text, route=Strategy.COLUMNS, cost=cost_of_columns(1), path=path)
         if part.type is not None:
-            return Numbers(text=text, route=Route.COLUMNS, cost=cost_of_columns(1), path=path)
+            return Numbers(text=text, route=Strategy.COLUMNS, cost=cost_of_columns(1), path=path)
         return None
 
     def _strict(self, part: Part, kernel: Kernel) -> Step | None:
@@ -144,7 +148,7 @@ class _Planner:
     def _apply(self, part: Part, kernel: Kernel, below: tuple[Step, ...]) -> Step:
         return Apply(
             text=unparse(part.node),
-            route=Route.COLUMNS,
+            route=Strategy.COLUMNS,
             cost=cost_of_columns(len(below)),
             below=below,
             kernel=kernel,
@@ -157,7 +161,7 @@ class _Planner:
         )
         return Logic(
             text=unparse(part.node),
-            route=Route.COLUMNS,
+            route=Strategy.COLUMNS,
             cost=cost_of_columns(len(operands)),
             below=tuple(operands),
             decisive=decisive,
@@ -166,17 +170,17 @@ class _Planner:
     def _choice(self, part: Part, below: tuple[Step, ...], convert: Kernel | None = None) -> Step:
         return Choice(
             text=unparse(part.node),
-            route=Route.COLUMNS,
+            route=Strategy.COLUMNS,
             cost=cost_of_columns(len(below)),
             below=below,
             convert=convert,
         )
 
-    def _spread(self, part: Part, accepts: Accepts) -> Spread:
+    def _spread(self, part: Part, accepts: Accepts) -> ScalarFallback:
         hoisted: list[ast.Node] = []
         body = _without_constants(part, hoisted)
-        route = route_of(part, self._layout, requests=bool(hoisted))
-        return Spread(
+        route = strategy_of(part, self._layout, requests=bool(hoisted))
+        return ScalarFallback(
             text=unparse(part.node),
             route=route,
             cost=cost_of_spread(part, self._layout, route),

@@ -15,9 +15,9 @@ from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.values import NUMBERS
-from engine.cel.vector.columns import Bools, Coded, Column, Gap, Path, Table
-from engine.cel.vector.eval_context import Run, Step, outcome
-from engine.cel.vector.kernels import BeyondColumnsError
+from engine.cel.vector.columns import Bools, Column, DictColumn, MissingPath, Path, Table
+from engine.cel.vector.eval_context import EvalContext, Step, outcome
+from engine.cel.vector.kernels import NotVectorizableError
 
 MOST_DISTINCT: Final = 512
 """Evaluations of one request that are free; of more, each costs an iteration of the budget."""
@@ -42,7 +42,7 @@ class Accepts(enum.Enum):
 
         Raises:
             CelError: it is a fault.
-            BeyondColumnsError: it is not what was thought certain.
+            NotVectorizableError: it is not what was thought certain.
         """
         kind = type(value)
         if self is Accepts.NUMBER:
@@ -52,7 +52,7 @@ class Accepts(enum.Enum):
             return value
         if self in {Accepts.CONDITION, Accepts.NUMBER}:
             raise CelError("a value of another type than may stand here")
-        raise BeyondColumnsError
+        raise NotVectorizableError
 
 
 _KINDS: Final = {
@@ -65,7 +65,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spread(Step):
+class ScalarFallback(Step):
     """Evaluates a part by its closure, on values that stand for many rows.
 
     What the part reads of the request is evaluated once, beforehand, and is part of the name under
@@ -83,7 +83,7 @@ class Spread(Step):
     closure: Closure
     whole: bool = False
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
         """Return the column, remembered if that may pay."""
         if not self.constants:
             return run.table.remember(
@@ -114,7 +114,7 @@ class Spread(Step):
         columns = self._coded(table)
         return columns is not None and math.prod(_sizes(columns)) <= _FEW
 
-    def _coded(self, table: Table) -> list[Coded] | None:
+    def _coded(self, table: Table) -> list[DictColumn] | None:
         """Return what it reads by code, None if that is not to be had or there are too many."""
         columns = [column for path in self.paths if (column := table.coded(path)) is not None]
         whole = len(columns) == len(self.paths) and math.prod(_sizes(columns)) <= _COUNTABLE
@@ -170,7 +170,7 @@ class Spread(Step):
                 faults[position] = True
             except (RecursionError, OverflowError):
                 if not self.whole:  # then what is around it must not absorb the failure
-                    raise BeyondColumnsError from None
+                    raise NotVectorizableError from None
                 faults[position] = True
         return Column(values.take(index), faults.take(index) if faults.any() else None)
 
@@ -189,12 +189,12 @@ def memory_key(values: object) -> str | None:
     return text if len(text) <= _LONGEST_KEY else None
 
 
-def _sizes(columns: Sequence[Coded]) -> tuple[int, ...]:
+def _sizes(columns: Sequence[DictColumn]) -> tuple[int, ...]:
     return tuple(len(column.values) for column in columns)
 
 
 def _combinations(
-    columns: Sequence[Coded], wanted: Bools | None
+    columns: Sequence[DictColumn], wanted: Bools | None
 ) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:
     """Return the combinations of codes that wanted rows have, and which one each row has.
 
@@ -224,14 +224,14 @@ def _positions(numbers: NDArray[np.intp], size: int) -> NDArray[np.intp]:
 
 
 def _assembled(
-    paths: Sequence[Path], columns: Sequence[Coded], codes: Sequence[int]
+    paths: Sequence[Path], columns: Sequence[DictColumn], codes: Sequence[int]
 ) -> dict[str, object]:
     """Return the variables of a row that has these codes, with nothing but what `paths` read."""
     row: dict[str, object] = {}
     for path, column, code in zip(paths, columns, codes, strict=True):
-        value = column.values[code] if code else Gap(len(path) - 2)
+        value = column.values[code] if code else MissingPath(len(path) - 2)
         whole = path
-        if type(value) is Gap:
+        if type(value) is MissingPath:
             whole, value = path[: value.found + 1], value.value
         *above, last = whole
         into: Any = row

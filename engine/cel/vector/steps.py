@@ -8,15 +8,15 @@ import numpy as np
 
 from engine.cel.errors import CelError
 from engine.cel.vector.columns import FAILED, Bools, Column, Path, constant
-from engine.cel.vector.eval_context import Run, Step, outcome
-from engine.cel.vector.kernels import Deciding, Kernel, as_bool, choose
+from engine.cel.vector.eval_context import EvalContext, Step, outcome
+from engine.cel.vector.kernels import Kernel, LogicAccumulator, as_bool, choose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant(Step):
     """A part that all rows share: its one constant."""
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the one value."""
         (closure,) = self.constants
         value = outcome(closure, run.frame)
@@ -29,7 +29,7 @@ class Fixed(Step):
 
     value: Column
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the literal."""
         return self.value
 
@@ -40,7 +40,7 @@ class Numbers(Step):
 
     path: Path
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the leaf."""
         return run.table.numbers(self.path)
 
@@ -51,7 +51,7 @@ class Presence(Step):
 
     path: Path
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the answers."""
         return run.table.presence(self.path)
 
@@ -62,7 +62,7 @@ class Apply(Step):
 
     kernel: Kernel
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
         """Return the kernel's result."""
         return self.kernel(*[step.column(run, wanted) for step in self.below])
 
@@ -76,9 +76,9 @@ class Logic(Step):
 
     decisive: bool
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
         """Return the conjunction or disjunction."""
-        deciding = Deciding(decisive=self.decisive)
+        deciding = LogicAccumulator(decisive=self.decisive)
         for step in self.below:
             open_ = wanted
             if deciding.decided is not None and (step.picks or not deciding.decided.ndim):
@@ -99,7 +99,7 @@ class Choice(Step):
 
     convert: Kernel | None = None
 
-    def column(self, run: Run, wanted: Bools | None) -> Column:
+    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
         """Return the branches taken."""
         test_step, then_step, otherwise_step = self.below
         test = as_bool(test_step.column(run, wanted))
@@ -113,12 +113,12 @@ class Choice(Step):
             branches.append(self._branch(step, run, takers))
         return choose(test, *branches)
 
-    def _branch(self, step: Step, run: Run, wanted: Bools | None) -> Column:
+    def _branch(self, step: Step, run: EvalContext, wanted: Bools | None) -> Column:
         column = step.column(run, wanted)
         return column if self.convert is None else self.convert(column)
 
 
-def _within(mask: Bools, wanted: Bools | None, run: Run) -> Bools:
+def _within(mask: Bools, wanted: Bools | None, run: EvalContext) -> Bools:
     """Return a mask of shape () or (n,) in shape (n,), for wanted rows alone."""
     if wanted is not None and not mask.ndim and mask:
         return wanted

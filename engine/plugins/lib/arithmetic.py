@@ -114,7 +114,7 @@ def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:
     return MAX_SCORE - scaled if reverse else scaled
 
 
-def cheapest_first(costs: IntColumn) -> IntColumn:
+def inverse_minmax(costs: IntColumn) -> IntColumn:
     """Return MAX_SCORE for the least cost and 0 for the greatest; MAX_SCORE for all equal ones.
 
     In floats and truncated from there, as scheduler-plugins' NetworkOverhead and Peaks do.
@@ -126,7 +126,7 @@ def cheapest_first(costs: IntColumn) -> IntColumn:
     return MAX_SCORE - above.astype(np.int64)
 
 
-def stretched(scores: IntColumn, points: int = MAX_SCORE) -> IntColumn:
+def minmax_normalize(scores: IntColumn, points: int = MAX_SCORE) -> IntColumn:
     """Return scores stretched from 0 for the least to `points` for the greatest, truncated.
 
     All equal scores become 0, as in scheduler-plugins, whose scorers do this one by one. Exact

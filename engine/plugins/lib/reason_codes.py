@@ -11,24 +11,24 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes, Judged
+from engine.model.decision import Codes, FilterResult
 from engine.view import BoolColumn
 
 _BITS = 63  # of a positive int64
 _BYTE = 8
 
 
-def complained(complaints: Sequence[BoolColumn]) -> Judged:
+def rejected_with(complaints: Sequence[BoolColumn]) -> FilterResult:
     """Return what a filter says that makes these complaints, at least one, of nodes.
 
     Args:
         complaints: where each of them is made, (n,).
     """
     rejects = reduce(np.logical_or, complaints)
-    return Judged(rejects, lambda: complaint_codes(complaints))
+    return FilterResult(rejects, lambda: reason_codes(complaints))
 
 
-def complaint_codes(complaints: Sequence[BoolColumn]) -> Codes:
+def reason_codes(complaints: Sequence[BoolColumn]) -> Codes:
     """Return the code of each row, shape (n,), in a byte each if that will do.
 
     Args:

@@ -13,14 +13,14 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
 from engine.plugins.lib.humanize import part_words
-from engine.plugins.lib.reason_codes import complained, complaint_texts
+from engine.plugins.lib.reason_codes import complaint_texts, rejected_with
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
@@ -118,13 +118,13 @@ class _FilterSide:
 class LimitAwareFilter(_LimitAware):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, FAULT, or complaints: one per resource that falls short."""
         if pod.is_daemon_set:
-            return Judged.passing(len(view))
-        side = view.common(("LimitAware filter", self._key), _NODES, self._side)
+            return FilterResult.passing(len(view))
+        side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
         complaints = self._complaints(view, pod.shape, side)
-        judged = complained(complaints) if complaints else Judged.passing(len(view))
+        judged = rejected_with(complaints) if complaints else FilterResult.passing(len(view))
         if side.faulty is None:
             return judged
         return judged_by(np.where(side.faulty, FAULT, judged.codes))
@@ -211,7 +211,7 @@ class LimitAwareScore(_LimitAware):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
-        side = view.common(self._side_key, _NODES, self._side)
+        side = view.node_aggregate(self._side_key, _NODES, self._side)
         allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
         free = side.capacities - allocated
         free -= _own(pod.shape, self._names)

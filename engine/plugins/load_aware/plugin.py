@@ -13,7 +13,7 @@ from functools import lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes, Judged
+from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
@@ -29,7 +29,7 @@ from engine.view import (
     Domain,
     IntColumn,
     LoadProfile,
-    report_times,
+    stale_reports,
 )
 from engine.view.estimation import estimate_vector
 
@@ -85,10 +85,10 @@ class LoadAwareFilter(NeverFaults):
         self._checks = NodeChecks(args)
         self._key = args.model_dump_json()  # so that policies that are loaded again share columns
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
         if pod.is_daemon_set:
-            return Judged.passing(len(view))
+            return FilterResult.passing(len(view))
         side = self._side(view, is_prod=pod.shape.is_prod)
         expected = side.readings.added(view, self._profile) + _expected(self._profile, pod.shape)
         exceeds = expected >= side.slack
@@ -107,7 +107,7 @@ class LoadAwareFilter(NeverFaults):
             found[expired] = instead
             return found
 
-        return Judged(rejects, codes)
+        return FilterResult(rejects, codes)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""
@@ -157,7 +157,7 @@ class LoadAwareFilter(NeverFaults):
             first = is_aggregated.astype(np.int16) + np.int16(_FIRST_EXCEEDED)
             return _FilterSide(readings, slack, is_judged, first)
 
-        return view.common(("LoadAware filter side", self._key, is_prod), _NODE_SIDE, make)
+        return view.node_aggregate(("LoadAware filter side", self._key, is_prod), _NODE_SIDE, make)
 
     def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
         """Return where the age of a report counts, and where a percentile is checked, (2, n)."""
@@ -243,7 +243,7 @@ class LoadAwareScore(NeverFaults):
             return _ScoreSide(readings, room, self._totals(whole))
 
         key = ("LoadAware score", self._profile.known, self._source(by_production=by_production))
-        return view.common(key, _NODE_SIDE, make)
+        return view.node_aggregate(key, _NODE_SIDE, make)
 
     def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
         """Return what each reading leaves of the known capacities, (n_known, n).
@@ -314,7 +314,7 @@ def _usage_words(
 def _expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.intp]:
     """Return the rows whose report has no time or one too long ago, or that have none."""
     last_expired = now - args.node_metric_expiration_seconds * SECOND
-    return report_times(view).overdue(max(last_expired, 0)).rows
+    return stale_reports(view).overdue(max(last_expired, 0)).rows
 
 
 PLUGIN = Plugin(

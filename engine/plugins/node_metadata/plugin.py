@@ -17,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.quantity import INT64_MIN
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arithmetic import stretched, trunc_div
+from engine.plugins.lib.arithmetic import minmax_normalize, trunc_div
 from engine.plugins.node_metadata.go_layout import RFC3339, GoLayout
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -98,7 +98,7 @@ class NodeMetadataScore(NeverFaults):
         """Return 1 for the lowest up to MAX_SCORE for the highest; all get 1 if they are equal."""
         is_there = scores != _NOT_THERE
         points = np.zeros(scores.size, np.int64)
-        points[is_there] = 1 + stretched(scores[is_there], MAX_SCORE - 1)
+        points[is_there] = 1 + minmax_normalize(scores[is_there], MAX_SCORE - 1)
         return points
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Judged
+from engine.model.decision import FilterResult
 from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE, NodeZones
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
@@ -62,10 +62,10 @@ class NodeResourceTopologyMatchFilter:
     def __init__(self, args: NodeResourceTopologyMatchArgs) -> None:
         self._discards_reserved = args.discard_reserved_nodes
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> Judged:  # noqa: ARG002 (protocol)
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or what cannot be aligned."""
         if not _is_concerned(pod):
-            return Judged.passing(len(view))
+            return FilterResult.passing(len(view))
         requests = _Requests.of(pod)
 
         def codes(part: ClusterView) -> IntColumn:

@@ -9,6 +9,6 @@ will have changed, and what is required of a pod can never be taken back.
 """
 
 from engine.policy.label_analysis.filter_labels import PLUGIN_LABELS, FilterLabels, filter_labels
-from engine.policy.label_analysis.label_summary import Outlook
+from engine.policy.label_analysis.label_summary import LabelSummary
 
-__all__ = ["PLUGIN_LABELS", "FilterLabels", "Outlook", "filter_labels"]
+__all__ = ["PLUGIN_LABELS", "FilterLabels", "LabelSummary", "filter_labels"]

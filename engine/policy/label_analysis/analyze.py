@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from engine.cel import BOOL, Closure, Environment, ast, compile_node, references
 from engine.cel.unparse import unparse
 from engine.policy.label_analysis.label_access import (
-    Meanings,
+    Bindings,
     as_choice,
     is_int,
     is_labels,
@@ -22,16 +22,16 @@ from engine.policy.label_analysis.label_access import (
 )
 from engine.policy.label_analysis.label_predicate import (
     LABEL,
-    Bound,
-    Choice,
-    Claim,
     Comparison,
+    Conditional,
+    Constant,
     Junction,
     Key,
-    Known,
-    Loop,
+    LabelPredicate,
+    Let,
     Negation,
     Presence,
+    Quantifier,
     Unknown,
 )
 from engine.policy.label_analysis.requirements import settled
@@ -48,7 +48,7 @@ _Side: TypeAlias = Literal["left", "right"]
 _SIDES: Final[tuple[_Side, ...]] = ("left", "right")
 
 
-def claim_of(root: ast.Node) -> Claim:
+def analyze(root: ast.Node) -> LabelPredicate:
     """Return what a filter is made of; `root` is a resolved tree."""
     try:
         return _Finder().claim(root, {})
@@ -61,7 +61,7 @@ class _Finder:
         self._visits_left = _MOST_VISITS  # meanings within meanings multiply
         self._settling = False  # whether inside a part that will be settled as a whole
 
-    def claim(self, node: ast.Node, meanings: Meanings) -> Claim:
+    def claim(self, node: ast.Node, meanings: Bindings) -> LabelPredicate:
         if self._settling or reads_pod(node):
             return self._parts(node, meanings)
         self._settling = True
@@ -69,12 +69,12 @@ class _Finder:
         self._settling = False
         return found
 
-    def _parts(self, node: ast.Node, meanings: Meanings) -> Claim:
+    def _parts(self, node: ast.Node, meanings: Bindings) -> LabelPredicate:
         if not self._visit():
             return Unknown(_TOO_LARGE)
         node, meanings = as_choice(node, meanings)
         if not reads_node(node, meanings):
-            return Known(_closure(node))
+            return Constant(_closure(node))
         match node:
             case ast.Not():
                 return Negation(self.claim(node.operand, meanings))
@@ -83,8 +83,8 @@ class _Finder:
                 return Junction(operands, of_all=isinstance(node, ast.And))
             case ast.Conditional():
                 parts = (node.test, node.then, node.otherwise)
-                return Choice(*(self.claim(part, meanings) for part in parts))
-        found: Claim | None = None
+                return Conditional(*(self.claim(part, meanings) for part in parts))
+        found: LabelPredicate | None = None
         match node:
             case ast.Quantifier():
                 found = self._loop(node, meanings)
@@ -96,7 +96,7 @@ class _Finder:
                 found = _presence(node, meanings)
         return found or self._unknown(node, meanings)
 
-    def _unknown(self, node: ast.Node, meanings: Meanings) -> Claim:
+    def _unknown(self, node: ast.Node, meanings: Bindings) -> LabelPredicate:
         """Return the claim of a part that may give anything."""
         unknown = Unknown(_reason(node), tuple(self._needed(node, meanings)))
         # Without labels that it needs, it comes to the same for every pod.
@@ -107,27 +107,27 @@ class _Finder:
         self._visits_left -= 1
         return self._visits_left >= 0
 
-    def _loop(self, node: ast.Quantifier, meanings: Meanings) -> Claim | None:
+    def _loop(self, node: ast.Quantifier, meanings: Bindings) -> LabelPredicate | None:
         if node.how_many is ast.HowMany.ONE or reads_node(node.range, meanings):
             return None
         predicate = self.claim(node.predicate, without(meanings, node.variables))
         of_all = node.how_many is ast.HowMany.ALL
-        return Loop(_closure(node.range), node.variables, predicate, of_all=of_all)
+        return Quantifier(_closure(node.range), node.variables, predicate, of_all=of_all)
 
-    def _bound(self, node: ast.Bind, meanings: Meanings) -> Claim:
+    def _bound(self, node: ast.Bind, meanings: Bindings) -> LabelPredicate:
         if reads_node(node.value, meanings):
             return self.claim(node.body, {**meanings, node.variable: node.value})
         body = self.claim(node.body, without(meanings, (node.variable,)))
-        return Bound(node.variable, _closure(node.value), body)
+        return Let(node.variable, _closure(node.value), body)
 
-    def _comparison(self, node: ast.Binary, meanings: Meanings) -> Claim | None:
+    def _comparison(self, node: ast.Binary, meanings: Bindings) -> LabelPredicate | None:
         left, meanings = as_choice(node.left, meanings)
         right, meanings = as_choice(node.right, meanings)
         node = replace(node, left=left, right=right)
         for side in _SIDES:
             operand = _operand(node, side)
             if isinstance(operand, ast.Conditional) and reads_node(operand, meanings):
-                return Choice(
+                return Conditional(
                     self.claim(operand.test, meanings),
                     self.claim(_with_operand(node, side, operand.then), meanings),
                     self.claim(_with_operand(node, side, operand.otherwise), meanings),
@@ -143,7 +143,7 @@ class _Finder:
             return Presence(_key(left), _closure(nowhere))
         return None
 
-    def _needed(self, node: ast.Node, meanings: Meanings) -> Iterator[Key]:
+    def _needed(self, node: ast.Node, meanings: Bindings) -> Iterator[Key]:
         """Yield labels without which a part fails, whatever else is known of it."""
         if not self._visit():
             return
@@ -156,14 +156,14 @@ class _Finder:
                 yield from self._needed(child, meanings)
 
 
-def _presence(node: ast.Has | ast.Call, meanings: Meanings) -> Claim | None:
+def _presence(node: ast.Has | ast.Call, meanings: Bindings) -> LabelPredicate | None:
     """Return the claim of `has(node.labels.a)`, `has(node.labels)` or `node.labels.?a.hasValue()`.
 
     The labels of a node are always there, even if there are none.
     """
     if isinstance(node, ast.Has):
         if node.field == "labels" and is_node(node.operand, meanings):
-            return Known(_closure(_TRUE))
+            return Constant(_closure(_TRUE))
         read = label_read(ast.Select(node.operand, node.field, offset=node.offset), meanings)
         return Presence(_key(read.key), _closure(_FALSE)) if read else None
     if node.function != "hasValue":
@@ -172,7 +172,7 @@ def _presence(node: ast.Has | ast.Call, meanings: Meanings) -> Claim | None:
     return Presence(_key(read.key), _closure(_FALSE)) if read and read.optional else None
 
 
-def _comparison_of(side: _Side, node: ast.Binary, meanings: Meanings) -> Comparison | None:
+def _comparison_of(side: _Side, node: ast.Binary, meanings: Bindings) -> Comparison | None:
     """Return the claim of a comparison of which only one side reads the node."""
     operand = _operand(node, side)
     numeric = is_int(operand)

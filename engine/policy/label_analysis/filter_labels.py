@@ -8,16 +8,16 @@ from typing import Final
 from engine.cel import Program
 from engine.model.label_condition import LabelCondition
 from engine.policy.context import PolicyContext
-from engine.policy.label_analysis.analyze import claim_of
+from engine.policy.label_analysis.analyze import analyze
 from engine.policy.label_analysis.label_predicate import (
     DOES_NOT_FAIL,
     PASSES,
-    Claim,
-    Question,
-    Settled,
+    Goal,
+    LabelPredicate,
+    Precomputed,
     Unknown,
 )
-from engine.policy.label_analysis.label_summary import Outlook, outlook_of
+from engine.policy.label_analysis.label_summary import LabelSummary, summarize
 from engine.policy.label_analysis.requirements import condition_of, settled
 
 _MOST_REMEMBERED = 256  # pods that differ in what a filter reads of them
@@ -33,14 +33,14 @@ class FilterLabels:
         program: the expression, None for a plugin.
     """
 
-    claim: Claim
-    question: Question = PASSES
+    claim: LabelPredicate
+    question: Goal = PASSES
     program: Program | None = None
     _remembered: dict[str, LabelCondition] = field(default_factory=dict, repr=False, compare=False)
 
     def condition(self, context: PolicyContext) -> LabelCondition:
         """Return what labels a node needs to pass, for the pod of a context."""
-        program = None if isinstance(self.claim, Settled) else self.program
+        program = None if isinstance(self.claim, Precomputed) else self.program
         key = "" if program is None else context.key_of(program)  # without one pods have no say
         if key is not None and key in self._remembered:
             return self._remembered[key]
@@ -53,9 +53,9 @@ class FilterLabels:
         return found
 
     @property
-    def outlook(self) -> Outlook:
+    def summary(self) -> LabelSummary:
         """What it comes to for pods in general."""
-        return outlook_of(self.claim, self.question)
+        return summarize(self.claim, self.question)
 
 
 def filter_labels(program: Program, *, errors_pass: bool) -> FilterLabels:
@@ -66,7 +66,7 @@ def filter_labels(program: Program, *, errors_pass: bool) -> FilterLabels:
         errors_pass: whether a node passes that it fails for.
     """
     question = DOES_NOT_FAIL if errors_pass else PASSES
-    return FilterLabels(claim_of(program.root), question, program)
+    return FilterLabels(analyze(program.root), question, program)
 
 
 PLUGIN_LABELS: Final = FilterLabels(settled(Unknown("it is a plugin")))

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeGuard
 
 from engine.cel import STRING, ast
 
-Meanings: TypeAlias = Mapping[str, ast.Node]
+Bindings: TypeAlias = Mapping[str, ast.Node]
 """What macro variables stand for where that reads the node.
 
 It is put in their place, which is what `cel.bind` and `optMap` come to: a failure counts only where
@@ -34,7 +34,7 @@ class LabelRead:
         return replace(self.node, optional=False)
 
 
-def label_read(node: ast.Node, meanings: Meanings) -> LabelRead | None:
+def label_read(node: ast.Node, meanings: Bindings) -> LabelRead | None:
     """Return the read that a node is, None if it is something else."""
     node = resolved(node, meanings)
     if not isinstance(node, ast.Select | ast.Index) or not is_labels(node.operand, meanings):
@@ -44,7 +44,7 @@ def label_read(node: ast.Node, meanings: Meanings) -> LabelRead | None:
     return None if reads_node(node.index, meanings) else LabelRead(node, node.index)
 
 
-def is_labels(node: ast.Node, meanings: Meanings) -> bool:
+def is_labels(node: ast.Node, meanings: Bindings) -> bool:
     """Return whether a node is `node.labels`."""
     match resolved(node, meanings):
         case ast.Select(operand=operand, field="labels", optional=False):
@@ -54,13 +54,13 @@ def is_labels(node: ast.Node, meanings: Meanings) -> bool:
     return False
 
 
-def is_node(node: ast.Node, meanings: Meanings) -> bool:
+def is_node(node: ast.Node, meanings: Bindings) -> bool:
     """Return whether a node of the tree is the variable `node`."""
     node = resolved(node, meanings)
     return isinstance(node, ast.Variable) and node.name == "node"
 
 
-def reads_node(node: ast.Node, meanings: Meanings) -> bool:
+def reads_node(node: ast.Node, meanings: Bindings) -> bool:
     """Return whether a part depends on the node that is looked at."""
     return any(
         (isinstance(below, ast.Variable) and below.name == "node")
@@ -90,19 +90,19 @@ def _variables(node: ast.Node) -> tuple[str, ...]:
     return ()
 
 
-def resolved(node: ast.Node, meanings: Meanings) -> ast.Node:
+def resolved(node: ast.Node, meanings: Bindings) -> ast.Node:
     """Return what a node stands for."""
     while isinstance(node, ast.Local) and node.name in meanings:
         node = meanings[node.name]
     return node
 
 
-def without(meanings: Meanings, variables: Iterable[str]) -> Meanings:
+def without(meanings: Bindings, variables: Iterable[str]) -> Bindings:
     """Return what is still meant inside a macro that has variables of these names."""
     return {name: node for name, node in meanings.items() if name not in variables}
 
 
-def as_choice(node: ast.Node, meanings: Meanings) -> tuple[ast.Node, Meanings]:
+def as_choice(node: ast.Node, meanings: Bindings) -> tuple[ast.Node, Bindings]:
     """Return a node as the choice that it stands for, if it does, and what is meant in there.
 
     - `node.labels[?k].orValue(z)` is `node.labels[?k].hasValue() ? node.labels[k] : z`,
@@ -137,7 +137,7 @@ def is_int(node: ast.Node) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and node.function == "int" and len(node.args) == 1
 
 
-def _choice_of_ints(node: ast.Call, meanings: Meanings) -> tuple[ast.Node, Meanings]:
+def _choice_of_ints(node: ast.Call, meanings: Bindings) -> tuple[ast.Node, Bindings]:
     value, meanings = as_choice(node.args[0], meanings)
     if not isinstance(value, ast.Conditional):
         return replace(node, args=(value,)), meanings

@@ -31,7 +31,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Constant:
     """A part that reads nothing of the node."""
 
     value: Closure
@@ -82,64 +82,73 @@ class Comparison:
 class Negation:
     """`!operand`."""
 
-    operand: Claim
+    operand: LabelPredicate
 
 
 @dataclass(frozen=True, slots=True)
 class Junction:
     """`a && b && ...` if all must be true, else `a || b || ...`."""
 
-    operands: tuple[Claim, ...]
+    operands: tuple[LabelPredicate, ...]
     of_all: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Conditional:
     """`test ? then : otherwise`."""
 
-    test: Claim
-    then: Claim
-    otherwise: Claim
+    test: LabelPredicate
+    then: LabelPredicate
+    otherwise: LabelPredicate
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Quantifier:
     """`elements.all(x, predicate)`, or `exists`, over something that is known."""
 
     elements: Closure
     variables: tuple[str, ...]
-    predicate: Claim
+    predicate: LabelPredicate
     of_all: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Let:
     """`cel.bind(variable, value, body)` with a value that is known."""
 
     variable: str
     value: Closure
-    body: Claim
+    body: LabelPredicate
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Precomputed:
     """A part in which no pod has a say.
 
     Attributes:
         answers: on which labels the answer is yes, by question.
     """
 
-    answers: Mapping[Question, LabelCondition]
+    answers: Mapping[Goal, LabelCondition]
 
 
-Claim: TypeAlias = (
-    Known | Unknown | Presence | Comparison | Negation | Junction | Choice | Loop | Bound | Settled
+LabelPredicate: TypeAlias = (
+    Constant
+    | Unknown
+    | Presence
+    | Comparison
+    | Negation
+    | Junction
+    | Conditional
+    | Quantifier
+    | Let
+    | Precomputed
 )
 """A part that gives a bool, or fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Goal:
     """What is asked of a claim: on which nodes does it give `value`?
 
     With `negated`: on which does it not? A failure is neither true nor false.
@@ -152,21 +161,21 @@ class Question:
         """Return whether an answer, anything but a bool for a failure, is the one asked for."""
         return (answer is self.value) is not self.negated
 
-    def of_opposite(self) -> Question:
+    def of_opposite(self) -> Goal:
         """Return the question to ask of what a negation negates."""
-        return Question(not self.value, self.negated)
+        return Goal(not self.value, self.negated)
 
     def needs_all(self, *, of_all: bool) -> bool:
         """Return whether it has to hold for all parts, rather than one, of `&&` or `||`."""
         return (of_all is self.value) is not self.negated
 
 
-PASSES: Final = Question(value=True)
+PASSES: Final = Goal(value=True)
 """Which nodes pass, if one that cannot be judged does not."""
 
-DOES_NOT_FAIL: Final = Question(value=False, negated=True)
+DOES_NOT_FAIL: Final = Goal(value=False, negated=True)
 """Which nodes pass, if one that cannot be judged does too."""
 
 QUESTIONS: Final = tuple(
-    Question(value, negated) for value in (True, False) for negated in (True, False)
+    Goal(value, negated) for value in (True, False) for negated in (True, False)
 )

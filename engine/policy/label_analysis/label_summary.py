@@ -8,18 +8,18 @@ from typing import Final
 
 from engine.model.label_condition import ALWAYS, NEVER, Exactness, LabelCondition
 from engine.policy.label_analysis.label_predicate import (
-    Bound,
-    Choice,
-    Claim,
     Comparison,
+    Conditional,
+    Constant,
+    Goal,
     Junction,
     Key,
-    Known,
-    Loop,
+    LabelPredicate,
+    Let,
     Negation,
+    Precomputed,
     Presence,
-    Question,
-    Settled,
+    Quantifier,
     Unknown,
 )
 from engine.policy.label_analysis.requirements import NO_NUMBER
@@ -35,7 +35,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LabelSummary:
     """What follows for node labels, whatever the pod.
 
     Attributes:
@@ -72,71 +72,71 @@ class Outlook:
         return ()
 
 
-_SETTLED: Final = Outlook()
+_SETTLED: Final = LabelSummary()
 
 
-def outlook_of(claim: Claim, question: Question) -> Outlook:  # noqa: C901 (a case per kind of claim)
+def summarize(claim: LabelPredicate, question: Goal) -> LabelSummary:  # noqa: C901 (a case per kind of claim)
     """Return what follows from the answer to a question being yes."""
     match claim:
-        case Known():
+        case Constant():
             return _SETTLED
         case Negation(operand):
-            return outlook_of(operand, question.of_opposite())
+            return summarize(operand, question.of_opposite())
         case Junction(operands, of_all):
-            parts = [outlook_of(operand, question) for operand in operands]
+            parts = [summarize(operand, question) for operand in operands]
             return _joined(parts, needs_all=question.needs_all(of_all=of_all))
-        case Choice():
+        case Conditional():
             return _choice(claim, question)
-        case Loop():
-            return outlook_of(claim.predicate, question)
-        case Bound():
-            return outlook_of(claim.body, question)
+        case Quantifier():
+            return summarize(claim.predicate, question)
+        case Let():
+            return summarize(claim.body, question)
         case Presence(key):
             return _on_labels((key,))
         case Comparison(key):
             unsayable = claim.numeric and question.negated
-            return Outlook(reasons=frozenset({NO_NUMBER})) if unsayable else _on_labels((key,))
+            return LabelSummary(reasons=frozenset({NO_NUMBER})) if unsayable else _on_labels((key,))
         case Unknown(reason, reads):
             return _on_labels(() if question.negated else reads, reason)
-        case Settled(answers):
+        case Precomputed(answers):
             return _of_condition(answers[question].bounded())
 
 
-def _on_labels(keys: Iterable[Key], *reasons: str) -> Outlook:
+def _on_labels(keys: Iterable[Key], *reasons: str) -> LabelSummary:
     """Return that something is asked of some labels, and why that may not be all."""
     known = list(keys)
     texts = frozenset(key.text for key in known if key.text)
-    return Outlook(bool(known), frozenset(reasons), texts)
+    return LabelSummary(bool(known), frozenset(reasons), texts)
 
 
-def _of_condition(condition: LabelCondition) -> Outlook:
+def _of_condition(condition: LabelCondition) -> LabelSummary:
     """Return what follows from a condition that is the same for all pods."""
     if condition in (ALWAYS, NEVER):
-        return Outlook(hopeless=condition == NEVER)
-    return Outlook(
+        return LabelSummary(hopeless=condition == NEVER)
+    return LabelSummary(
         says_something=condition.exactness is not Exactness.NONE,
         reasons=frozenset(condition.reasons),
         keys=frozenset(requirement.key for term in condition.terms for requirement in term),
     )
 
 
-def _choice(claim: Choice, question: Question) -> Outlook:
+def _choice(claim: Conditional, question: Goal) -> LabelSummary:
     """Return what follows from either branch, each where the test leads to it."""
     branches = []
     for taken_on, part in ((True, claim.then), (False, claim.otherwise)):
-        test = outlook_of(claim.test, Question(taken_on, question.negated))
-        branches.append(_joined((test, outlook_of(part, question)), needs_all=not question.negated))
+        test = summarize(claim.test, Goal(taken_on, question.negated))
+        branches.append(_joined((test, summarize(part, question)), needs_all=not question.negated))
     return _joined(branches, needs_all=question.negated)
 
 
-def _joined(parts: Iterable[Outlook], *, needs_all: bool) -> Outlook:
+def _joined(parts: Iterable[LabelSummary], *, needs_all: bool) -> LabelSummary:
     """Return what follows from all parts, or from one of those that do not depend on the pod."""
     open_parts = [part for part in parts if part.says_something or part.reasons]
     if not open_parts:
         return _SETTLED
     some = any if needs_all else all
     says_something = some(part.says_something for part in open_parts)
-    return Outlook(
+    return LabelSummary(
         says_something,
         frozenset().union(*(part.reasons for part in open_parts)),
         frozenset().union(*(part.keys for part in open_parts)) if says_something else frozenset(),

@@ -27,18 +27,18 @@ from engine.model.selectors import is_label_key, is_label_value
 from engine.policy.label_analysis.label_predicate import (
     LABEL,
     QUESTIONS,
-    Bound,
-    Choice,
-    Claim,
     Comparison,
+    Conditional,
+    Constant,
+    Goal,
     Junction,
     Key,
-    Known,
-    Loop,
+    LabelPredicate,
+    Let,
     Negation,
+    Precomputed,
     Presence,
-    Question,
-    Settled,
+    Quantifier,
     Unknown,
 )
 
@@ -51,7 +51,7 @@ NO_NUMBER: Final = "no requirement says that a label is missing or no such numbe
 
 
 def condition_of(
-    claim: Claim, question: Question, activation: Mapping[str, object]
+    claim: LabelPredicate, question: Goal, activation: Mapping[str, object]
 ) -> LabelCondition:
     """Return on which labels the answer to a question is yes.
 
@@ -60,26 +60,28 @@ def condition_of(
         question: what is asked of it.
         activation: all variables that it reads, without `node`.
     """
-    if isinstance(claim, Settled):
+    if isinstance(claim, Precomputed):
         return claim.answers[question]  # as every plugin's is, for every pod
     return _answer(claim, question, activation).bounded()
 
 
-def settled(claim: Claim) -> Settled:
+def settled(claim: LabelPredicate) -> Precomputed:
     """Return a claim that reads nothing but the node as what it comes to."""
-    return Settled({question: _answer(claim, question, {}).bounded() for question in QUESTIONS})
+    return Precomputed({question: _answer(claim, question, {}).bounded() for question in QUESTIONS})
 
 
-def _answer(claim: Claim, question: Question, activation: Mapping[str, object]) -> LabelCondition:
+def _answer(
+    claim: LabelPredicate, question: Goal, activation: Mapping[str, object]
+) -> LabelCondition:
     try:
         return _asked(claim, question, new_frame(activation))
     except (BudgetExhaustedError, RecursionError, OverflowError):
         return unknown(_TOO_MUCH)  # a filter that fails so fails as a whole: nothing absorbs it
 
 
-def _asked(claim: Claim, question: Question, frame: Frame) -> LabelCondition:  # noqa: C901 (a case per kind of claim)
+def _asked(claim: LabelPredicate, question: Goal, frame: Frame) -> LabelCondition:  # noqa: C901 (a case per kind of claim)
     match claim:
-        case Known(value):
+        case Constant(value):
             return _settled(value, question, frame)
         case Presence():
             return _presence(claim, question, frame)
@@ -90,17 +92,17 @@ def _asked(claim: Claim, question: Question, frame: Frame) -> LabelCondition:  #
         case Junction(operands, of_all):
             parts = (_asked(operand, question, frame) for operand in operands)
             return _joined(parts, frame, needs_all=question.needs_all(of_all=of_all))
-        case Choice():
+        case Conditional():
             return _choice(claim, question, frame)
-        case Loop():
+        case Quantifier():
             return _loop(claim, question, frame)
-        case Bound(variable, value, body):
+        case Let(variable, value, body):
             inside = {name: held for name, held in frame.items() if name != variable}
             known, found = _evaluated(value, frame)
             return _asked(body, question, inside | {variable: found} if known else inside)
         case Unknown():
             return _unknown(claim, question, frame)
-        case Settled(answers):
+        case Precomputed(answers):
             return answers[question]
 
 
@@ -117,13 +119,13 @@ def _evaluated(value: Closure, frame: Frame) -> tuple[bool, object]:
         return False, None
 
 
-def _settled(value: Closure, question: Question, frame: Frame) -> LabelCondition:
+def _settled(value: Closure, question: Goal, frame: Frame) -> LabelCondition:
     """Return the condition of a part that is the same on every node."""
     _, answer = _evaluated(value, frame)
     return ALWAYS if question.holds(answer) else NEVER
 
 
-def _failing(question: Question) -> LabelCondition:
+def _failing(question: Goal) -> LabelCondition:
     """Return the condition of a part that fails on every node."""
     return ALWAYS if question.holds(None) else NEVER
 
@@ -144,12 +146,12 @@ def _joined(parts: Iterable[LabelCondition], frame: Frame, *, needs_all: bool) -
     return result
 
 
-def _choice(claim: Choice, question: Question, frame: Frame) -> LabelCondition:
+def _choice(claim: Conditional, question: Goal, frame: Frame) -> LabelCondition:
     """Return the condition of either branch, each where the test leads to it."""
     never_taken = ALWAYS if question.negated else NEVER
     branches = []
     for taken_on, part in ((True, claim.then), (False, claim.otherwise)):
-        branch = _asked(claim.test, Question(taken_on, question.negated), frame)
+        branch = _asked(claim.test, Goal(taken_on, question.negated), frame)
         if branch != never_taken:
             both = (branch, _asked(part, question, frame))
             branch = _joined(both, frame, needs_all=not question.negated)
@@ -157,7 +159,7 @@ def _choice(claim: Choice, question: Question, frame: Frame) -> LabelCondition:
     return _joined(branches, frame, needs_all=question.negated)
 
 
-def _loop(claim: Loop, question: Question, frame: Frame) -> LabelCondition:
+def _loop(claim: Quantifier, question: Goal, frame: Frame) -> LabelCondition:
     _, range_ = _evaluated(claim.elements, frame)
     try:
         turns = list(islice(_turns(claim.variables, range_), _MOST_ELEMENTS + 1))
@@ -183,14 +185,14 @@ def _turns(variables: tuple[str, ...], range_: object) -> Iterator[Frame]:
 # Labels.
 
 
-def _presence(claim: Presence, question: Question, frame: Frame) -> LabelCondition:
+def _presence(claim: Presence, question: Goal, frame: Frame) -> LabelCondition:
     key = _label_key(claim.key, frame)
     if key is None:
         return _settled(claim.without, question, frame)
     return on_label(key, PRESENT if question.value is not question.negated else MISSING)
 
 
-def _unknown(claim: Unknown, question: Question, frame: Frame) -> LabelCondition:
+def _unknown(claim: Unknown, question: Goal, frame: Frame) -> LabelCondition:
     """Return the condition of a part that fails without some labels, and may else give anything."""
     if question.negated:
         return unknown(claim.reason)
@@ -205,7 +207,7 @@ def _label_key(key: Key, frame: Frame) -> str | None:
     return name if isinstance(name, str) and is_label_key(name) else None
 
 
-def _comparison(claim: Comparison, question: Question, frame: Frame) -> LabelCondition:
+def _comparison(claim: Comparison, question: Goal, frame: Frame) -> LabelCondition:
     key = _label_key(claim.key, frame)
     known, other = _evaluated(claim.other, frame)
     if key is None or not known:

@@ -14,13 +14,13 @@ from engine.model.pod import Pod, pod_of
 from engine.model.resources import amounts
 from engine.quota import (
     CAPACITY_SCHEDULING_RULES,
+    cohort_usage,
     effective_max,
     effective_min,
     judge,
     judge_borrowing,
     over_max,
     over_min,
-    pool_of,
     status_used,
     sum_of,
 )
@@ -78,7 +78,7 @@ def _prefilter(case: Json, _: Json) -> str | None:
         held = used[pod.namespace]
         if not judge(sum_of(own), held, quotas[pod.namespace], _RULES).allowed:
             got = {"code": "Unschedulable", "reason": "max"}
-        elif not judge_borrowing(sum_of([*own, *others]), pool_of(quotas, used)).allowed:
+        elif not judge_borrowing(sum_of([*own, *others]), cohort_usage(quotas, used)).allowed:
             got = {"code": "Unschedulable", "reason": "aggregate-min"}
     return mismatch(case["expect"], got)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.documents.places import MOST_BYTES, Document, read_documents
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 
 
 def _document(text: str) -> Document:
@@ -14,11 +14,11 @@ def _document(text: str) -> Document:
     return document
 
 
-def _place(problem: Problem) -> tuple[int, int]:
+def _place(problem: Diagnostic) -> tuple[int, int]:
     return problem.line, problem.column
 
 
-def _only_problem(data: bytes) -> Problem:
+def _only_problem(data: bytes) -> Diagnostic:
     with pytest.raises(InvalidFileError) as caught:
         read_documents(data, "f.yaml")
     (problem,) = caught.value.problems
@@ -166,7 +166,7 @@ def test_bytes_that_are_not_utf_8_are_shown_where_they_stand() -> None:
 @settings(max_examples=200)
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode())))
 def test_no_content_does_more_than_be_refused(data: bytes) -> None:
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Diagnostic, ...] = ()
     documents: tuple[Document, ...] = ()
     try:
         documents = read_documents(data, "f.yaml")

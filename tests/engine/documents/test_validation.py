@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from engine.documents.places import read_documents
-from engine.documents.validation import several_mistakes, validated
+from engine.documents.validation import several_mistakes, validate_model
 from engine.policy.schema import Model
 
 
@@ -32,13 +32,13 @@ def _told(text: str, at: tuple[str | int, ...] = ()) -> list[tuple[int, int, str
     for step in at:
         assert isinstance(value, dict)
         value = value[step]
-    _, problems = validated(_Whole, value, document, at)
+    _, problems = validate_model(_Whole, value, document, at)
     return [(one.line, one.column, one.message, one.hint) for one in problems]
 
 
 def test_what_is_right_comes_back_as_the_model() -> None:
     (document,) = read_documents(b"words: [a]", "f.yaml")
-    assert validated(_Whole, document.value, document) == (_Whole(words=("a",)), [])
+    assert validate_model(_Whole, document.value, document) == (_Whole(words=("a",)), [])
 
 
 def test_a_key_deep_inside_is_compared_with_the_keys_of_its_own_model() -> None:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.api import Pod
-from engine.model.decision import Decision, FilterOutcome, Judged, ScoreOutcome, Verdict, tally
+from engine.model.decision import (
+    Decision,
+    FilterOutcome,
+    FilterResult,
+    ScoreOutcome,
+    Verdict,
+    tally,
+)
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 from tests.engine.told import Told
@@ -72,7 +79,7 @@ def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
             FilterOutcome(
                 policy="p",
                 rule=str(number),
-                judged=Judged(codes != 0, codes),
+                judged=FilterResult(codes != 0, codes),
                 rejects=rejects,
                 teller=told,
                 faults=faults,

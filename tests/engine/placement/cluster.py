@@ -17,7 +17,7 @@ from engine.model.decision import (
     SCHEDULER,
     Decision,
     FilterOutcome,
-    Judged,
+    FilterResult,
     PlacementOptions,
     Verdict,
 )
@@ -102,7 +102,7 @@ def decided(
 def _outcome(policy: str, view: ClusterView, names: Iterable[str]) -> FilterOutcome:
     rejects = np.zeros(len(view), np.bool_)
     rejects[[view.rows[name] for name in names]] = True
-    judged = Judged(rejects, rejects.view(np.int8))
+    judged = FilterResult(rejects, rejects.view(np.int8))
     return FilterOutcome(
         policy=policy, rule="r", judged=judged, rejects=rejects, teller=Told({1: "no"})
     )

@@ -17,7 +17,7 @@ from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from engine.placement import Patch, patch_for
 from engine.placement.hostnames import HOSTNAME
-from engine.placement.required_labels import MOST_TERMS, promise_of
+from engine.placement.required_labels import MOST_TERMS, required_labels
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
 from tests.engine.placement.cluster import (
@@ -269,7 +269,7 @@ def ensure_kept(
 def test_pods_that_are_promised_the_same_keep_filters_of_their_own_decision() -> None:
     rules = policies(GUARD, EITHER)
     first, second = (decide(request_of(BARE), rules, VIEW, NOW) for _ in range(2))
-    one, two = promise_of(first, 0), promise_of(second, 0)
+    one, two = required_labels(first, 0), required_labels(second, 0)
     assert one.required == two.required
     assert {outcome.rule for outcome in two.kept} == {"f0", "f1"}
     assert set(two.kept) <= set(second.filters)
@@ -278,7 +278,7 @@ def test_pods_that_are_promised_the_same_keep_filters_of_their_own_decision() ->
 
 def test_how_much_is_promised_depends_on_the_terms_of_the_pod_each_time() -> None:
     decision = decide(request_of(BARE), policies(EITHER), VIEW, NOW)
-    assert [promise_of(decision, terms).left_out for terms in (1, MOST_TERMS, 1)] == [
+    assert [required_labels(decision, terms).left_out for terms in (1, MOST_TERMS, 1)] == [
         (),
         ("f0",),
         (),

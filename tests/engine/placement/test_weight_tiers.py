@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.placement.weight_tiers import Step, listings, reach, steps
+from engine.placement.weight_tiers import WeightTier, candidate_cuts, steps, weight_budget
 from engine.view import IntColumn
 
 TOTALS = st.lists(st.integers(-1000, 1000), min_size=1, max_size=40)
@@ -21,62 +21,74 @@ def ranking(*totals: int) -> IntColumn:
 def test_we_say_as_much_as_the_user_within_what_three_terms_can_say(
     user_weights: int, ours: int
 ) -> None:
-    assert reach(user_weights) == ours
+    assert weight_budget(user_weights) == ours
 
 
 def test_the_bottom_of_the_ranking_is_what_is_not_advised() -> None:
-    assert list(listings(ranking(9, 5, 1, 1), 64, lambda: False)) == [2]
+    assert list(candidate_cuts(ranking(9, 5, 1, 1), 64, lambda: False)) == [2]
 
 
 def test_equal_nodes_are_all_or_none_preferred_by_whether_others_were_rejected() -> None:
     equal = ranking(7, 7, 7)
-    assert list(listings(equal, 64, lambda: False)) == []
-    assert list(listings(equal, 64, lambda: True)) == [3]
+    assert list(candidate_cuts(equal, 64, lambda: False)) == []
+    assert list(candidate_cuts(equal, 64, lambda: True)) == [3]
 
 
 def test_no_candidate_is_nothing_to_prefer() -> None:
-    assert list(listings(ranking(), 64, lambda: True)) == []
+    assert list(candidate_cuts(ranking(), 64, lambda: True)) == []
 
 
 def test_whole_score_groups_are_tried_before_a_group_is_cut() -> None:
     # All above the bottom: 6. The second best is a 9 like the two after it: 4. Then the bound.
-    assert list(listings(ranking(10, 9, 9, 9, 5, 4, 1), 2, lambda: False)) == [6, 4, 2]
+    assert list(candidate_cuts(ranking(10, 9, 9, 9, 5, 4, 1), 2, lambda: False)) == [6, 4, 2]
 
 
 def test_a_cut_between_score_groups_is_tried_once() -> None:
-    assert list(listings(ranking(10, 9, 5, 4, 1), 2, lambda: False)) == [4, 2]
+    assert list(candidate_cuts(ranking(10, 9, 5, 4, 1), 2, lambda: False)) == [4, 2]
 
 
 def test_thirds_of_the_score_range_weigh_three_two_one() -> None:
     # Between 0, the best that is not listed, and 90: from 60 the upper third, from 30 the middle.
     totals = ranking(90, 60, 59, 30, 29, 0)
-    assert steps(totals, 5, 100) == [Step(0, 2, 100), Step(2, 4, 66), Step(4, 5, 33)]
+    assert steps(totals, 5, 100) == [
+        WeightTier(0, 2, 100),
+        WeightTier(2, 4, 66),
+        WeightTier(4, 5, 33),
+    ]
 
 
 def test_an_empty_third_vanishes_and_the_others_keep_their_distance() -> None:
-    assert steps(ranking(90, 10, 0), 2, 100) == [Step(0, 1, 100), Step(1, 2, 33)]
+    assert steps(ranking(90, 10, 0), 2, 100) == [WeightTier(0, 1, 100), WeightTier(1, 2, 33)]
 
 
 def test_scores_bunched_at_the_top_are_stretched_down_to_the_best_that_is_not_listed() -> None:
     # Listed 100..97 over 97, not over 0: thirds from 99 and 98.
     totals = ranking(100, 99, 98, 97, 97, 0)
-    assert steps(totals, 4, 100) == [Step(0, 2, 100), Step(2, 3, 66), Step(3, 4, 33)]
+    assert steps(totals, 4, 100) == [
+        WeightTier(0, 2, 100),
+        WeightTier(2, 3, 66),
+        WeightTier(3, 4, 33),
+    ]
 
 
 def test_equal_scores_are_one_tier() -> None:
-    assert steps(ranking(5, 5, 5), 2, 100) == [Step(0, 2, 100)]
+    assert steps(ranking(5, 5, 5), 2, 100) == [WeightTier(0, 2, 100)]
 
 
 def test_more_than_a_term_may_weigh_is_reached_by_nested_steps() -> None:
     # 200: the levels are 200, 133, 66, so the steps add 67, 67 and 66.
     totals = ranking(90, 40, 10, 0)
-    assert steps(totals, 3, 200) == [Step(0, 1, 67), Step(0, 2, 67), Step(0, 3, 66)]
+    assert steps(totals, 3, 200) == [
+        WeightTier(0, 1, 67),
+        WeightTier(0, 2, 67),
+        WeightTier(0, 3, 66),
+    ]
 
 
 def test_nested_steps_over_the_same_nodes_are_one_while_a_term_can_weigh_it() -> None:
     # 120: 40 each; two of them make 80, three would make 120.
-    assert steps(ranking(90, 0), 1, 120) == [Step(0, 1, 80), Step(0, 1, 40)]
-    assert steps(ranking(90, 0), 1, 300) == [Step(0, 1, 100)] * 3
+    assert steps(ranking(90, 0), 1, 120) == [WeightTier(0, 1, 80), WeightTier(0, 1, 40)]
+    assert steps(ranking(90, 0), 1, 300) == [WeightTier(0, 1, 100)] * 3
 
 
 @given(scores=TOTALS, max_nodes=st.integers(1, 40), some_rejected=st.booleans())
@@ -84,7 +96,7 @@ def test_each_listing_is_narrower_and_the_last_is_within_bounds(
     *, scores: list[int], max_nodes: int, some_rejected: bool
 ) -> None:
     totals = ranking(*scores)
-    widths = list(listings(totals, max_nodes, lambda: some_rejected))
+    widths = list(candidate_cuts(totals, max_nodes, lambda: some_rejected))
     assert widths == sorted(set(widths), reverse=True)
     assert all(1 <= width <= len(scores) for width in widths)
     assert not widths or widths[-1] <= max_nodes

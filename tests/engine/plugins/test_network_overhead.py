@@ -20,7 +20,7 @@ from tests.engine.measured_cluster import NOW, by_node
 from tests.engine.topology_cluster import app_group, cluster, network, node, pod
 
 if TYPE_CHECKING:
-    from engine.model.aux_object import Extra
+    from engine.model.aux_object import AuxObject
     from engine.model.pod import Pod
 
 RULE = NetworkOverheadFilter(NetworkOverheadArgs())
@@ -77,7 +77,7 @@ def test_a_pod_on_a_node_of_no_place_is_too_far_from_all_others() -> None:
 
 
 def test_a_node_passes_while_no_more_pods_are_too_far_than_near() -> None:
-    groups: list[Extra] = [app_group("shop", front={"cart": 0}), COSTS]
+    groups: list[AuxObject] = [app_group("shop", front={"cart": 0}), COSTS]
     assert rejected(cluster(NODES, groups, running("w1a", "e1"))).keys() == {"w2"}
     three = cluster(NODES, groups, running("w1a", "e1", "e1"))
     assert rejected(three)["w1b"] == "Satisfied: 1 Violated: 2"
@@ -85,7 +85,7 @@ def test_a_node_passes_while_no_more_pods_are_too_far_than_near() -> None:
 
 
 def test_each_dependency_counts() -> None:
-    groups: list[Extra] = [app_group("shop", front={"cart": 0, "store": 50}), COSTS]
+    groups: list[AuxObject] = [app_group("shop", front={"cart": 0, "store": 50}), COSTS]
     pods = [*running("w1a"), pod(name="s", on="e1", workload="store")]
     view = cluster(NODES, groups, pods)
     assert costs(view)["w2"] == 6 + 40
@@ -104,7 +104,7 @@ def test_without_a_group_costs_or_dependencies_all_nodes_are_equal(extras: list[
 
 
 def test_pods_that_wait_or_belong_to_others_count_nothing() -> None:
-    groups: list[Extra] = [app_group("shop", front={"cart": 0}), COSTS]
+    groups: list[AuxObject] = [app_group("shop", front={"cart": 0}), COSTS]
     pods = [pod(name="waits", workload="cart"), pod(name="bystander", on="w1a")]
     view = cluster(NODES, groups, pods + running("w1a", workload="store"))
     assert set(costs(view).values()) == {0}

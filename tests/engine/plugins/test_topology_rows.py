@@ -23,7 +23,7 @@ from tests.engine.plugins.row_properties import (
 from tests.engine.topology_cluster import GPU, app_group, disks, network, node, pod, zones
 
 if TYPE_CHECKING:
-    from engine.model.aux_object import Extra
+    from engine.model.aux_object import AuxObject
     from engine.model.pod import Pod
     from engine.plugins.base import Plugin
 
@@ -204,7 +204,7 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     check_losers_sway_nobody(rules.score, one, state.view(), sorted(winners))
 
 
-def _inputs(plugin: Plugin, one: Pod, *told: Extra) -> tuple[dict[str, str], dict[str, str]]:
+def _inputs(plugin: Plugin, one: Pod, *told: AuxObject) -> tuple[dict[str, str], dict[str, str]]:
     rules = Rules(plugin, {})
     state = ClusterState()
     state.track(rules.profiles)

@@ -15,7 +15,7 @@ from engine.policy.activation import (
 )
 from engine.policy.environment import (
     TABLE,
-    Where,
+    ExpressionScope,
     environment,
     manual,
     misspelt_resources,
@@ -77,14 +77,14 @@ def test_every_value_has_its_declared_type() -> None:
 @pytest.mark.parametrize(
     ("expression", "where"),
     [
-        ("pod.name == ''", Where.MATCH),
-        ("object.spec == request.options", Where.MATCH),
-        ("variables.a == 1", Where.VARIABLES),
-        ("node.name == ''", Where.RULES),
+        ("pod.name == ''", ExpressionScope.MATCH),
+        ("object.spec == request.options", ExpressionScope.MATCH),
+        ("variables.a == 1", ExpressionScope.VARIABLES),
+        ("node.name == ''", ExpressionScope.RULES),
     ],
 )
-def test_a_name_is_known_from_its_place_on(expression: str, where: Where) -> None:
-    for place in Where:
+def test_a_name_is_known_from_its_place_on(expression: str, where: ExpressionScope) -> None:
+    for place in ExpressionScope:
         known = environment(place, {"a": type_of(1)})
         if place >= where:
             compile_program(expression, known)
@@ -94,9 +94,9 @@ def test_a_name_is_known_from_its_place_on(expression: str, where: Where) -> Non
 
 
 def test_it_is_known_from_where_on_a_name_is_known() -> None:
-    assert where_known("object") is Where.MATCH
-    assert where_known("variables") is Where.VARIABLES
-    assert where_known("node") is Where.RULES
+    assert where_known("object") is ExpressionScope.MATCH
+    assert where_known("variables") is ExpressionScope.VARIABLES
+    assert where_known("node") is ExpressionScope.RULES
     assert where_known("nod") is None
 
 
@@ -126,7 +126,7 @@ def test_it_is_known_from_where_on_a_name_is_known() -> None:
     ],
 )
 def test_a_resource_that_cannot_be_is_a_mistake(expression: str, message: str, hint: str) -> None:
-    program = compile_program(expression, environment(Where.RULES))
+    program = compile_program(expression, environment(ExpressionScope.RULES))
     (problem,) = misspelt_resources(program)
     assert (problem.message, problem.hint) == (message, hint)
 
@@ -145,13 +145,13 @@ def test_a_resource_that_cannot_be_is_a_mistake(expression: str, message: str, h
     ],
 )
 def test_a_resource_that_may_be_is_none(expression: str) -> None:
-    program = compile_program(expression, environment(Where.RULES))
+    program = compile_program(expression, environment(ExpressionScope.RULES))
     assert list(misspelt_resources(program)) == []
 
 
 def test_a_ratio_of_amounts_is_a_fraction_and_not_an_integer() -> None:
     program = compile_program(
-        "node.usage.memory / node.allocatable.memory", environment(Where.RULES)
+        "node.usage.memory / node.allocatable.memory", environment(ExpressionScope.RULES)
     )
     view = view_of(node("a"), usage("a", memory=2 * GIB))
     value = node_value(["usage", "allocatable"], view, view.rows["a"], NOW)

@@ -13,7 +13,7 @@ from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, PASS
 from engine.policy import PolicyContext
 from engine.policy.activation import NODE_FIELDS, node_value
-from engine.policy.environment import Where, environment
+from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import (
     FALSE,
     NodeExpression,
@@ -26,7 +26,7 @@ from engine.view import LOAD_DOMAINS, ClusterState, ClusterView, Domain
 from tests.engine.policy.events import EVENTS, apply
 from tests.engine.policy.worlds import NOW, node, request_of, usage, view_of
 
-_RULES = environment(Where.RULES)
+_RULES = environment(ExpressionScope.RULES)
 _CONDITIONS = [
     "node.usage.cpu / node.allocatable.cpu < 0.65",
     "has(node.usage) && node.usage.memory < 2500.0",

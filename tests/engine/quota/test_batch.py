@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from engine.model.elastic_quota import ElasticQuota
 from engine.quota import (
-    Asked,
-    Lending,
-    OwnAllowance,
-    Patience,
-    Pool,
-    QuotaBook,
+    AllowanceConfig,
+    CohortUsage,
+    LocalAllowance,
+    QuotaRequest,
     QuotaRules,
+    QuotaState,
     QuotaVerdict,
     Reservation,
+    ReservationTimeouts,
     judge_batch,
 )
 from engine.quota.reservations import MOST_BYTES
@@ -34,12 +34,14 @@ def quota(group: str = "a", **maximum: int) -> ElasticQuota:
     )
 
 
-def book(group: str = "a", **maximum: int) -> QuotaBook:
-    return QuotaBook(quota(group, **maximum), NOW, Patience(), OwnAllowance("me", Lending()))
+def book(group: str = "a", **maximum: int) -> QuotaState:
+    return QuotaState(
+        quota(group, **maximum), NOW, ReservationTimeouts(), LocalAllowance("me", AllowanceConfig())
+    )
 
 
-def asked(uid: str, *, dry_run: bool = False, **amounts: int) -> Asked:
-    return Asked(Reservation(uid, f"name-{uid}", amounts), dry_run)
+def asked(uid: str, *, dry_run: bool = False, **amounts: int) -> QuotaRequest:
+    return QuotaRequest(Reservation(uid, f"name-{uid}", amounts), dry_run)
 
 
 def allowed(verdicts: tuple[QuotaVerdict | None, ...]) -> list[bool]:
@@ -89,7 +91,7 @@ def test_what_max_does_not_limit_today_is_remembered_for_it_may_tomorrow() -> No
 
 def test_a_pod_that_names_very_many_resources_takes_little_room() -> None:
     many = {f"example.com/{i}": 1 for i in range(1000)}
-    one = Asked(Reservation("a", "a", {"cpu": 1, **many}))
+    one = QuotaRequest(Reservation("a", "a", {"cpu": 1, **many}))
     ((_, draft),) = judge_batch([one], {}, [book(cpu=1)], NOW).writes
     assert draft.reservations.by_key["a"].amounts == {"cpu": 1}
 
@@ -109,9 +111,11 @@ def test_where_room_is_scarce_pods_that_were_seen_make_room_at_once() -> None:
     batch = [asked(f"uid-{i}", pods=1) for i in range(2_000)]
     full = book(pods=10**6)
     ((_, draft),) = judge_batch(batch, {}, [full], NOW).writes
-    full.take(replace(full.quota, version=2, reservations=full.annotation(draft.reservations)), NOW)
+    full.update(
+        replace(full.quota, version=2, reservations=full.annotation(draft.reservations)), NOW
+    )
     assert len(full.annotation(full.pruned(NOW))) > MOST_BYTES // 2
-    full.settle(lambda _: 5, 5, NOW)
+    full.mark_observed(lambda _: 5, 5, NOW)
     assert not full.pruned(NOW).by_key
     assert full.pruned(NOW).seen_up_to == 5
 
@@ -120,8 +124,10 @@ def test_where_many_are_admitted_pods_that_were_seen_make_room_soon() -> None:
     batch = [asked(f"uid-{i}", pods=1) for i in range(500)]  # some 60 bytes each
     busy = book(pods=10**6)
     ((_, draft),) = judge_batch(batch, {}, [busy], NOW).writes
-    busy.take(replace(busy.quota, version=2, reservations=busy.annotation(draft.reservations)), NOW)
-    busy.settle(lambda _: 5, 5, NOW)
+    busy.update(
+        replace(busy.quota, version=2, reservations=busy.annotation(draft.reservations)), NOW
+    )
+    busy.mark_observed(lambda _: 5, 5, NOW)
     assert len(busy.pruned(NOW + 0.9).by_key) == 500
     assert not busy.pruned(NOW + 1).by_key
     assert busy.pruned(NOW + 1).seen_up_to == 5
@@ -143,7 +149,7 @@ def test_by_upstreams_rule_nothing_at_all_is_admitted_while_cpu_is_over() -> Non
 def test_who_borrows_shares_what_all_are_guaranteed() -> None:
     rules = QuotaRules(borrowing="AggregateMin")
     # All hold 5 of 10 together; 5 + 3 fits, 8 + 3 does not, 8 + 2 does. Questions take nothing.
-    pool = Pool({"cpu": 5}, {"cpu": 10})
+    pool = CohortUsage({"cpu": 5}, {"cpu": 10})
     batch = [
         asked("q", cpu=5, dry_run=True),
         *(asked(uid, cpu=3) for uid in "ab"),

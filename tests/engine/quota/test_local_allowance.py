@@ -3,22 +3,22 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.quota import Allowance, Lending, OwnAllowance, Reservation
+from engine.quota import Allowance, AllowanceConfig, LocalAllowance, Reservation
 
 NOW = 100.0
-LENDING = Lending(seconds=15, demand_seconds=4, least_pods=64, share=16)
+LENDING = AllowanceConfig(seconds=15, demand_seconds=4, least_pods=64, share=16)
 MAX = {"cpu": 1_000_000}
 
 
-def own() -> OwnAllowance:
-    return OwnAllowance("replica-1", LENDING)
+def own() -> LocalAllowance:
+    return LocalAllowance("replica-1", LENDING)
 
 
 def one(uid: str, **amounts: int) -> Reservation:
     return Reservation(uid, uid, amounts)
 
 
-def written(**ahead: int) -> OwnAllowance:
+def written(**ahead: int) -> LocalAllowance:
     """Return one that was written, at NOW, for no pod yet."""
     allowance = own()
     what = allowance.next({}, ahead)
@@ -112,9 +112,9 @@ def test_it_runs_low_after_half_of_its_amounts_or_of_its_time() -> None:
 
 def test_twice_what_was_asked_for_lately_is_taken_ahead() -> None:
     allowance = own()
-    allowance.note({"cpu": 900, "pods": 1}, NOW - 4)  # too long ago
+    allowance.record_demand({"cpu": 900, "pods": 1}, NOW - 4)  # too long ago
     for _ in range(3):
-        allowance.note({"cpu": 100, "pods": 1}, NOW)
+        allowance.record_demand({"cpu": 100, "pods": 1}, NOW)
     # Twice 3 pods; a sixteenth of what is free is more.
     assert allowance.wanted({"cpu": 100_000}, NOW) == {"cpu": 600, "pods": 6}
 
@@ -122,20 +122,20 @@ def test_twice_what_was_asked_for_lately_is_taken_ahead() -> None:
 def test_no_more_than_a_sixteenth_of_what_is_free_is_taken() -> None:
     allowance = own()
     for _ in range(100):
-        allowance.note({"cpu": 100}, NOW)
+        allowance.record_demand({"cpu": 100}, NOW)
     assert allowance.wanted({"cpu": 6_400}, NOW) == {"cpu": 400}
     assert allowance.wanted({"cpu": 6_399}, NOW) == {}  # 64 of 100 each do not fit
 
 
 def test_a_pod_that_comes_alone_takes_nothing_ahead() -> None:
     allowance = own()
-    allowance.note({"cpu": 100}, NOW)
+    allowance.record_demand({"cpu": 100}, NOW)
     assert allowance.wanted({"cpu": 100_000}, NOW) == {}
 
 
 def test_it_is_given_back_where_less_than_half_of_that_is_free() -> None:
     allowance = own()
-    allowance.note({"cpu": 100}, NOW)
+    allowance.record_demand({"cpu": 100}, NOW)
     assert not allowance.is_scarce({"cpu": 3_200})
     assert allowance.is_scarce({"cpu": 3_199})
 
@@ -149,6 +149,6 @@ def test_nothing_is_taken_beyond_what_is_free(
 ) -> None:
     allowance = own()
     for amounts in recent:
-        allowance.note(amounts, NOW)
+        allowance.record_demand(amounts, NOW)
     for name, amount in allowance.next({}, allowance.wanted(free, NOW)).amounts.items():
         assert 0 < amount <= max(0, free.get(name, 2**63 - 1))

@@ -11,13 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine.model.elastic_quota import ElasticQuota
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
-    Asked,
-    Draft,
-    Lending,
-    OwnAllowance,
-    Patience,
-    QuotaBook,
+    AllowanceConfig,
+    LocalAllowance,
+    PendingWrite,
+    QuotaRequest,
+    QuotaState,
     Reservation,
+    ReservationTimeouts,
     draw,
     expect,
     judge_batch,
@@ -25,12 +25,12 @@ from engine.quota import (
 
 MAX = 10
 REQUEST_SECONDS = 60  # the API server's patience with a request
-PATIENCE = Patience()
+PATIENCE = ReservationTimeouts()
 REPLICAS = st.integers(0, 2)
 CORES = st.integers(1, 6)
 NAMES = st.sampled_from("abc")  # few, so that they are used again
-NEVER = Lending(least_pods=MAX + 1)
-EAGER = Lending(least_pods=1, share=1, demand_seconds=60)
+NEVER = AllowanceConfig(least_pods=MAX + 1)
+EAGER = AllowanceConfig(least_pods=1, share=1, demand_seconds=60)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Replica:
     delivered: int = 0
     pods: dict[str, Stored] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
-    book: QuotaBook | None = None
+    book: QuotaState | None = None
     writing: Write | None = None
 
 
@@ -175,29 +175,29 @@ class Cluster(RuleBasedStateMachine):
         replica = self.replicas[one]
         if replica.book is None:
             self.serial += 1
-            own = OwnAllowance(f"replica-{self.serial}", self.lending)
-            replica.book = QuotaBook(self.quota, self.now, self.patience, own)
+            own = LocalAllowance(f"replica-{self.serial}", self.lending)
+            replica.book = QuotaState(self.quota, self.now, self.patience, own)
         else:
-            replica.book.take(self.quota, self.now)
+            replica.book.update(self.quota, self.now)
 
     @rule(one=REPLICAS)
     def crash(self, one: int) -> None:
         self.replicas[one] = Replica()
 
-    def judging(self, one: int) -> tuple[Replica, QuotaBook] | None:
+    def judging(self, one: int) -> tuple[Replica, QuotaState] | None:
         """Return a replica that may judge now, and has nothing else to do."""
         replica = self.replicas[one]
         book = replica.book
         if book is None or replica.writing is not None or not book.may_judge(replica.heard):
             return None
-        book.settle(lambda uid: replica.seen.get(uid, 0), replica.heard, self.now)
+        book.mark_observed(lambda uid: replica.seen.get(uid, 0), replica.heard, self.now)
         return replica, book
 
     def ask(self, one: int, asked: list[tuple[Reservation, int]]) -> None:
         """Admit what can be drawn; judge the others, and send what they need written."""
         book, rest = self.replicas[one].book, []
         for reservation, cpu in asked:
-            wanted = Asked(reservation)
+            wanted = QuotaRequest(reservation)
             books = [] if book is None else [book]
             expect(wanted, books, RESOURCE_QUOTA_RULES, self.now)
             if draw(wanted, books, RESOURCE_QUOTA_RULES, self.now):
@@ -211,7 +211,7 @@ class Cluster(RuleBasedStateMachine):
             return
         replica, book = ready
         used = {"cpu": sum(pod.cpu for pod in replica.pods.values())}
-        batch = [Asked(reservation) for reservation, _ in asked]
+        batch = [QuotaRequest(reservation) for reservation, _ in asked]
         judgement = judge_batch(batch, used, [book], self.now)
         granted = [
             Granted(reservation, cpu, self.now)
@@ -221,7 +221,9 @@ class Cluster(RuleBasedStateMachine):
         for _, draft in judgement.writes:
             self.send(replica, book, draft, granted)
 
-    def send(self, replica: Replica, book: QuotaBook, what: Draft, granted: list[Granted]) -> None:
+    def send(
+        self, replica: Replica, book: QuotaState, what: PendingWrite, granted: list[Granted]
+    ) -> None:
         replica.writing = Write(book.quota.version, book.sending(what, self.now), granted)
 
     @rule(one=REPLICAS)
@@ -258,10 +260,10 @@ class Cluster(RuleBasedStateMachine):
         if (ready := self.judging(one)) is not None:
             replica, book = ready
             for abandoned in book.abandoned(self.now):
-                book.has_ended(abandoned, self.newest())
+                book.is_drained(abandoned, self.newest())
             kept = book.pruned(self.now)
             if kept.size < book.reservations.size:
-                self.send(replica, book, Draft(kept, book.allowance.drawn), [])
+                self.send(replica, book, PendingWrite(kept, book.allowance.drawn), [])
 
     def newest(self) -> int:
         return max((pod.version for pod in self.pods.values()), default=0)
@@ -299,7 +301,7 @@ class Cluster(RuleBasedStateMachine):
             self.quota = replace(self.quota, version=self.version, reservations=write.annotation)
         if answered and not succeeds:
             replica.book.allowance.not_sent()
-        replica.book.take(self.quota, self.now)
+        replica.book.update(self.quota, self.now)
         if succeeds and answered:
             self.in_flight += write.granted
 
@@ -339,7 +341,7 @@ class Cluster(RuleBasedStateMachine):
 class BusyCluster(Cluster):
     """One where reservations leave as soon as their pods are seen; slower watches must wait."""
 
-    patience = Patience(settled_seconds=0)
+    patience = ReservationTimeouts(settled_seconds=0)
 
 
 class LendingCluster(Cluster):
@@ -362,7 +364,7 @@ class LendingCluster(Cluster):
             name = f"drawn-{number}"
             if book is not None and name not in self.pods:
                 self.serial += 1
-                wanted = Asked(Reservation(f"pod-{self.serial}", name, {"cpu": 1}))
+                wanted = QuotaRequest(Reservation(f"pod-{self.serial}", name, {"cpu": 1}))
                 if draw(wanted, [book], RESOURCE_QUOTA_RULES, self.now):
                     self.in_flight.append(Granted(wanted.reservation, 1, self.now))
         self.carry_out_all()
@@ -378,7 +380,7 @@ class LendingCluster(Cluster):
 class BusyLendingCluster(LendingCluster):
     """One where they do, and forget at once what was seen."""
 
-    patience = Patience(settled_seconds=0)
+    patience = ReservationTimeouts(settled_seconds=0)
 
 
 Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
@@ -489,7 +491,7 @@ def test_an_allowance_counts_while_pods_drawn_from_it_may_still_be_stored() -> N
     cluster = LendingCluster()
     lending(cluster, FAST)
     cluster.now += 14
-    wanted = Asked(Reservation("late", "late", {"cpu": 1}))
+    wanted = QuotaRequest(Reservation("late", "late", {"cpu": 1}))
     book = cluster.replicas[FAST].book
     assert book is not None
     assert draw(wanted, [book], RESOURCE_QUOTA_RULES, cluster.now)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota
 from engine.model.resources import Amounts
-from engine.quota import QuotaRules, judge, judge_borrowing, limited, pool_of
+from engine.quota import QuotaRules, cohort_usage, judge, judge_borrowing, limited
 
 ZERO = QuotaRules(unlisted_resources="Zero")
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 9))
@@ -56,7 +56,7 @@ def test_a_namespace_may_borrow_what_others_leave_of_their_min() -> None:
         "mill": [quota("mill", least={"cpu": 4000})],
     }
     # 4 + 2 used of 8 that are guaranteed: 2 are left, to whoever comes first.
-    pool = pool_of(quotas, {"shop": {"cpu": 4000, "pods": 9}, "mill": {"cpu": 2000}})
+    pool = cohort_usage(quotas, {"shop": {"cpu": 4000, "pods": 9}, "mill": {"cpu": 2000}})
     assert judge_borrowing({"cpu": 2000, "pods": 1}, pool).allowed
     assert judge_borrowing({"cpu": 2001, "pods": 1}, pool).message == (
         "exceeded quota: the sum of all min, requested: cpu=2001m, used: cpu=6, limited: cpu=8"
@@ -65,8 +65,8 @@ def test_a_namespace_may_borrow_what_others_leave_of_their_min() -> None:
 
 def test_a_resource_that_no_min_names_cannot_be_borrowed_and_blocks_all_once_it_is() -> None:
     quotas = {"shop": [quota("shop", least={"cpu": 4000})]}
-    assert not judge_borrowing({"memory": 1}, pool_of(quotas, {})).allowed
-    over = pool_of(quotas, {"shop": {"nvidia.com/gpu": 1}})
+    assert not judge_borrowing({"memory": 1}, cohort_usage(quotas, {})).allowed
+    over = cohort_usage(quotas, {"shop": {"nvidia.com/gpu": 1}})
     assert judge_borrowing({"cpu": 1}, over).exceeded == ("the sum of all min",)
 
 
@@ -75,7 +75,9 @@ def test_the_pool_is_of_namespaces_with_a_quota_of_scheduler_plugins() -> None:
         "shop": [quota("shop", least={"cpu": 1000})],
         "mill": [quota("mill", least={"cpu": 9000}, group=KOORDINATOR_GROUP)],
     }
-    pool = pool_of(quotas, {"shop": {"cpu": 500}, "mill": {"cpu": 9000}, "else": {"cpu": 9000}})
+    pool = cohort_usage(
+        quotas, {"shop": {"cpu": 500}, "mill": {"cpu": 9000}, "else": {"cpu": 9000}}
+    )
     assert pool.used == {"cpu": 500}
     assert pool.guaranteed["cpu"] == 1000
 

@@ -45,10 +45,10 @@ def test_what_was_given_out_stays_as_it_was() -> None:
     totals = NamespaceTotals()
     totals.add("a", SMALL, REQUESTED + SCHEDULED)
     held = totals.requested, totals.scheduled
-    totals.part_with()
+    totals.unshare()
     totals.add("a", LARGE, REQUESTED + SCHEDULED)
     totals.add("b", SMALL, REQUESTED)
-    totals.part_with()
+    totals.unshare()
     totals.subtract("b", SMALL, REQUESTED)
     assert held == ({"a": {"cpu": 100, "pods": 1}},) * 2
     assert totals.requested == {"a": {"cpu": 1000, "memory": 5, "pods": 2}}

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.view import ClusterState, Domain, Turnover
+from engine.view import ClusterState, Domain, PodTransitions
 from tests.engine.measured_cluster import NOW, node, pod
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def test_bound_pods_leave_by_deletion_and_pending_ones_come_by_nomination() -> N
         moving("4", to="b", deleting=True),
         moving("5", deleting=True),
     )
-    assert state.view().turnover == {"a": Turnover(terminating=1), "b": Turnover(nominated=2)}
+    assert state.view().transitions == {
+        "a": PodTransitions(terminating=1),
+        "b": PodTransitions(nominated=2),
+    }
 
 
 def test_a_pod_that_is_gone_has_finished_or_came_no_longer_counts() -> None:
@@ -42,7 +45,7 @@ def test_a_pod_that_is_gone_has_finished_or_came_no_longer_counts() -> None:
     state.delete_pod("default/1")
     state.set_pod(moving("2", "b"), seen_at=NOW)
     state.set_pod(msgspec.structs.replace(moving("3", to="b"), phase="Failed"), seen_at=NOW)
-    assert state.view().turnover == {}
+    assert state.view().transitions == {}
 
 
 def test_the_rows_of_both_nodes_change_when_a_nomination_moves() -> None:
@@ -55,15 +58,15 @@ def test_the_rows_of_both_nodes_change_when_a_nomination_moves() -> None:
 
 def test_nodes_need_not_be_known() -> None:
     state = state_of(moving("1", to="new"))
-    assert state.view().turnover == {"new": Turnover(nominated=1)}
+    assert state.view().transitions == {"new": PodTransitions(nominated=1)}
 
 
 def test_a_view_that_is_kept_says_what_it_said() -> None:
     state = state_of(moving("1", to="a"))
     kept = state.view()
     state.set_pod(moving("1", to="b"), seen_at=NOW)
-    assert kept.turnover == {"a": Turnover(nominated=1)}
-    assert state.view().turnover == {"b": Turnover(nominated=1)}
+    assert kept.transitions == {"a": PodTransitions(nominated=1)}
+    assert state.view().transitions == {"b": PodTransitions(nominated=1)}
 
 
 _pods = st.builds(
@@ -86,4 +89,4 @@ def test_any_order_of_events_ends_in_what_the_pods_say(events: list[Pod | str]) 
         else:
             state.set_pod(event, seen_at=NOW)
             alive[event.name] = event
-    assert state.view().turnover == state_of(*alive.values()).view().turnover
+    assert state.view().transitions == state_of(*alive.values()).view().transitions

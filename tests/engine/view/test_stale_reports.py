@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.time import SECOND
-from engine.view import ClusterState, report_times
-from engine.view.stale_reports import ReportTimes
+from engine.view import ClusterState, stale_reports
+from engine.view.stale_reports import StaleReports
 from tests.engine.policy.worlds import NOW, node, usage
 
 MOMENTS = st.integers(-3, 8)
@@ -14,7 +14,7 @@ MOMENTS = st.integers(-3, 8)
 
 @given(st.lists(st.integers(0, 5), max_size=12), st.lists(MOMENTS, max_size=8))
 def test_overdue_is_every_report_that_is_not_newer(times: list[int], moments: list[int]) -> None:
-    found = ReportTimes(np.array(times, np.int64))
+    found = StaleReports(np.array(times, np.int64))
     for moment in moments:
         overdue = found.overdue(moment)
         expected = [row for row, time in enumerate(times) if time <= moment]
@@ -24,7 +24,7 @@ def test_overdue_is_every_report_that_is_not_newer(times: list[int], moments: li
 
 
 def test_the_same_is_overdue_until_another_report_is() -> None:
-    found = ReportTimes(np.array([30, 10, 0]))  # overdue from 10 on: rows 1 and 2
+    found = StaleReports(np.array([30, 10, 0]))  # overdue from 10 on: rows 1 and 2
     assert found.overdue(12) is found.overdue(29)
     assert found.overdue(29) is not found.overdue(30)
 
@@ -33,6 +33,6 @@ def test_a_new_report_counts() -> None:
     state = ClusterState()
     state.set_node(node("a"))
     state.set_usage(usage("a", cpu=1000, age=100))
-    assert report_times(state.view()).overdue(NOW - 50 * SECOND).rows.size == 1
+    assert stale_reports(state.view()).overdue(NOW - 50 * SECOND).rows.size == 1
     state.set_usage(usage("a", cpu=1000, age=0))
-    assert report_times(state.view()).overdue(NOW - 50 * SECOND).rows.size == 0
+    assert stale_reports(state.view()).overdue(NOW - 50 * SECOND).rows.size == 0

@@ -4,7 +4,7 @@ import pytest
 
 from engine.model.advice import Advice
 from engine.view import ClusterState
-from engine.view.workload_counts import WorkloadBook
+from engine.view.workload_counts import WorkloadCounts
 from tests.engine.measured_cluster import NOW
 from tests.engine.topology_cluster import node, pod
 
@@ -12,29 +12,29 @@ CART, FRONT = ("shop", "cart"), ("shop", "front")
 
 
 def test_pods_are_counted_by_workload_and_node_and_an_empty_one_is_forgotten() -> None:
-    book = WorkloadBook()
+    book = WorkloadCounts()
     for name in ("a", "b", "a"):
         book.count(CART, name, 1)
     book.count(FRONT, "b", 1)
-    assert book.lent() == {CART: {"a": 2, "b": 1}, FRONT: {"b": 1}}
+    assert book.snapshot() == {CART: {"a": 2, "b": 1}, FRONT: {"b": 1}}
     book.count(CART, "b", -1)
     book.count(FRONT, "b", -1)
-    assert book.lent() == {CART: {"a": 2}}
+    assert book.snapshot() == {CART: {"a": 2}}
 
 
 def test_what_was_given_out_stays_as_it_was() -> None:
-    book = WorkloadBook()
+    book = WorkloadCounts()
     book.count(CART, "a", 1)
-    held = book.lent()
-    book.part_with()
+    held = book.snapshot()
+    book.unshare()
     book.count(CART, "a", 1)
     book.count(FRONT, "b", 1)
     assert held == {CART: {"a": 1}}
-    book.part_with()
+    book.unshare()
     book.count(CART, "a", -1)
     book.count(CART, "a", -1)
     assert held == {CART: {"a": 1}}
-    assert book.lent() == {FRONT: {"b": 1}}
+    assert book.snapshot() == {FRONT: {"b": 1}}
 
 
 def test_a_state_counts_the_pods_of_app_groups_where_they_are_or_are_expected() -> None:

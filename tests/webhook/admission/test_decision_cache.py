@@ -12,8 +12,8 @@ from engine.model.pod import pod_of
 from engine.placement import advice_id
 from engine.policy import PolicySet, load_policies
 from webhook.admission import wire
-from webhook.admission.decision_cache import Advised, Twins
-from webhook.admission.review_result import Answer, Outcome
+from webhook.admission.decision_cache import Advised, DecisionCache
+from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionRequest
 
 POLICIES = load_policies([])
@@ -39,15 +39,15 @@ def placed(
     advice = Advice(nodes=nodes, id=advice_id(uid))
     operation = {"op": "add", "path": "/a", "value": msgspec.json.encode(advice).decode()}
     response = wire.allowed(uid, operations=[operation], warnings=["beware"])
-    return Advised(POD, Answer(outcome, response, rule_errors=1), advice)
+    return Advised(POD, ReviewResult(outcome, response, rule_errors=1), advice)
 
 
 class Busy:
-    """Twins that have decided for 30 of the last 100 ms, and the clock they go by."""
+    """DecisionCache that have decided for 30 of the last 100 ms, and the clock they go by."""
 
     def __init__(self) -> None:
         self.now = 10.0
-        self.twins = Twins(lambda: self.now)
+        self.twins = DecisionCache(lambda: self.now)
         self.keep(asking("earlier", namespace="other"), seconds=0.03)
 
     def keep(
@@ -60,30 +60,30 @@ class Busy:
     ) -> None:
         began = self.now
         self.now += seconds
-        self.twins.keep(request, policies, placed(request.uid, outcome), began)
+        self.twins.put(request, policies, placed(request.uid, outcome), began)
 
     def finds(self, request: AdmissionRequest, policies: PolicySet = POLICIES) -> bool:
-        return self.twins.find(request, policies) is not None
+        return self.twins.get(request, policies) is not None
 
 
 def test_a_twin_gets_the_answer_under_its_own_name() -> None:
     busy = Busy()
     busy.keep(asking("u-1"))
-    found = busy.twins.find(asking("u-2", "kube-api-access-zzzzz"), POLICIES)
+    found = busy.twins.get(asking("u-2", "kube-api-access-zzzzz"), POLICIES)
     assert found == placed("u-2", Outcome.SHARED)
 
 
 def test_an_advice_that_prefers_no_node_is_shared_too() -> None:
     busy = Busy()
-    busy.twins.keep(asking("u-1"), POLICIES, placed("u-1", nodes=()), busy.now)
-    found = busy.twins.find(asking("u-2"), POLICIES)
+    busy.twins.put(asking("u-1"), POLICIES, placed("u-1", nodes=()), busy.now)
+    found = busy.twins.get(asking("u-2"), POLICIES)
     assert found == placed("u-2", Outcome.SHARED, ())
 
 
 def test_twins_take_the_nodes_of_the_advice_by_turns() -> None:
     busy = Busy()
-    busy.twins.keep(asking("u-0"), POLICIES, placed("u-0", nodes=("a", "b", "c")), busy.now)
-    found = [busy.twins.find(asking(f"u-{number}"), POLICIES) for number in (1, 2, 3, 4)]
+    busy.twins.put(asking("u-0"), POLICIES, placed("u-0", nodes=("a", "b", "c")), busy.now)
+    found = [busy.twins.get(asking(f"u-{number}"), POLICIES) for number in (1, 2, 3, 4)]
     assert found == [
         placed("u-1", Outcome.SHARED, ("b", "c", "a")),
         placed("u-2", Outcome.SHARED, ("c", "a", "b")),
@@ -93,9 +93,9 @@ def test_twins_take_the_nodes_of_the_advice_by_turns() -> None:
 
 
 def test_as_long_as_there_is_time_each_pod_has_a_decision_of_its_own() -> None:
-    twins = Twins(lambda: 10.0)
-    twins.keep(asking("u-1"), POLICIES, placed("u-1"), 9.991)  # 9 of 100 ms
-    assert twins.find(asking("u-2"), POLICIES) is None
+    twins = DecisionCache(lambda: 10.0)
+    twins.put(asking("u-1"), POLICIES, placed("u-1"), 9.991)  # 9 of 100 ms
+    assert twins.get(asking("u-2"), POLICIES) is None
 
 
 def test_who_was_busy_a_while_ago_is_so_no_more() -> None:
@@ -165,7 +165,7 @@ def test_an_answer_that_says_more_than_once_whose_it_is_is_not_shared() -> None:
     response = wire.allowed("u-1", operations=[{"op": "test", "path": f"/{name}", "value": name}])
     answer = msgspec.structs.replace(told.answer, response=response)
     twice = msgspec.structs.replace(told, answer=answer)
-    busy.twins.keep(asking("u-1"), POLICIES, twice, busy.now)
+    busy.twins.put(asking("u-1"), POLICIES, twice, busy.now)
     assert not busy.finds(asking("u-2"))
 
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from engine.errors import QuotaUndecidedError
 from webhook.admission import wire
 from webhook.admission.handler import Decide, Limits, ReviewHandler, _timeout_in
-from webhook.admission.review_result import Answer, Outcome
+from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.metrics import Metrics
 
@@ -41,8 +41,8 @@ class Clock:
         return self.now
 
 
-def admit(request: AdmissionRequest) -> Answer:
-    return Answer(Outcome.ADMITTED, wire.allowed(request.uid))
+def admit(request: AdmissionRequest) -> ReviewResult:
+    return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
 
 
 class Webhook:
@@ -284,7 +284,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_behind(
 async def test_an_unexpected_failure_is_a_500_that_tells_only_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail(_: AdmissionRequest) -> Answer:
+    def fail(_: AdmissionRequest) -> ReviewResult:
         raise RuntimeError("the reason")
 
     async with Webhook(fail, fails_open=False) as webhook:
@@ -297,7 +297,7 @@ async def test_an_unexpected_failure_is_a_500_that_tells_only_the_log(
 
 
 async def test_an_object_that_makes_no_sense_is_a_400() -> None:
-    def fail(_: AdmissionRequest) -> Answer:
+    def fail(_: AdmissionRequest) -> ReviewResult:
         raise AdmissionError("the object is not a pod")
 
     async with Webhook(fail, fails_open=False) as webhook:
@@ -305,8 +305,8 @@ async def test_an_object_that_makes_no_sense_is_a_400() -> None:
 
 
 async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
-    def answer(request: AdmissionRequest) -> Answer:
-        return Answer(Outcome.PLACED, wire.allowed(request.uid), rule_errors=3)
+    def answer(request: AdmissionRequest) -> ReviewResult:
+        return ReviewResult(Outcome.PLACED, wire.allowed(request.uid), rule_errors=3)
 
     async with Webhook(answer) as webhook:
         await webhook.post(BODY)
@@ -345,7 +345,7 @@ def test_little_is_remembered_of_the_urls_of_hostile_callers() -> None:
 async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:
     decided = asyncio.Event()
 
-    async def wait(request: AdmissionRequest) -> Answer:
+    async def wait(request: AdmissionRequest) -> ReviewResult:
         if request.uid == "first":
             await decided.wait()
         else:
@@ -359,7 +359,7 @@ async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:
 
 
 async def test_who_cannot_decide_leaves_it_to_the_failure_policy() -> None:
-    async def unable(_: AdmissionRequest) -> Answer:
+    async def unable(_: AdmissionRequest) -> ReviewResult:
         raise QuotaUndecidedError("the quotas are not known yet")
 
     async with Webhook(unable, fails_open=False) as webhook:
@@ -372,7 +372,7 @@ async def test_who_cannot_decide_leaves_it_to_the_failure_policy() -> None:
 async def test_who_waits_too_long_leaves_it_to_the_failure_policy() -> None:
     cancelled = asyncio.Event()
 
-    async def forever(_: AdmissionRequest) -> Answer:
+    async def forever(_: AdmissionRequest) -> ReviewResult:
         try:
             await asyncio.Event().wait()
         finally:

@@ -8,12 +8,12 @@ import pytest
 from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.time import Micros
-from engine.quota import Patience, QuotaMode, QuotaVerdict
+from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
 from webhook.admission import wire
 from webhook.admission.review_result import Outcome
 from webhook.admission.wire import AdmissionError
-from webhook.quota import MemoryStore, QuotaLedger, QuotaReviews, Sight, Timing
+from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger, QuotaReviews, QuotaTiming
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 
@@ -46,9 +46,9 @@ def quota_reviews(
     time: Time | None = None,
     refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
 ) -> QuotaReviews:
-    timing = Timing(clock=time or Time(), patience=Patience(unseen_seconds=60))
+    timing = QuotaTiming(clock=time or Time(), timeouts=ReservationTimeouts(unseen_seconds=60))
     return QuotaReviews(
-        ledger=QuotaLedger(Sight(view=state.view), MemoryStore(), timing),
+        ledger=QuotaLedger(ObservedCluster(view=state.view), MemoryStore(), timing),
         view=state.view,
         mode=mode,
         excluded_namespaces=["kube-system"],

@@ -8,7 +8,7 @@ import pytest
 from engine.view import ClusterState
 from webhook.admission import wire
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
-from webhook.admission.review_result import Answer, Outcome
+from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError
 
 GROUP, OTHER_GROUP = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
@@ -37,7 +37,7 @@ def quota(**spec: object) -> dict[str, Any]:
     }
 
 
-def refused(answer: Answer) -> str:
+def refused(answer: ReviewResult) -> str:
     """Return what the author of a quota reads, "" if it is stored."""
     status = answer.response.status
     assert answer.outcome == (Outcome.INVALID if status else Outcome.ADMITTED)
@@ -88,7 +88,7 @@ def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
 
 
 def test_reviews_of_one_path_go_by_their_resource() -> None:
-    pods, quotas = (Answer(Outcome.ADMITTED, wire.allowed(uid)) for uid in ("pods", "quotas"))
+    pods, quotas = (ReviewResult(Outcome.ADMITTED, wire.allowed(uid)) for uid in ("pods", "quotas"))
     answer = by_resource(pods=lambda _: pods, quotas=lambda _: quotas)
     assert answer(asked()) is quotas
     assert answer(asked(resource={"version": "v1", "resource": "pods"})) is pods

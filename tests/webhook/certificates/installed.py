@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from webhook.certificates.bundles import Bundles
+from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_store import SecretStore
 from webhook.cluster.client.connection import Connection, connected
 from webhook.controllers.certificate_rotation import Rotation, names_of_service
@@ -57,8 +57,8 @@ class Cluster:
         namespace, name = SECRET
         return SecretStore(self.connection, namespace=namespace, name=name)
 
-    def bundles(self) -> Bundles:
-        return Bundles(self.connection, mutating=[OURS], validating=[OURS])
+    def bundles(self) -> CaBundles:
+        return CaBundles(self.connection, mutating=[OURS], validating=[OURS])
 
     def rotation(self, *, leads: bool = True) -> Rotation:
         return Rotation(

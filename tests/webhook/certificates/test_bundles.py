@@ -91,7 +91,7 @@ async def test_where_somebody_undoes_every_change_looks_become_rare(
             pauses.append(seconds)
         await sleep(0)
 
-    async with cluster(OURS) as here, here.bundles().occasions(10) as occasion:
+    async with cluster(OURS) as here, here.bundles().change_events(10) as occasion:
         await here.server.until(lambda: here.server.watches() == 2)
         monkeypatch.setattr(asyncio, "sleep", hurry)
         for number in range(9):

@@ -47,7 +47,7 @@ async def test_a_replica_waits_for_its_leader(monkeypatch: pytest.MonkeyPatch) -
         waiting = asyncio.ensure_future(source.first())
         await here.server.until(lambda: len(here.server.requests) > 5)
         assert not waiting.done()
-        await here.rotation().turn()
+        await here.rotation().step()
         await asyncio.wait_for(waiting, 5)
         assert LiveCertificate(source, client_ca=None, now=lambda: here.now).bundle_matches
 
@@ -55,7 +55,7 @@ async def test_a_replica_waits_for_its_leader(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("what", ["gone", "emptied", "garbled", "unreachable"])
 async def test_whatever_becomes_of_the_secret_the_last_good_pair_is_served(what: str) -> None:
     async with cluster(OURS) as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         source = source_of(here)
         certificate = await live(here, source)
         before = certificate.current
@@ -73,14 +73,14 @@ async def test_whatever_becomes_of_the_secret_the_last_good_pair_is_served(what:
 
 async def test_whether_callers_trust_us_follows_the_configurations() -> None:
     async with cluster() as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         source = source_of(here)
         certificate = await live(here, source)
         assert certificate.bundle_matches is None  # nobody was told to call us
         here.configure(OURS)
         await source.look()
         assert certificate.bundle_matches is False
-        await here.rotation().turn()
+        await here.rotation().step()
         await source.look()
         assert certificate.bundle_matches is True
         here.now += 365 * DAY  # the authority in the bundle expires
@@ -96,13 +96,13 @@ async def until_bundle_matches(certificate: LiveCertificate, *, says: bool) -> N
 async def test_a_bundle_that_changes_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 3600)
     async with cluster() as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         certificate = await live(here, source_of(here))
         watching = asyncio.ensure_future(certificate.watch())
         await here.server.until(lambda: here.server.watches() == 2)
         here.configure(OURS)
         await until_bundle_matches(certificate, says=False)
-        await here.rotation().turn()
+        await here.rotation().step()
         await until_bundle_matches(certificate, says=True)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -110,7 +110,7 @@ async def test_a_bundle_that_changes_is_looked_at_at_once(monkeypatch: pytest.Mo
 
 async def test_one_webhook_that_does_not_trust_us_is_enough_not_to_match() -> None:
     async with cluster(OURS) as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         stored = here.configurations(OURS)[0]
         stored["webhooks"][1]["clientConfig"]["caBundle"] = ""
         here.server.replace(stored)
@@ -202,7 +202,7 @@ async def test_a_listening_server_shows_the_new_certificate_to_new_connections(
     monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 0.01)
     async with cluster(OURS) as here, AsyncExitStack() as stack:
         here.now = datetime.now(UTC)
-        await here.rotation().turn()
+        await here.rotation().step()
         certificate = await live(here, source_of(here))
         port = await stack.enter_async_context(listening(certificate.current.context))
         before = await stack.enter_async_context(call(here, port))
@@ -210,7 +210,7 @@ async def test_a_listening_server_shows_the_new_certificate_to_new_connections(
         watching = asyncio.ensure_future(certificate.watch())
         here.put_secret({**here.secret(), "tls.crt": b"", "tls.key": b""})
         old = certificate.current
-        await here.rotation().turn()
+        await here.rotation().step()
         await here.server.until(lambda: certificate.current is not old)
 
         after = await stack.enter_async_context(call(here, port))

@@ -101,7 +101,7 @@ async def test_every_caller_verifies_every_replica_at_every_step_of_two_years() 
             leader = chance.choice(replicas)
             leader.leads = True
             written = len(here.writes())
-            await leader.rotation.turn()
+            await leader.rotation.step()
             busy = _BUSY_STEPS if len(here.writes()) > written else busy - 1
 
             # 2. In busy times some replicas are behind, and so are some API servers.

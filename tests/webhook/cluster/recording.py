@@ -13,15 +13,15 @@ from tests.fake_api_server import FakeApiServer
 from tests.webhook.cluster.reflecting import connected_to
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot.anonymous import Anonymizer
-from webhook.cluster.snapshot.record import Taken, take_snapshot
-from webhook.cluster.watch.event_applier import READERS, Intake
-from webhook.cluster.watch.timing import Pace
+from webhook.cluster.snapshot.record import KindResult, take_snapshot
+from webhook.cluster.watch.event_applier import READERS, EventApplier
+from webhook.cluster.watch.timing import ReflectorConfig
 
 Json = dict[str, Any]
 
 CREATED = "2026-01-01T08:00:00Z"
 TIME = "2026-01-01T09:00:00Z"
-PAGES_OF_TWO = Pace(page_size=2)
+PAGES_OF_TWO = ReflectorConfig(page_size=2)
 PLURALS = (
     "nodes",
     "pods",
@@ -204,7 +204,7 @@ async def snapshot_of(
     anonymizer: Anonymizer | None = None,
     progress: Callable[[str, int, int | None], None] | None = None,
     sleep: Callable[[float], Awaitable[None]] = no_wait,
-) -> tuple[Path, dict[str, Taken]]:
+) -> tuple[Path, dict[str, KindResult]]:
     """Return the file with a snapshot of all that a server holds, and what became of each kind."""
     path = folder / "cluster.json"
     async with connected_to(server, folder) as connection:
@@ -222,7 +222,7 @@ async def snapshot_of(
 
 def state_of(server: FakeApiServer) -> ClusterState:
     """Return the cluster as the very objects that a server holds give it."""
-    intake = Intake()
+    intake = EventApplier()
     for plural in PLURALS:
         try:
             objects = server.objects(plural).values()

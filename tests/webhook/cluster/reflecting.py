@@ -15,13 +15,13 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.reflector import Reflector, Sink
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.timing import Clock, Pace
+from webhook.cluster.watch.timing import Clock, ReflectorConfig
 from webhook.cluster.watch.watched_kinds import WATCHED, Watched
 
 STARTED = Micros(1_700_000_000 * SECOND)
 PODS = next(watched for watched in WATCHED if watched.name == "pods")
 QUOTAS = next(watched for watched in WATCHED if watched.group == "scheduling.sigs.k8s.io")
-BRISK = Pace(page_size=3, silence_seconds=5.0, streamed_list_seconds=5.0)
+BRISK = ReflectorConfig(page_size=3, silence_seconds=5.0, streamed_list_seconds=5.0)
 LONG = BRISK.look_again_seconds
 
 
@@ -100,7 +100,7 @@ async def reflecting(
     *,
     objects: tuple[dict[str, Any], ...] = (),
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
-    pace: Pace = BRISK,
+    pace: ReflectorConfig = BRISK,
 ) -> AsyncIterator[Reflecting]:
     """Run a reflector against a server that holds some objects."""
     stored: dict[str, Any] = {}

@@ -5,12 +5,12 @@ import msgspec
 from engine.model import api
 from engine.quota import mode_of
 from engine.view import ClusterState
-from webhook.cluster.watch.event_applier import Intake
+from webhook.cluster.watch.event_applier import EventApplier
 
 
 def test_a_namespace_brings_its_quota_mode() -> None:
     state = ClusterState()
-    intake = Intake(state)
+    intake = EventApplier(state)
     annotations = {"stowplan.dev/quota-mode": "Audit", "example.com/other": "Off"}
     for said in (annotations, {}):
         wire = {"metadata": {"name": "shop", "annotations": said}}

@@ -16,8 +16,8 @@ from webhook.certificates.secret_source import SecretSource
 from webhook.cluster.client.connection import ApiError
 from webhook.controllers import certificate_rotation as module
 from webhook.controllers.certificate_rotation import (
-    Holdings,
     Rotation,
+    SecretContents,
     Step,
     names_of_service,
     next_step,
@@ -33,8 +33,10 @@ def authority(made: datetime) -> Authority:
     return Authority.new(now=made, valid_for=365 * DAY)
 
 
-def holdings(*authorities: Authority, leaf: KeyPair | None, keyless: bool = False) -> Holdings:
-    return Holdings(
+def holdings(
+    *authorities: Authority, leaf: KeyPair | None, keyless: bool = False
+) -> SecretContents:
+    return SecretContents(
         trusted=tuple(one.certificate for one in authorities),
         signer=None if keyless or not authorities else authorities[0],
         leaf=leaf.leaf(NOW) if leaf else None,
@@ -45,7 +47,7 @@ def leaf_of(signer: Authority, made: datetime) -> KeyPair:
     return signer.issue(NAMES, now=made, valid_for=90 * DAY)
 
 
-def step_at(moment: datetime, held: Holdings, *, is_settled: bool = False) -> Step | None:
+def step_at(moment: datetime, held: SecretContents, *, is_settled: bool = False) -> Step | None:
     return next_step(held, names=NAMES, now=moment, is_settled=is_settled)
 
 
@@ -65,7 +67,7 @@ def test_a_lost_key_makes_a_new_authority_necessary() -> None:
 def test_an_authority_is_replaced_with_half_a_year_left() -> None:
     one = authority(NOW)
     # 365 days less 180: on day 185 exactly 180 are left, which is still enough.
-    held = Holdings(trusted=(one.certificate,), signer=one, leaf=None)
+    held = SecretContents(trusted=(one.certificate,), signer=one, leaf=None)
     assert step_at(NOW + 185 * DAY, held) is Step.NEW_LEAF
     assert step_at(NOW + 185 * DAY + SECOND, held) is Step.NEW_AUTHORITY
 
@@ -131,7 +133,7 @@ async def is_verifiable(here: Cluster) -> bool:
 
 async def test_in_a_new_cluster_one_turn_makes_everything() -> None:
     async with cluster(OURS, FOREIGN) as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         assert await is_verifiable(here)
         assert set(here.secret()) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
         assert here.bundles_of(FOREIGN) == [b""] * 3
@@ -140,16 +142,16 @@ async def test_in_a_new_cluster_one_turn_makes_everything() -> None:
 async def test_a_second_turn_and_a_second_leader_find_nothing_to_do() -> None:
     async with cluster(OURS) as here:
         rotation = here.rotation()
-        await rotation.turn()
+        await rotation.step()
         done = here.writes()
-        await rotation.turn()
-        await here.rotation().turn()
+        await rotation.step()
+        await here.rotation().step()
         assert here.writes() == done
 
 
 async def test_who_does_not_lead_writes_nothing() -> None:
     async with cluster(OURS) as here:
-        await here.rotation(leads=False).turn()
+        await here.rotation(leads=False).step()
         assert here.writes() == []
 
 
@@ -169,11 +171,11 @@ async def test_who_loses_the_lease_in_the_middle_writes_no_more(times: int) -> N
         rotation = Rotation(
             here.store(), here.bundles(), names=NAMES, is_leader=leads, now=lambda: here.now
         )
-        await rotation.turn()
+        await rotation.step()
         assert here.writes() == written_when_lost
-        await here.rotation().turn()  # the next one goes on from there
+        await here.rotation().step()  # the next one goes on from there
         here.pass_time(minutes=3)
-        await here.rotation().turn()
+        await here.rotation().step()
         assert await is_verifiable(here)
 
 
@@ -184,7 +186,7 @@ async def test_a_spoilt_entry_is_healed_and_what_is_served_stays_trusted(
 ) -> None:
     async with cluster(OURS) as here:
         rotation = here.rotation()
-        await rotation.turn()
+        await rotation.step()
         before = (await served(here)).leaf(here.now)
         other = authority(here.now)
         pair = leaf_of(other, here.now)
@@ -197,40 +199,40 @@ async def test_a_spoilt_entry_is_healed_and_what_is_served_stays_trusted(
         value = {"garbled": b"-----BEGIN", "empty": b"", "of another": others[name]}[spoil]
         here.put_secret({**here.secret(), name: value})
         for _ in range(3):
-            await rotation.turn()
+            await rotation.step()
             here.pass_time(minutes=3)
             for bundle in here.bundles_of(OURS):  # a replica may go on with what it read before
                 assert any(is_signed_by(before, one) for one in certificates_of(bundle))
         assert await is_verifiable(here)
         made = len(here.writes())
-        await rotation.turn()
+        await rotation.step()
         assert len(here.writes()) == made
 
 
 async def test_a_deleted_secret_is_made_anew_and_the_old_authority_is_trusted_for_a_while() -> None:
     async with cluster(OURS) as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         old = (await served(here)).leaf(here.now)
         here.server.delete("secrets", *SECRET)
         rotation = here.rotation()  # by a leader that has never seen it
-        await rotation.turn()
+        await rotation.step()
         assert "tls.crt" not in here.secret()  # replicas serve what they have
         here.pass_time(minutes=3)
-        await rotation.turn()
+        await rotation.step()
         assert await is_verifiable(here)
         for bundle in here.bundles_of(OURS):
             assert any(is_signed_by(old, one) for one in certificates_of(bundle))
         here.pass_time(days=1)
-        await rotation.turn()
+        await rotation.step()
         assert [len(certificates_of(bundle)) for bundle in here.bundles_of(OURS)] == [1, 1, 1]
         assert await is_verifiable(here)
 
 
 async def test_after_years_asleep_everything_is_new_at_once() -> None:
     async with cluster(OURS) as here:
-        await here.rotation().turn()
+        await here.rotation().step()
         here.pass_time(days=800)
-        await here.rotation().turn()
+        await here.rotation().step()
         assert await is_verifiable(here)
 
 
@@ -244,7 +246,7 @@ async def test_the_secret_of_somebody_else_is_never_touched(
         here.put_secret({name: theirs[name] for name in entries}, "kubernetes.io/tls")
         rotation = here.rotation()
         for _ in range(3):
-            await rotation.turn()
+            await rotation.step()
             here.pass_time(days=100)
         assert here.writes() == []
         assert caplog.text.count("was not made by us") == 1
@@ -253,11 +255,11 @@ async def test_the_secret_of_somebody_else_is_never_touched(
 async def test_two_that_both_believe_to_lead_end_with_one_authority() -> None:
     async with cluster(OURS) as here:
         both = [here.rotation(), here.rotation()]
-        results = await asyncio.gather(*(one.turn() for one in both), return_exceptions=True)
+        results = await asyncio.gather(*(one.step() for one in both), return_exceptions=True)
         conflicts = [one for one in results if one is not None]
         assert all(isinstance(one, ApiError) and one.status == 409 for one in conflicts)
         for one in both:
-            await one.turn()
+            await one.step()
         assert await is_verifiable(here)
         assert [len(certificates_of(bundle)) for bundle in here.bundles_of(OURS)] == [1, 1, 1]
 
@@ -265,17 +267,17 @@ async def test_two_that_both_believe_to_lead_end_with_one_authority() -> None:
 async def test_while_configurations_cannot_be_written_nothing_unknown_is_served() -> None:
     async with cluster(OURS) as here:
         rotation = here.rotation()
-        await rotation.turn()
+        await rotation.step()
         here.pass_time(days=186)
         before = (await served(here)).cert_pem
         for _ in range(5):
             here.server.fail_next(1, 403, method="PATCH", path_prefix="/apis/admissionregistration")
-            await rotation.turn()
+            await rotation.step()
             here.pass_time(minutes=3)
         assert (await served(here)).cert_pem == before
-        await rotation.turn()
+        await rotation.step()
         here.pass_time(minutes=3)
-        await rotation.turn()
+        await rotation.step()
         assert (await served(here)).cert_pem != before
         assert await is_verifiable(here)
 
@@ -283,11 +285,11 @@ async def test_while_configurations_cannot_be_written_nothing_unknown_is_served(
 async def test_a_certificate_is_renewed_though_configurations_cannot_be_read() -> None:
     async with cluster(OURS) as here:
         rotation = here.rotation()
-        await rotation.turn()
+        await rotation.step()
         here.pass_time(days=61)
         before = (await served(here)).cert_pem
         here.server.fail_next(9, 403, path_prefix="/apis/admissionregistration")
-        await rotation.turn()
+        await rotation.step()
         assert (await served(here)).cert_pem != before
 
 
@@ -295,9 +297,9 @@ async def test_no_key_is_ever_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     async with cluster(OURS) as here:
         rotation = here.rotation()
-        await rotation.turn()
+        await rotation.step()
         here.put_secret({**here.secret(), "tls.key": b"PRIVATE garbage"})
-        await rotation.turn()
+        await rotation.step()
     assert caplog.text
     assert "PRIVATE" not in caplog.text
 

@@ -16,7 +16,7 @@ from engine.view import ClusterState, ClusterView
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.quota import Timing
+from webhook.quota import QuotaTiming
 
 GROUP, OTHER_GROUP = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
 
@@ -35,7 +35,7 @@ class World:
             connection,
             view=self._view,
             tidy=self._tidy,
-            timing=Timing(clock=lambda: self.seconds, call_seconds=1.0),
+            timing=QuotaTiming(clock=lambda: self.seconds, call_seconds=1.0),
             may_write=lambda: self.leads,
             show_drift=self.drift.__setitem__,
             rules=ControllerRules(most_writes=most_writes),

@@ -7,7 +7,7 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
 from engine.view import ClusterState
-from webhook.cluster.watch.known_cluster import KnownCluster
+from webhook.cluster.watch.known_cluster import Cluster
 from webhook.placement.warm_up import warm_up
 
 
@@ -16,7 +16,7 @@ def test_trying_decisions_changes_nothing_and_holds_no_view_between_two_of_them(
 ) -> None:
     loaded = load_policies([policies])
     state.track(loaded.load_profiles)
-    cluster = KnownCluster(state=state, now=lambda: Micros(0), is_live=True)
+    cluster = Cluster(state=state, now=lambda: Micros(0), is_live=True)
     version = state.version
     steps = 0
     for _ in warm_up(loaded, cluster, Scope()):
@@ -35,5 +35,5 @@ def test_policies_that_fail_in_a_try_are_taken_up_all_the_same(
     def now() -> Micros:
         raise ValueError("no clock")
 
-    cluster = KnownCluster(state=state, now=now, is_live=False)
+    cluster = Cluster(state=state, now=now, is_live=False)
     assert len(list(warm_up(load_policies([policies]), cluster, Scope()))) == 2

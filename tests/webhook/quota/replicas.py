@@ -23,9 +23,9 @@ from webhook.admission import wire
 from webhook.admission.review_result import Outcome
 from webhook.background import in_background
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query, connected
-from webhook.cluster.watch.event_applier import Intake
+from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.live_cluster import live_cluster
-from webhook.quota import QuotaReviews, SeenPods, Timing
+from webhook.quota import ObservedPods, QuotaReviews, QuotaTiming
 from webhook.quota.live_ledger import live_ledger
 
 GROUP = "scheduling.x-k8s.io"
@@ -185,10 +185,10 @@ class World:
         """Let time go by, and have each replica tidy up as the holder of the Lease would."""
         await self.all_seen()
         for replica in self.replicas:
-            await replica.ledger.tidy()
+            await replica.ledger.prune_reservations()
         self.now += after
         for replica in self.replicas:
-            await replica.ledger.tidy()
+            await replica.ledger.prune_reservations()
 
 
 class Replica:
@@ -211,8 +211,8 @@ class Replica:
 
     async def start(self) -> None:
         """Listen until `crash`."""
-        seen, world, clock = SeenPods(), self._world, Time().clock
-        intake = Intake(now=clock.now, pod_seen=seen.note)
+        seen, world, clock = ObservedPods(), self._world, Time().clock
+        intake = EventApplier(now=clock.now, pod_seen=seen.observe)
         self._cluster = await self._stack.enter_async_context(
             live_cluster(self._connection, intake, clock, pace=BRISK)
         )
@@ -221,7 +221,7 @@ class Replica:
             intake.state,
             self._cluster.sources,
             seen,
-            Timing(
+            QuotaTiming(
                 clock=time.monotonic if world.real_time else lambda: world.now,
                 sleep=asyncio.sleep if world.real_time else lambda _: asyncio.sleep(0),
                 jitter=world.random.random,

@@ -63,9 +63,9 @@ async def test_a_slow_replica_waits_for_pods_that_are_no_longer_reserved(tmp_pat
         assert await world.create() is ADMITTED
         version = world.server.version
         await eventually(lambda: quick.heard >= version)
-        await quick.ledger.tidy()  # the pod is seen
+        await quick.ledger.prune_reservations()  # the pod is seen
         world.now += 11
-        await quick.ledger.tidy()  # for long enough
+        await quick.ledger.prune_reservations()  # for long enough
         assert not world.reserved().by_key
         await eventually(lambda: slow.knows(world.server.version))
         waiting = asyncio.gather(*(world.create(by=slow) for _ in range(2)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.model.elastic_quota import ElasticQuota
-from engine.quota import RESOURCE_QUOTA_RULES, Asked, Reservation
+from engine.quota import RESOURCE_QUOTA_RULES, QuotaRequest, Reservation
 from engine.view import ClusterState
-from webhook.quota import MemoryStore, Sight, Timing
-from webhook.quota.namespace_batcher import Desk
+from webhook.quota import MemoryStore, ObservedCluster, QuotaTiming
+from webhook.quota.namespace_batcher import NamespaceBatcher
 from webhook.quota.store import ConflictError
 
 
@@ -51,9 +51,9 @@ async def reads_after_conflicts(*, hears: bool) -> int:
     state.set_quota(replace(quota, version=1))
     store = Contested(state, hears=hears, others=2)
     counted: list[str] = []
-    sight, rules = Sight(view=state.view), RESOURCE_QUOTA_RULES
-    desk = Desk("shop", sight, store, Timing(), counted.append, rules)
-    assert (await desk.ask(Asked(Reservation("u", "a", {"pods": 1})))).allowed
+    sight, rules = ObservedCluster(view=state.view), RESOURCE_QUOTA_RULES
+    desk = NamespaceBatcher("shop", sight, store, QuotaTiming(), counted.append, rules)
+    assert (await desk.admit(QuotaRequest(Reservation("u", "a", {"pods": 1})))).allowed
     assert counted == ["conflict", "conflict", "written"]
     return store.reads
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from engine.model import api
-from webhook.cluster.watch.event_applier import Intake
+from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.quota import SeenPods, all_heard
+from webhook.quota import ObservedPods, all_synced
 
 
 def pod(version: str) -> api.Pod:
@@ -14,33 +14,33 @@ def pod(version: str) -> api.Pod:
 
 
 def test_a_pod_is_seen_as_soon_as_it_is_in_the_view() -> None:
-    seen = SeenPods()
-    intake = Intake(pod_seen=seen.note)
+    seen = ObservedPods()
+    intake = EventApplier(pod_seen=seen.observe)
     assert seen.version("u") == 0
     intake.pod(pod("7"))
     assert seen.version("u") == 7
-    intake.forget_pod("shop", "a")
+    intake.delete_pod("shop", "a")
     assert seen.version("u") == 7
 
 
 def test_what_was_seen_later_is_not_forgotten_for_what_was_asked_earlier() -> None:
-    seen = SeenPods()
-    seen.note("shop", "u", 9)
-    seen.note("shop", "u", 7)
+    seen = ObservedPods()
+    seen.observe("shop", "u", 9)
+    seen.observe("shop", "u", 7)
     assert seen.version("u") == 9
 
 
 def test_only_the_last_pods_are_remembered() -> None:
-    seen = SeenPods(most=2)
+    seen = ObservedPods(most=2)
     for uid in ("a", "b", "a", "c"):
-        seen.note("shop", uid, 1)
+        seen.observe("shop", uid, 1)
     assert [bool(seen.version(uid)) for uid in "abc"] == [True, False, True]
 
 
 def test_pods_that_nobody_limits_take_no_room() -> None:
-    seen = SeenPods()
+    seen = ObservedPods()
     seen.matters = lambda namespace: namespace == "shop"
-    seen.note("elsewhere", "u", 1)
+    seen.observe("elsewhere", "u", 1)
     assert seen.version("u") == 0
 
 
@@ -60,4 +60,4 @@ def test_a_source_is_heard_in_full_or_known_to_be_absent(
     status = SourceStatus(name="elasticquotas", domain=None, required=False)
     for name, value in told.items():
         setattr(status, name, value)
-    assert all_heard([status]) is heard
+    assert all_synced([status]) is heard

@@ -15,7 +15,7 @@ from engine.quota.verdict import POOL
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.quota.quota_events import Refusals
+from webhook.quota.quota_events import QuotaEventRecorder
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 TEAM = QuotaVerdict(
@@ -49,7 +49,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path) -> AsyncIterator[tuple[World, Refusals]]:
+async def world(tmp_path: Path) -> AsyncIterator[tuple[World, QuotaEventRecorder]]:
     async with (
         fake_api_server() as server,
         connected(server.kubeconfig(tmp_path), None) as connection,
@@ -58,7 +58,7 @@ async def world(tmp_path: Path) -> AsyncIterator[tuple[World, Refusals]]:
         one.quota()
         yield (
             one,
-            Refusals(
+            QuotaEventRecorder(
                 connection,
                 view=one.state.view,
                 identity="replica-1",
@@ -70,11 +70,11 @@ async def world(tmp_path: Path) -> AsyncIterator[tuple[World, Refusals]]:
 
 async def test_an_event_says_how_many_requests_a_quota_has_refused(tmp_path: Path) -> None:
     async with world(tmp_path) as (one, refusals):
-        await refusals.tell()
+        await refusals.flush()
         assert not one.events
         for one.seconds in (0.0, 1.0, 2.0):
-            refusals.note("shop", TEAM)
-        await refusals.tell()
+            refusals.record("shop", TEAM)
+        await refusals.flush()
         (event,) = one.events
         assert (
             event["message"] == f"refused 3 requests since 12:00:00, the last one: {TEAM.message}"
@@ -91,21 +91,21 @@ async def test_an_event_says_how_many_requests_a_quota_has_refused(tmp_path: Pat
 async def test_there_is_at_most_one_event_a_minute(tmp_path: Path) -> None:
     async with world(tmp_path) as (one, refusals):
         for _ in range(120):
-            refusals.note("shop", TEAM)
-            await refusals.tell()
+            refusals.record("shop", TEAM)
+            await refusals.flush()
             one.seconds += 1
-        await refusals.tell()
+        await refusals.flush()
         assert [event["count"] for event in one.events] == [1, 60, 59]
 
 
 async def test_what_was_not_told_is_told_a_minute_later(tmp_path: Path) -> None:
     async with world(tmp_path) as (one, refusals):
         one.server.fail_next(1, 500, method="POST")
-        refusals.note("shop", TEAM)
-        await refusals.tell()
-        refusals.note("shop", TEAM)
+        refusals.record("shop", TEAM)
+        await refusals.flush()
+        refusals.record("shop", TEAM)
         one.seconds += 60
-        await refusals.tell()
+        await refusals.flush()
         assert [event["count"] for event in one.events] == [2]
 
 
@@ -114,19 +114,19 @@ async def test_many_quotas_are_told_of_a_few_at_a_time(tmp_path: Path) -> None:
         names = [f"quota-{number}" for number in range(25)]
         for name in names:
             one.quota(name)
-        refusals.note("shop", QuotaVerdict(tuple(names), "exceeded"))
-        await refusals.tell()
+        refusals.record("shop", QuotaVerdict(tuple(names), "exceeded"))
+        await refusals.flush()
         assert len(one.events) == 20
-        await refusals.tell()
+        await refusals.flush()
         assert len(one.events) == 25
 
 
 async def test_a_quota_that_is_gone_is_told_of_no_more(tmp_path: Path) -> None:
     async with world(tmp_path) as (one, refusals):
-        refusals.note("shop", TEAM)
-        refusals.note("mill", TEAM)  # has no quota
+        refusals.record("shop", TEAM)
+        refusals.record("mill", TEAM)  # has no quota
         one.state.delete_quota("shop", "team", "scheduling.x-k8s.io")
-        await refusals.tell()
+        await refusals.flush()
         assert not one.events
 
 
@@ -134,6 +134,6 @@ async def test_where_the_pool_is_exceeded_the_quotas_of_the_namespace_say_so(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as (one, refusals):
-        refusals.note("shop", QuotaVerdict((POOL,), "exceeded"))
-        await refusals.tell()
+        refusals.record("shop", QuotaVerdict((POOL,), "exceeded"))
+        await refusals.flush()
         assert one.events[0]["involvedObject"]["name"] == "team"

@@ -43,9 +43,9 @@ async def test_of_a_large_quota_exactly_what_fits_is_admitted(tmp_path: Path) ->
 async def test_what_was_taken_ahead_is_given_back_where_nobody_asks(tmp_path: Path) -> None:
     async with replicas(tmp_path, cpu="100") as world:
         await taken(world)
-        world.replicas[0].ledger.look_after()
+        world.replicas[0].ledger.refresh_allowances()
         world.now += LENDING_SECONDS
-        world.replicas[0].ledger.look_after()
+        world.replicas[0].ledger.refresh_allowances()
         await eventually(lambda: not world.reserved().allowances)
         assert not world.reserved().by_key  # all were seen more than 10 s ago
 

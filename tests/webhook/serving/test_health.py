@@ -26,7 +26,7 @@ def sources() -> dict[str, SourceStatus]:
         required=True,
         present=True,
         synced=True,
-        heard_at=Micros(NOW - 2_500_000),
+        last_contact=Micros(NOW - 2_500_000),
         objects=7,
     )
     metrics = SourceStatus(
@@ -85,6 +85,6 @@ def test_an_optional_source_is_waited_for_until_it_answers_or_fails(
 def test_what_grows_stale_is_told_and_leaves_the_webhook_ready(
     health: Health, sources: dict[str, SourceStatus]
 ) -> None:
-    sources["pods"].heard_at = Micros(NOW - 200 * SECOND)
+    sources["pods"].last_contact = Micros(NOW - 200 * SECOND)
     assert health.ready()
     assert health.detail()["view"]["stale"] == ["pods are 200 s old"]

@@ -12,7 +12,7 @@ import pytest
 from engine.errors import InvalidFileError
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller, local_settings
-from webhook.serving.composition import listening, wall_clock
+from webhook.serving.composition import run_server, wall_clock
 from webhook.serving.live import live
 
 LEAST_LIMITS = """
@@ -84,7 +84,7 @@ async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> Asy
     async with AsyncExitStack() as stack:
         known = await stack.enter_async_context(live(settings, wall_clock))
         await known.synced()
-        started = listening(settings, known.cluster, parts=known.parts)
+        started = run_server(settings, known.cluster, parts=known.parts)
         webhook = await stack.enter_async_context(started)
         trust = ssl.create_default_context(cadata=webhook.ca_pem.decode())
         connector = aiohttp.TCPConnector(ssl=trust)
@@ -134,7 +134,7 @@ async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
     settings = local_settings(kubeconfig=api_server.kubeconfig(tmp_path), policies=[])
     async with (
         live(settings, wall_clock) as known,
-        listening(settings, known.cluster, parts=known.parts) as webhook,
+        run_server(settings, known.cluster, parts=known.parts) as webhook,
     ):
         assert not webhook.health.ready()
         assert not known.cluster.view().rows

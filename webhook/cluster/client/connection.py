@@ -18,7 +18,7 @@ from urllib.request import getproxies_environment
 import aiohttp
 import msgspec
 
-from engine.errors import InvalidFileError, Problem, StowplanError
+from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.credentials import SERVICE_ACCOUNT, Credentials, credentials
 from webhook.cluster.client.envelopes import Status, status_of
 from webhook.cluster.client.kubernetes_aio import ApiClient, RESTClientObject
@@ -232,7 +232,7 @@ async def connected(
     except OSError as error:  # TLS errors are among them
         problem = f"its certificates cannot be used: {error}"
         raise InvalidFileError(
-            [Problem(file=str(kubeconfig or configuration.host), message=problem)]
+            [Diagnostic(file=str(kubeconfig or configuration.host), message=problem)]
         ) from error
     client.user_agent = "stowplan"
     try:

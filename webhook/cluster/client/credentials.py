@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from webhook.cluster.client.kubernetes_aio import (
     KUBE_CONFIG_DEFAULT_LOCATION,
     ConfigException,
@@ -188,4 +188,4 @@ def _invalid(place: Path | str, error: Exception) -> InvalidFileError:
         if isinstance(error, FileNotFoundError)
         else ""
     )
-    return InvalidFileError([Problem(file=str(place), message=problem, hint=hint)])
+    return InvalidFileError([Diagnostic(file=str(place), message=problem, hint=hint)])

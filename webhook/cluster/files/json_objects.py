@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from engine.errors import InvalidFileError, Problem
-from webhook.cluster.decode_errors import UNREADABLE, in_words, said_by
+from engine.errors import Diagnostic, InvalidFileError
+from webhook.cluster.decode_errors import UNREADABLE, describe, parse
 from webhook.cluster.objects import NO_KIND, NO_OBJECT, Path, group_of, item_kind, path_text
 
 _T = TypeVar("_T")
@@ -52,11 +52,11 @@ class JsonObject:
         """Return the object as dicts, lists and scalars."""
         return msgspec.json.decode(self.raw)
 
-    def problem(self, path: Path, message: str, hint: str) -> Problem:
+    def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
         what = f"{place}: {message}" if place else message
-        return Problem(file=self.file, message=what, hint=hint)
+        return Diagnostic(file=self.file, message=what, hint=hint)
 
 
 def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
@@ -70,7 +70,7 @@ def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
     except UNREADABLE as error:
         raise InvalidFileError([_unreadable(data, file, error)]) from error
     if not head.kind:
-        raise InvalidFileError([Problem(file=file, message=NO_KIND)])
+        raise InvalidFileError([Diagnostic(file=file, message=NO_KIND)])
     group = group_of(head.api_version)
     if head.items is None:
         yield JsonObject(file, (), group, head.kind, len(data), data)
@@ -96,15 +96,15 @@ def _item_head(raw: msgspec.Raw) -> _ItemHead:
         return _ItemHead()
 
 
-def _unreadable(data: bytes, file: str, error: ValueError | RecursionError) -> Problem:
+def _unreadable(data: bytes, file: str, error: ValueError | RecursionError) -> Diagnostic:
     """Return why a whole file cannot be read."""
-    what, _ = said_by(error)
+    what, _ = parse(error)
     if isinstance(error, msgspec.ValidationError):
-        return Problem(file=file, message=f"{NO_OBJECT}: {in_words(what)}")
+        return Diagnostic(file=file, message=f"{NO_OBJECT}: {describe(what)}")
     malformed = _MALFORMED.fullmatch(what)
     if malformed is None:
-        return Problem(file=file, message=f"not JSON: {in_words(what)}")
+        return Diagnostic(file=file, message=f"not JSON: {describe(what)}")
     before = data[: int(malformed["byte"])].decode("utf-8", "replace")
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")
-    return Problem(file=file, message=f"not JSON: {malformed['what']}", line=line, column=column)
+    return Diagnostic(file=file, message=f"not JSON: {malformed['what']}", line=line, column=column)

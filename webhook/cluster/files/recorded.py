@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.model.time import Micros
 from engine.view import ClusterState
-from webhook.cluster.decode_errors import UNREADABLE, problems_of
+from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import read_json
 from webhook.cluster.files.yaml_objects import read_yaml
 from webhook.cluster.objects import NO_KIND, ApiObject
-from webhook.cluster.watch.event_applier import READERS, Intake
+from webhook.cluster.watch.event_applier import READERS, EventApplier
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then with the bytes read so far and the bytes there are."""
@@ -53,7 +53,7 @@ class Recording:
     recorded_at: Micros
     loaded: Mapping[str, int]
     skipped: Mapping[str, int]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Diagnostic, ...] = ()
 
 
 def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) -> Recording:
@@ -82,7 +82,7 @@ def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) ->
     return loader.finished()
 
 
-def read_objects(path: Path) -> Iterator[ApiObject | Problem]:
+def read_objects(path: Path) -> Iterator[ApiObject | Diagnostic]:
     """Yield the objects in a file, of any kind, and what is wrong with those that cannot be read.
 
     Raises:
@@ -96,10 +96,10 @@ class _Loader:
     """Reads file after file, and keeps the books."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
-        self._intake = Intake()
+        self._intake = EventApplier()
         self._loaded: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
-        self._problems: list[Problem] = []
+        self._problems: list[Diagnostic] = []
         self._unlisted = 0
         self._progress = progress or (lambda _done, _total: None)
         self._done, self._total = 0, total
@@ -108,7 +108,7 @@ class _Loader:
         """Take the objects of a file."""
         data = _content(path)
         for number, found in enumerate(_objects(data, str(path))):
-            if isinstance(found, Problem):
+            if isinstance(found, Diagnostic):
                 self._report([found])
                 continue
             self._take(found)
@@ -120,7 +120,7 @@ class _Loader:
     def finished(self) -> Recording:
         """Return what was read."""
         if self._unlisted:
-            self._problems.append(Problem(file="...", message=f"{self._unlisted} more mistakes"))
+            self._problems.append(Diagnostic(file="...", message=f"{self._unlisted} more mistakes"))
         return Recording(
             state=self._intake.finished(),
             recorded_at=self._intake.newest,
@@ -140,17 +140,17 @@ class _Loader:
         try:
             reader.take(self._intake, found.decode(reader.wire))
         except UNREADABLE as error:
-            self._report(problems_of(found, reader.wire, error))
+            self._report(decode_errors(found, reader.wire, error))
         else:
             self._loaded[found.kind] += 1
 
-    def _report(self, problems: Sequence[Problem]) -> None:
+    def _report(self, problems: Sequence[Diagnostic]) -> None:
         room = _MOST_PROBLEMS - len(self._problems)
         self._problems += problems[:room]
         self._unlisted += max(0, len(problems) - room)
 
 
-def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Problem]]:
+def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Diagnostic]]:
     """Return the files to read, and what is wrong with folders that give none."""
     files: list[Path] = []
     problems = []
@@ -167,7 +167,7 @@ def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Problem]]:
             continue
         if not inside:
             message = f"the folder has no file that ends in {', '.join(_SUFFIXES)}"
-            problems.append(Problem(file=str(path), message=message))
+            problems.append(Diagnostic(file=str(path), message=message))
         files += inside
     return files, problems
 
@@ -190,22 +190,22 @@ def _content(path: Path) -> bytes:
         data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(codecs.BOM_UTF8)
     if not data or data.isspace():
-        raise InvalidFileError([Problem(file=str(path), message="the file is empty")])
+        raise InvalidFileError([Diagnostic(file=str(path), message="the file is empty")])
     return data
 
 
-def _objects(data: bytes, file: str) -> Iterator[ApiObject | Problem]:
+def _objects(data: bytes, file: str) -> Iterator[ApiObject | Diagnostic]:
     """Return the objects in the content of a file."""
     if _LOOKS_LIKE_JSON.match(data):
         return read_json(data, file)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        problem = Problem(file=file, message="neither YAML nor JSON: not a text in UTF-8")
+        problem = Diagnostic(file=file, message="neither YAML nor JSON: not a text in UTF-8")
         raise InvalidFileError([problem]) from error
     return read_yaml(text, file)
 
 
-def _unreadable(path: Path, error: OSError) -> Problem:
+def _unreadable(path: Path, error: OSError) -> Diagnostic:
     reason = (error.strerror or str(error)).lower()
-    return Problem(file=str(path), message=f"cannot be read: {reason}")
+    return Diagnostic(file=str(path), message=f"cannot be read: {reason}")

@@ -23,7 +23,7 @@ from engine.documents.yaml_tree import (
     TooDeepError,
     fatal_problem,
 )
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from webhook.cluster.objects import (
     NO_KIND,
     NO_OBJECT,
@@ -54,14 +54,14 @@ class YamlObject:
         """Return the object as dicts, lists and scalars."""
         return self.document.value
 
-    def problem(self, path: Path, message: str, hint: str) -> Problem:
+    def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
         what = f"{place}: {message}" if place else message
         return self.document.problem(path, what, hint=hint)
 
 
-def read_yaml(text: str, file: str) -> Iterator[YamlObject | Problem]:
+def read_yaml(text: str, file: str) -> Iterator[YamlObject | Diagnostic]:
     """Yield the objects in a YAML text, and what is wrong with those that cannot be read.
 
     Raises:
@@ -81,7 +81,7 @@ def read_yaml(text: str, file: str) -> Iterator[YamlObject | Problem]:
         raise InvalidFileError([*composer.problems, fatal_problem(source, error)]) from error
 
 
-def _objects(composer: Composer, source: Source) -> Iterator[YamlObject | Problem]:
+def _objects(composer: Composer, source: Source) -> Iterator[YamlObject | Diagnostic]:
     """Yield the objects of a document that has begun: the items of a list, or the one it is."""
     fields: list[tuple[ScalarNode, Node]] = []
     unnamed: list[YamlObject] | None = None
@@ -105,7 +105,7 @@ def _objects(composer: Composer, source: Source) -> Iterator[YamlObject | Proble
 
 def _items(
     composer: Composer, source: Source
-) -> Generator[YamlObject | Problem, None, list[YamlObject]]:
+) -> Generator[YamlObject | Diagnostic, None, list[YamlObject]]:
     """Yield the items of a list that has begun; return those that leave their kind to the list.
 
     The list says it last, so they wait.
@@ -126,7 +126,7 @@ def _items(
 
 def _object(
     root: Node, place: Path, composer: Composer, source: Source
-) -> YamlObject | list[Problem]:
+) -> YamlObject | list[Diagnostic]:
     """Return an object, or what the composer and its own size say is wrong with it."""
     wrong, composer.problems = composer.problems, []
     if wrong:

@@ -74,7 +74,7 @@ class Anonymizer:
             topology_api.ZoneResource: self._zone_resource,
         }
 
-    def word(self, text: str) -> str:
+    def pseudonym(self, text: str) -> str:
         """Return what stands for a text."""
         return text if not text or text in PUBLIC_WORDS else self._word(text)
 
@@ -131,13 +131,13 @@ class Anonymizer:
 
     def _words(self, value: Any) -> Any:  # noqa: ANN401 - whatever a wire struct holds
         if isinstance(value, str):
-            return self.word(value)
+            return self.pseudonym(value)
         if isinstance(value, msgspec.Struct):
             return self.struct(value)
         if isinstance(value, list | tuple):
             return type(value)(map(self._words, value))
         if isinstance(value, dict):
-            return {self.word(name): self._words(one) for name, one in value.items()}
+            return {self.pseudonym(name): self._words(one) for name, one in value.items()}
         if value is None or isinstance(value, int | float | datetime):
             return value
         raise AssertionError("a new kind of value must be thought of before it is written")
@@ -153,7 +153,7 @@ class Anonymizer:
         return f"{self._word(tagged)}:0"
 
     def _figure(self, text: str) -> str:
-        return text if _FIGURE.fullmatch(text) else self.word(text)
+        return text if _FIGURE.fullmatch(text) else self.pseudonym(text)
 
     def _amount(self, amount: topology_api.Quantity) -> topology_api.Quantity:
         return self._figure(amount) if isinstance(amount, str) else amount
@@ -169,26 +169,32 @@ class Anonymizer:
         return {self.key(key): self._value(key, value) for key, value in labels.items()}
 
     def _value(self, key: str, value: str) -> str:
-        return value if key in PUBLIC_VALUES else self.word(value)
+        return value if key in PUBLIC_VALUES else self.pseudonym(value)
 
     def _keyed(self, wire: api.Taint | api.Toleration) -> api.Taint | api.Toleration:
         return msgspec.structs.replace(
             wire,
             key=self.key(wire.key),
             value=self._value(wire.key, wire.value),
-            effect=self.word(wire.effect),
-            **({"operator": self.word(wire.operator)} if isinstance(wire, api.Toleration) else {}),
+            effect=self.pseudonym(wire.effect),
+            **(
+                {"operator": self.pseudonym(wire.operator)}
+                if isinstance(wire, api.Toleration)
+                else {}
+            ),
         )
 
     def _requirement(self, wire: api.SelectorRequirement) -> api.SelectorRequirement:
         return api.SelectorRequirement(
             key=self.key(wire.key),
-            operator=self.word(wire.operator),
+            operator=self.pseudonym(wire.operator),
             values=wire.values and [self._value(wire.key, value) for value in wire.values],
         )
 
     def _attribute(self, wire: topology_api.Attribute) -> topology_api.Attribute:
-        return topology_api.Attribute(name=self.word(wire.name), value=self._figure(wire.value))
+        return topology_api.Attribute(
+            name=self.pseudonym(wire.name), value=self._figure(wire.value)
+        )
 
     def _zone_resource(self, wire: topology_api.ZoneResource) -> topology_api.ZoneResource:
         available = self._amount(wire.available)
@@ -221,7 +227,7 @@ class Anonymizer:
             if name in READ_ANNOTATIONS:
                 kept[name] = self._figures_in(text)
             elif name == MIRROR_ANNOTATION:
-                kept[name] = self.word(text)
+                kept[name] = self.pseudonym(text)
             elif name == ADVICE_ANNOTATION:
                 kept |= self._advice(annotations or {})
         return kept or None
@@ -232,9 +238,9 @@ class Anonymizer:
         if advice is None:
             return {}
         anonymous = Advice(
-            nodes=tuple(map(self.word, advice.nodes[:MOST_NODES])),
+            nodes=tuple(map(self.pseudonym, advice.nodes[:MOST_NODES])),
             candidates=advice.candidates,
-            id=self.word(advice.id),
+            id=self.pseudonym(advice.id),
         )
         return {ADVICE_ANNOTATION: msgspec.json.encode(anonymous).decode()}
 
@@ -245,7 +251,7 @@ class Anonymizer:
         try:
             told = msgspec.json.decode(text)
         except UNREADABLE:
-            return self.word(text)
+            return self.pseudonym(text)
         return msgspec.json.encode(self._told(told)).decode()
 
     def _told(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

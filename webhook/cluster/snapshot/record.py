@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from engine.errors import Problem, StowplanError
+from engine.errors import Diagnostic, StowplanError
 from engine.model import api
 from engine.model.pod import TERMINAL_PHASES
 from webhook.cluster.client.backoff import Backoff
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import Page, page_of
-from webhook.cluster.decode_errors import UNREADABLE, problems_of
+from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.files.object_file import ObjectFile
 from webhook.cluster.objects import ObjectError
@@ -28,7 +28,7 @@ from webhook.cluster.snapshot.anonymous import Anonymizer
 from webhook.cluster.snapshot.redact import kept
 from webhook.cluster.usage.metrics_api import NODES_PATH, PODS_PATH
 from webhook.cluster.watch.event_applier import READERS
-from webhook.cluster.watch.timing import USUAL, Pace
+from webhook.cluster.watch.timing import USUAL, ReflectorConfig
 from webhook.cluster.watch.watched_kinds import WATCHED, Watched
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
@@ -59,7 +59,7 @@ _KINDS = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Taken:
+class KindResult:
     """What became of one kind.
 
     Attributes:
@@ -75,7 +75,7 @@ class Taken:
     objects: int = 0
     finished: int = 0
     unreadable: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
     error: ApiError | None = None
 
 
@@ -99,9 +99,9 @@ async def take_snapshot(
     *,
     anonymizer: Anonymizer | None = None,
     progress: Progress | None = None,
-    pace: Pace = USUAL,
+    pace: ReflectorConfig = USUAL,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> Sequence[Taken]:
+) -> Sequence[KindResult]:
     """Write what there is of every kind; returns what became of each.
 
     Args:
@@ -128,7 +128,7 @@ class _Taker:
         file: ObjectFile,
         anonymizer: Anonymizer | None,
         progress: Progress,
-        pace: Pace,
+        pace: ReflectorConfig,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._connection = connection
@@ -140,11 +140,11 @@ class _Taker:
         self._encode = msgspec.json.Encoder().encode
         self._heard = False
 
-    async def take(self, watched: Watched) -> Taken:
+    async def take(self, watched: Watched) -> KindResult:
         """Write all objects of a kind, or none of them."""
         begin, attempts = self._file.size, 0
         while True:
-            taken = Taken(name=watched.name)
+            taken = KindResult(name=watched.name)
             attempts += 1
             try:
                 await self._list(watched, taken)
@@ -155,10 +155,10 @@ class _Taker:
                     continue
                 if watched.name in _NEEDED or error.status == HTTPStatus.UNAUTHORIZED:
                     raise SnapshotError(watched.name, error) from error
-                return Taken(name=watched.name, error=error)
+                return KindResult(name=watched.name, error=error)
             return taken
 
-    async def _list(self, watched: Watched, taken: Taken) -> None:
+    async def _list(self, watched: Watched, taken: KindResult) -> None:
         # Without the selector for unfinished pods: with one, no page says how many are to come.
         first: Query = [("limit", str(self._pace.page_size))]
         query, seen = first, 0
@@ -194,7 +194,7 @@ class _Taker:
                 self._heard = True
                 return page
 
-    def _taker(self, watched: Watched, taken: Taken) -> Callable[[msgspec.Raw], None]:
+    def _taker(self, watched: Watched, taken: KindResult) -> Callable[[msgspec.Raw], None]:
         """Return what writes an object of a kind, in JSON as the API server sent it."""
         wire = READERS[watched.group, watched.kind].wire
         decode = msgspec.json.Decoder(wire).decode
@@ -226,7 +226,7 @@ def _named(wire: Any) -> Any:  # noqa: ANN401 - a wire struct of any kind, which
 
 
 def _report(
-    taken: Taken,
+    taken: KindResult,
     watched: Watched,
     wire: type[msgspec.Struct],
     raw: msgspec.Raw,
@@ -236,4 +236,4 @@ def _report(
     taken.unreadable += 1
     found = JsonObject(watched.name, (), watched.group, watched.kind, len(raw), raw)
     room = _MOST_PROBLEMS - len(taken.problems)
-    taken.problems += problems_of(found, wire, error)[:room]
+    taken.problems += decode_errors(found, wire, error)[:room]

@@ -91,7 +91,7 @@ class MetricsApi:
         )
         return [pods.joined(node) for node in nodes]
 
-    async def past(self) -> AsyncIterator[Sequence[NodeUsage]]:
+    async def backfill(self) -> AsyncIterator[Sequence[NodeUsage]]:
         """Yield nothing: the API knows no past."""
         for look in _NO_PAST:
             yield look

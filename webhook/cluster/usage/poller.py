@@ -53,7 +53,7 @@ class UsageSource(Protocol):
             UsageSourceError: there is no answer.
         """
 
-    def past(self) -> AsyncIterator[Sequence[NodeUsage]]:
+    def backfill(self) -> AsyncIterator[Sequence[NodeUsage]]:
         """Yield the usage of all nodes at moments of the past, oldest first, if it is kept.
 
         Raises:
@@ -104,7 +104,7 @@ class UsagePoller:
         """Look once; return the seconds until the next time."""
         try:
             if not self._knows_past:
-                async for readings in self._source.past():
+                async for readings in self._source.backfill():
                     self._feed.remember(readings)
                 self._knows_past = True
             readings = await self._source.read()
@@ -120,7 +120,7 @@ class UsagePoller:
             return self._every_seconds
         self._note("")
         self.status.present = self.status.synced = True
-        self.status.heard_at = self._now()
+        self.status.last_contact = self._now()
         self.status.events += new
         self.status.objects = len(self._feed)
         self.status.skipped = self._source.skipped

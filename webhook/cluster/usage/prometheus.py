@@ -118,7 +118,7 @@ class Prometheus:
             raise UsageSourceError(f"no node is in both results by the label `{label}`")
         return nodes
 
-    async def past(self) -> AsyncIterator[list[NodeUsage]]:
+    async def backfill(self) -> AsyncIterator[list[NodeUsage]]:
         """Yield the usage of nodes minute by minute, over the longest window.
 
         Instant queries at moments of the past are asked rather than one over a range, whose answer

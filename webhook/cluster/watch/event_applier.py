@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from engine.model import api, topology_api
-from engine.model.aux_object import Extra
+from engine.model.aux_object import AuxObject
 from engine.model.disk_io import NodeDisks, node_disks_of
 from engine.model.elastic_quota import QUOTA_MODE_ANNOTATION, quota_of
 from engine.model.network import AppGroup, NetworkTopology, app_group_of, network_topology_of
@@ -31,7 +31,7 @@ _DEFAULT_NAMESPACE = "default"
 _MOST_GATHERED = 32  # reports; the sums over the pods of their nodes take some 4 ms
 
 
-class Intake:
+class EventApplier:
     """Takes objects, and forgets them again.
 
     A method that takes one either takes all of it or raises `ValueError`, where a value is not what
@@ -57,16 +57,16 @@ class Intake:
         *,
         now: Callable[[], Micros] | None = None,
         pod_seen: Callable[[str, str, int], None] = lambda _namespace, _uid, _version: None,
-        gathers: bool = False,
+        buffers_usage: bool = False,
     ) -> None:
         self.state = ClusterState() if state is None else state
         self.newest = Micros(0)
         self._now = now
         self._pod_seen = pod_seen
-        self._gathers = gathers
+        self._gathers = buffers_usage
         self._gathered: dict[str, NodeUsage] = {}
         self._by_koordinator: set[str] = set()
-        self._extra_keys: dict[tuple[type[Extra], str], str] = {}
+        self._extra_keys: dict[tuple[type[AuxObject], str], str] = {}
         self._node_readings: dict[str, NodeUsage] = {}
         self._pod_readings: dict[str, metrics_server.PodReading] = {}
 
@@ -88,7 +88,7 @@ class Intake:
         is_to_come = gathered is not None and gathered.usage is not None
         return is_to_come or node_name in self._by_koordinator
 
-    def take_up(self) -> None:
+    def flush_usage(self) -> None:
         """Take the reports that were gathered."""
         for usage in self._gathered.values():
             self._report(usage)
@@ -133,7 +133,7 @@ class Intake:
         usage = usage_of_node_metric(wire, pod_key=self.state.pod_key)
         self._gathered[usage.node_name] = usage
         if not self._gathers or len(self._gathered) >= _MOST_GATHERED:
-            self.take_up()
+            self.flush_usage()
         self._see(wire.status.update_time)
 
     def node_metrics(self, wire: metrics_server.NodeMetrics) -> None:
@@ -149,12 +149,12 @@ class Intake:
         self._pod_readings[reading.key] = reading
         self._see(wire.timestamp)
 
-    def extra(self, wire: Any, made: Callable[[Any], Extra]) -> None:  # noqa: ANN401 - any struct with metadata
+    def aux(self, wire: Any, made: Callable[[Any], AuxObject]) -> None:  # noqa: ANN401 - any struct with metadata
         """Take an object that only some rules read."""
         _check_name(wire.metadata)
         extra, name = made(wire), f"{wire.metadata.namespace}/{wire.metadata.name}"
         if self._extra_keys.get((type(extra), name), extra.key) != extra.key:
-            self.forget_extra(wire.metadata.namespace, wire.metadata.name, kind=type(extra))
+            self.delete_aux(wire.metadata.namespace, wire.metadata.name, kind=type(extra))
         self._extra_keys[type(extra), name] = extra.key
         self.state.set_extra(extra)
         self._see(wire.metadata.creation_timestamp)
@@ -163,30 +163,30 @@ class Intake:
         """Return the string to keep for the `namespace/name` of a pod."""
         return self.state.pod_key(key)
 
-    def forget_node(self, _namespace: str, name: str) -> None:
+    def delete_node(self, _namespace: str, name: str) -> None:
         """Forget a node."""
         self.state.delete_node(name)
 
-    def forget_pod(self, namespace: str, name: str) -> None:
+    def delete_pod(self, namespace: str, name: str) -> None:
         """Forget a pod."""
         self.state.delete_pod(f"{namespace}/{name}")
 
-    def forget_namespace(self, _namespace: str, name: str) -> None:
+    def delete_namespace(self, _namespace: str, name: str) -> None:
         """Forget a namespace."""
         self.state.delete_namespace(name)
 
-    def forget_quota(self, namespace: str, name: str, *, group: str) -> None:
+    def delete_quota(self, namespace: str, name: str, *, group: str) -> None:
         """Forget an ElasticQuota."""
         self.state.delete_quota(namespace, name, group)
 
-    def forget_node_metric(self, _namespace: str, name: str) -> None:
+    def delete_node_metric(self, _namespace: str, name: str) -> None:
         """Forget a report of Koordinator's; the next one by anything else takes its place."""
         self._gathered.pop(name, None)
         if not self._measured_by_others(name):
             self._by_koordinator.discard(name)
             self.state.delete_usage(name)
 
-    def forget_extra(self, namespace: str, name: str, *, kind: type[Extra]) -> None:
+    def delete_aux(self, namespace: str, name: str, *, kind: type[AuxObject]) -> None:
         """Forget an object that only some rules read."""
         key = self._extra_keys.pop((kind, f"{namespace}/{name}"), None)
         if key is not None:
@@ -226,31 +226,35 @@ class Reader:
     """
 
     wire: type[msgspec.Struct]
-    take: Callable[[Intake, Any], None]
-    forget: Callable[[Intake, str, str], None] | None = None
-    key: Callable[[Intake, str], str] | None = None
+    take: Callable[[EventApplier, Any], None]
+    forget: Callable[[EventApplier, str, str], None] | None = None
+    key: Callable[[EventApplier, str], str] | None = None
 
 
 def _quota_reader(group: str) -> Reader:
-    return Reader(api.ElasticQuota, Intake.quota, partial(Intake.forget_quota, group=group))
+    return Reader(
+        api.ElasticQuota, EventApplier.quota, partial(EventApplier.delete_quota, group=group)
+    )
 
 
 def _extra_reader(
-    kind: type[Extra], wire: type[msgspec.Struct], made: Callable[[Any], Extra]
+    kind: type[AuxObject], wire: type[msgspec.Struct], made: Callable[[Any], AuxObject]
 ) -> Reader:
-    return Reader(wire, partial(Intake.extra, made=made), partial(Intake.forget_extra, kind=kind))
+    return Reader(
+        wire, partial(EventApplier.aux, made=made), partial(EventApplier.delete_aux, kind=kind)
+    )
 
 
 _DISKS = _extra_reader(NodeDisks, topology_api.NodeDiskIO, node_disks_of)
 
 READERS: Mapping[tuple[str, str], Reader] = {
-    ("", "Node"): Reader(api.Node, Intake.node, Intake.forget_node),
-    ("", "Pod"): Reader(api.Pod, Intake.pod, Intake.forget_pod, Intake.pod_key),
-    ("", "Namespace"): Reader(api.Namespace, Intake.namespace, Intake.forget_namespace),
+    ("", "Node"): Reader(api.Node, EventApplier.node, EventApplier.delete_node),
+    ("", "Pod"): Reader(api.Pod, EventApplier.pod, EventApplier.delete_pod, EventApplier.pod_key),
+    ("", "Namespace"): Reader(api.Namespace, EventApplier.namespace, EventApplier.delete_namespace),
     ("scheduling.x-k8s.io", "ElasticQuota"): _quota_reader("scheduling.x-k8s.io"),
     ("scheduling.sigs.k8s.io", "ElasticQuota"): _quota_reader("scheduling.sigs.k8s.io"),
     ("slo.koordinator.sh", "NodeMetric"): Reader(
-        api.NodeMetric, Intake.node_metric, Intake.forget_node_metric
+        api.NodeMetric, EventApplier.node_metric, EventApplier.delete_node_metric
     ),
     ("topology.node.k8s.io", "NodeResourceTopology"): _extra_reader(
         NodeZones, topology_api.NodeResourceTopology, node_zones_of
@@ -263,8 +267,10 @@ READERS: Mapping[tuple[str, str], Reader] = {
     ),
     ("diskio.x-k8s.io", "NodeDiskIOStats"): _DISKS,
     ("ioi.intel.com", "NodeDiskIOInfo"): _DISKS,
-    ("metrics.k8s.io", "NodeMetrics"): Reader(metrics_server.NodeMetrics, Intake.node_metrics),
-    ("metrics.k8s.io", "PodMetrics"): Reader(metrics_server.PodMetrics, Intake.pod_metrics),
+    ("metrics.k8s.io", "NodeMetrics"): Reader(
+        metrics_server.NodeMetrics, EventApplier.node_metrics
+    ),
+    ("metrics.k8s.io", "PodMetrics"): Reader(metrics_server.PodMetrics, EventApplier.pod_metrics),
 }
 """By API group and kind."""
 

@@ -18,7 +18,7 @@ _RELEASE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCluster:
+class Cluster:
     """What is known of a cluster, and how well.
 
     Attributes:
@@ -55,15 +55,15 @@ class KnownCluster:
         """Count no longer a pod that is judged again before it was seen; returns its advice."""
         return self.state.withdraw(pod)
 
-    def heard_at(self) -> Micros:
+    def last_contact(self) -> Micros:
         """Return when anything was last heard of the cluster, 0 for never."""
         if not self.is_live:
             return self.now()
-        heard = (source.heard_at for source in self.sources.values())
+        heard = (source.last_contact for source in self.sources.values())
         return max((moment for moment in heard if moment is not None), default=Micros(0))
 
 
-def recorded_cluster(recording: Recording, now: Callable[[], Micros]) -> KnownCluster:
+def recorded_cluster(recording: Recording, now: Callable[[], Micros]) -> Cluster:
     """Return a recording as a cluster; one that speaks of no moment is judged at the present."""
     recorded_at = recording.recorded_at or now()
-    return KnownCluster(state=recording.state, now=lambda: recorded_at, is_live=False)
+    return Cluster(state=recording.state, now=lambda: recorded_at, is_live=False)

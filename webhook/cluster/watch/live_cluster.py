@@ -12,10 +12,10 @@ from typing import Protocol
 from engine.view import ClusterView
 from webhook.cluster.client.backoff import Backoff
 from webhook.cluster.client.connection import Connection
-from webhook.cluster.watch.event_applier import READERS, Intake
+from webhook.cluster.watch.event_applier import READERS, EventApplier
 from webhook.cluster.watch.reflector import Reflector, Sink
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.timing import USUAL, Clock, Pace
+from webhook.cluster.watch.timing import USUAL, Clock, ReflectorConfig
 from webhook.cluster.watch.watched_kinds import WATCHED, Watched
 
 _LOOK_AGAIN_SECONDS = 0.02
@@ -47,7 +47,7 @@ class LiveCluster:
         sources: how well each source hears, by its name.
     """
 
-    def __init__(self, intake: Intake, sources: Iterable[Source]) -> None:
+    def __init__(self, intake: EventApplier, sources: Iterable[Source]) -> None:
         """Take what the sources write into, and them."""
         self.state = intake.state
         self._intake = intake
@@ -62,23 +62,23 @@ class LiveCluster:
     @property
     def is_synced(self) -> bool:
         """Whether each required source was heard in full, and waiting for others makes no sense."""
-        return all(status.settled for status in self.sources.values())
+        return all(status.sync_settled for status in self.sources.values())
 
     async def synced(self) -> None:
         """Wait until `is_synced`."""
         while not self.is_synced:  # noqa: ASYNC110 - a status tells nobody when it changes
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-        self._intake.take_up()
+        self._intake.flush_usage()
 
 
 @asynccontextmanager
 async def live_cluster(
     connection: Connection,
-    intake: Intake,
+    intake: EventApplier,
     clock: Clock,
     *,
     also: Sequence[Source] = (),
-    pace: Pace = USUAL,
+    pace: ReflectorConfig = USUAL,
 ) -> AsyncIterator[LiveCluster]:
     """Listen to a cluster until the block is left.
 
@@ -106,18 +106,18 @@ async def live_cluster(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _keep_up(intake: Intake) -> None:
+async def _keep_up(intake: EventApplier) -> None:
     """Take up reports now and then, and bring sums up to date here, not in the next review."""
     while True:
         await asyncio.sleep(_GATHER_SECONDS)
         try:
-            intake.take_up()
+            intake.flush_usage()
             intake.state.view()
         except Exception:  # noqa: BLE001 - a mistake of ours must not end it: no report would count
             _log.exception("reports of usage could not be taken up")
 
 
-def _sink(intake: Intake, watched: Watched) -> Sink:
+def _sink(intake: EventApplier, watched: Watched) -> Sink:
     reader = READERS[watched.group, watched.kind]
     if reader.forget is None:
         raise AssertionError("what is watched can be forgotten")
@@ -129,7 +129,7 @@ def _sink(intake: Intake, watched: Watched) -> Sink:
     )
 
 
-async def _keep_running(source: Source, clock: Clock, pace: Pace) -> None:
+async def _keep_running(source: Source, clock: Clock, pace: ReflectorConfig) -> None:
     """Run a source, again after a mistake of ours in it: the others must not end with it."""
     backoff = Backoff(pace.first_retry_seconds, pace.longest_retry_seconds, clock.jitter)
     while True:

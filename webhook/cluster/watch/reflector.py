@@ -20,10 +20,10 @@ from engine.model.api import version_number
 from webhook.cluster.client.backoff import Backoff
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import event_of, meta_of, page_of, status_of
-from webhook.cluster.decode_errors import UNREADABLE, problems_of
+from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.timing import USUAL, Clock, Pace
+from webhook.cluster.watch.timing import USUAL, Clock, ReflectorConfig
 from webhook.cluster.watch.watched_kinds import Watched
 
 _T = TypeVar("_T")
@@ -79,7 +79,7 @@ class Reflector:
         watched: Watched,
         sink: Sink,
         clock: Clock,
-        pace: Pace = USUAL,
+        pace: ReflectorConfig = USUAL,
     ) -> None:
         self.status = SourceStatus(
             name=watched.name, domain=watched.domain, required=watched.required
@@ -268,7 +268,7 @@ class Reflector:
         self._reported.add(key)
         watched = self._watched
         found = JsonObject(watched.name, (), watched.group, watched.kind, len(raw), raw)
-        for problem in problems_of(found, self._sink.wire, error):
+        for problem in decode_errors(found, self._sink.wire, error):
             _log.warning("left out: %s", problem)
 
     async def _give_way(self) -> None:
@@ -281,7 +281,7 @@ class Reflector:
 
     def _heard(self) -> None:
         status = self.status
-        status.heard_at = self._clock.now()
+        status.last_contact = self._clock.now()
         status.present = True
         if status.last_error:
             _log.info("%s: heard again", status.name)
@@ -308,7 +308,7 @@ class Reflector:
     async def _is_absent(self) -> None:
         """Forget everything: there is no such API, at least not now."""
         status = self.status
-        if status.present or status.heard_at is None:
+        if status.present or status.last_contact is None:
             _log.info("%s: no such API for now", self._watched.name)
         for key in list(self._known):
             self._forget(key)
@@ -316,7 +316,7 @@ class Reflector:
         self._version = ""
         self._backoff.reset()
         status.present = status.synced = False
-        status.heard_at = self._clock.now()
+        status.last_contact = self._clock.now()
         status.last_error = ""
 
 

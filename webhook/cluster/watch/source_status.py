@@ -32,7 +32,7 @@ class SourceStatus:
     required: bool
     present: bool = False
     synced: bool = False
-    heard_at: Micros | None = None
+    last_contact: Micros | None = None
     events: int = 0
     relists: int = 0
     objects: int = 0
@@ -41,12 +41,12 @@ class SourceStatus:
     last_error: str = ""
 
     @property
-    def settled(self) -> bool:
+    def sync_settled(self) -> bool:
         """Whether waiting for it makes no sense any more: it was heard, or need not be there.
 
         An optional source that fails is settled too: it must not keep the others from serving.
         """
         if self.synced:
             return True
-        heard_nothing = self.heard_at is not None and not self.present
+        heard_nothing = self.last_contact is not None and not self.present
         return not self.required and (heard_nothing or bool(self.last_error))

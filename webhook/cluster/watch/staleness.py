@@ -56,9 +56,9 @@ class StaleAfter:
 
 def age_seconds(source: SourceStatus, now: Micros) -> float | None:
     """Return the time since a source was last heard; None if it told nothing, as one not there."""
-    if source.heard_at is None or not source.present:
+    if source.last_contact is None or not source.present:
         return None
-    return max(now - source.heard_at, 0) / SECOND
+    return max(now - source.last_contact, 0) / SECOND
 
 
 async def log_changes(freshness: Callable[[], Freshness], every_seconds: float) -> None:

@@ -11,7 +11,7 @@ from engine.model.time import Micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ReflectorConfig:
     """How long a reflector waits for what, in seconds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Pace:
     longest_retry_seconds: float = 15.0
 
 
-USUAL = Pace()
+USUAL = ReflectorConfig()
 """What suits a cluster of any size."""
 
 

@@ -16,10 +16,10 @@ from engine.cel.environment import Environment
 from engine.cel.parser import parse
 from engine.cel.values import BOOL, DOUBLE, DYN, INT, MAP, NUMBERS, CelType
 from engine.cel.vector import (
-    Coded,
     Column,
-    Gap,
+    DictColumn,
     Leaf,
+    MissingPath,
     Path,
     Plan,
     Table,
@@ -61,7 +61,7 @@ class RowsLayout:
             return Leaf(path[:1])
         path = path[:_DEPTH]
         found = [followed(row, path) for row in self.rows]
-        kinds = frozenset(type(value) for value in found if type(value) is not Gap)
+        kinds = frozenset(type(value) for value in found if type(value) is not MissingPath)
         return Leaf(path, _TYPES.get(kinds), distinct=len({repr(value) for value in found}))
 
 
@@ -78,8 +78,8 @@ class RowsTable:
 
     def numbers(self, path: Path) -> Column:
         found = [followed(row, path) for row in self.rows]
-        faults = np.array([type(value) is Gap for value in found], np.bool_)
-        present = [value for value in found if type(value) is not Gap]
+        faults = np.array([type(value) is MissingPath for value in found], np.bool_)
+        present = [value for value in found if type(value) is not MissingPath]
         values = np.zeros(len(found), type(present[0]) if present else np.float64)
         values[~faults] = present
         return Column(values, faults if faults.any() else None)
@@ -89,10 +89,10 @@ class RowsTable:
         values = np.array([type(one) is dict and path[-1] in one for one in above], np.bool_)
         return Column(values, np.array([type(one) is not dict for one in above], np.bool_))
 
-    def coded(self, path: Path) -> Coded | None:
+    def coded(self, path: Path) -> DictColumn | None:
         if len(path) == 1:
             return None
-        codes: dict[str, int] = {repr(Gap(len(path) - 2)): 0}
+        codes: dict[str, int] = {repr(MissingPath(len(path) - 2)): 0}
         values: list[object] = [None]
         for row in self.rows:
             value = followed(row, path)
@@ -100,7 +100,7 @@ class RowsTable:
                 codes[repr(value)] = len(values)
                 values.append(value)
         numbers = [codes[repr(followed(row, path))] for row in self.rows]
-        return Coded(np.array(numbers, np.int32), values)
+        return DictColumn(np.array(numbers, np.int32), values)
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         self.asked.append(f"row for {paths}")
@@ -138,9 +138,9 @@ def followed(row: Row, path: Path) -> object:
     value: object = row
     for found, key in enumerate(path[1:]):
         if type(value) is not dict:
-            return Gap(found, value)
+            return MissingPath(found, value)
         if key not in value:
-            return Gap(found)
+            return MissingPath(found)
         value = value[key]
     return value
 

@@ -14,7 +14,7 @@ from engine.cel.check import check
 from engine.cel.functions import FAMILIES, Overload, function_table
 from engine.cel.parser import parse
 from engine.cel.values import BOOL, DOUBLE, INT, MAP
-from engine.cel.vector import Leaf, Path, Plan, Route, plan_condition, plan_number
+from engine.cel.vector import Leaf, Path, Plan, Strategy, plan_condition, plan_number
 from tests.engine.cel.columnar.rows_table import ENVIRONMENT, Memory, Row, RowsTable, listed
 
 _TYPES = {"flag": BOOL, "i": INT, "d": DOUBLE, "labels": MAP}
@@ -54,7 +54,7 @@ class _Probe:
         return plan_number(root, self._environment, _Nodes())
 
 
-def _routes(expression: str, *, is_number: bool = False) -> list[tuple[str, Route]]:
+def _routes(expression: str, *, is_number: bool = False) -> list[tuple[str, Strategy]]:
     plan = _Probe().number(expression) if is_number else _Probe().condition(expression)
     return [(part.text, part.route) for part in plan.routes]
 
@@ -72,26 +72,26 @@ def _rows(count: int, **more: object) -> list[Row]:
 @pytest.mark.parametrize(
     ("expression", "route"),
     [
-        ("pod.priority > 5", Route.ONCE),
-        ("1 < 2", Route.ONCE),
-        ("node.labels.zone == 'a'", Route.REMEMBERED),
-        ("node.labels.exists(k, k.startsWith('x'))", Route.REMEMBERED),
-        ("node.labels.host.matches('x$')", Route.REMEMBERED),
-        ("node.labels.zone == pod.zone", Route.DISTINCT),
-        ("node.tags.all(t, t in pod.tags)", Route.DISTINCT),
-        ("node.labels.zone + node.labels.pool == pod.x", Route.DISTINCT),
-        ("node.d > 0.5", Route.COLUMNS),
-        ("node.flag", Route.COLUMNS),
-        ("has(node.labels.zone)", Route.COLUMNS),
-        ("'zone' in node.labels", Route.COLUMNS),
-        ("node.labels.host == pod.host", Route.ROWS),
-        ("pod.tags.all(t, t in node.labels)", Route.ROWS),
-        ("node.labels[pod.key] == 'x'", Route.ROWS),
-        ("node == pod.x", Route.ROWS),
+        ("pod.priority > 5", Strategy.ONCE),
+        ("1 < 2", Strategy.ONCE),
+        ("node.labels.zone == 'a'", Strategy.REMEMBERED),
+        ("node.labels.exists(k, k.startsWith('x'))", Strategy.REMEMBERED),
+        ("node.labels.host.matches('x$')", Strategy.REMEMBERED),
+        ("node.labels.zone == pod.zone", Strategy.DISTINCT),
+        ("node.tags.all(t, t in pod.tags)", Strategy.DISTINCT),
+        ("node.labels.zone + node.labels.pool == pod.x", Strategy.DISTINCT),
+        ("node.d > 0.5", Strategy.COLUMNS),
+        ("node.flag", Strategy.COLUMNS),
+        ("has(node.labels.zone)", Strategy.COLUMNS),
+        ("'zone' in node.labels", Strategy.COLUMNS),
+        ("node.labels.host == pod.host", Strategy.ROWS),
+        ("pod.tags.all(t, t in node.labels)", Strategy.ROWS),
+        ("node.labels[pod.key] == 'x'", Strategy.ROWS),
+        ("node == pod.x", Strategy.ROWS),
     ],
 )
 def test_an_expression_takes_the_cheapest_route_that_is_exact(
-    expression: str, route: Route
+    expression: str, route: Strategy
 ) -> None:
     assert _routes(expression)[0] == (expression, route)
 
@@ -99,34 +99,34 @@ def test_an_expression_takes_the_cheapest_route_that_is_exact(
 def test_the_parts_of_a_condition_have_routes_of_their_own_the_cheap_ones_first() -> None:
     expression = "node.labels.host == pod.host && node.labels.zone == 'a' && node.d / 2.0 < pod.d"
     assert _routes(expression) == [
-        (expression, Route.COLUMNS),
-        ("node.labels.zone == 'a'", Route.REMEMBERED),
-        ("node.d / 2.0 < pod.d", Route.COLUMNS),
-        ("node.d / 2.0", Route.COLUMNS),
-        ("node.d", Route.COLUMNS),
-        ("2.0", Route.ONCE),
-        ("pod.d", Route.ONCE),
-        ("node.labels.host == pod.host", Route.ROWS),
+        (expression, Strategy.COLUMNS),
+        ("node.labels.zone == 'a'", Strategy.REMEMBERED),
+        ("node.d / 2.0 < pod.d", Strategy.COLUMNS),
+        ("node.d / 2.0", Strategy.COLUMNS),
+        ("node.d", Strategy.COLUMNS),
+        ("2.0", Strategy.ONCE),
+        ("pod.d", Strategy.ONCE),
+        ("node.labels.host == pod.host", Strategy.ROWS),
     ]
 
 
 def test_a_number_computed_from_a_label_is_an_operand_of_columns() -> None:
     expression = "math.greatest(int(node.labels.gen) * 2, pod.i) > 7"
     assert _routes(expression)[1:] == [
-        ("math.greatest(int(node.labels.gen) * 2, pod.i)", Route.COLUMNS),
-        ("int(node.labels.gen) * 2", Route.COLUMNS),
-        ("int(node.labels.gen)", Route.REMEMBERED),
-        ("2", Route.ONCE),
-        ("pod.i", Route.ONCE),
-        ("7", Route.ONCE),
+        ("math.greatest(int(node.labels.gen) * 2, pod.i)", Strategy.COLUMNS),
+        ("int(node.labels.gen) * 2", Strategy.COLUMNS),
+        ("int(node.labels.gen)", Strategy.REMEMBERED),
+        ("2", Strategy.ONCE),
+        ("pod.i", Strategy.ONCE),
+        ("7", Strategy.ONCE),
     ]
 
 
 def test_a_score_by_cases_is_made_of_columns() -> None:
     expression = "node.labels.zone == pod.zone ? 1 : has(node.d) ? -node.d : 0.5"
     routes = dict(_routes(expression, is_number=True))
-    assert routes[expression] is routes["-node.d"] is Route.COLUMNS
-    assert routes["node.labels.zone == pod.zone"] is Route.DISTINCT
+    assert routes[expression] is routes["-node.d"] is Strategy.COLUMNS
+    assert routes["node.labels.zone == pod.zone"] is Strategy.DISTINCT
 
 
 def test_a_plan_describes_itself_in_a_line_for_each_part() -> None:

@@ -11,11 +11,11 @@ from engine.plugins.lib.arithmetic import (
     bounded_percent,
     free_percent,
     least_reaching,
+    minmax_normalize,
     percent_bounds,
     percent_of,
     percent_reaches,
     rounded,
-    stretched,
     trunc_div,
 )
 
@@ -135,8 +135,8 @@ def test_no_amount_reaches_a_bound_that_is_not_there() -> None:
 def test_stretching_is_exact_however_far_apart_scores_are(scores: list[int], points: int) -> None:
     least, spread = min(scores), max(scores) - min(scores)
     expected = [(score - least) * points // (spread or 1) for score in scores]
-    assert stretched(np.array(scores, np.int64), points).tolist() == expected
+    assert minmax_normalize(np.array(scores, np.int64), points).tolist() == expected
 
 
 def test_stretching_nothing_gives_nothing() -> None:
-    assert stretched(np.array([], np.int64)).tolist() == []
+    assert minmax_normalize(np.array([], np.int64)).tolist() == []

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.plugins.lib.reason_codes import complaint_codes, complaint_texts
+from engine.plugins.lib.reason_codes import complaint_texts, reason_codes
 
 ROWS = 4
 tables = st.integers(1, 70).flatmap(
@@ -16,7 +16,7 @@ tables = st.integers(1, 70).flatmap(
 
 @given(tables)
 def test_a_code_tells_the_complaints_that_were_made(made: list[list[bool]]) -> None:
-    codes = complaint_codes([np.array(column) for column in made])
+    codes = reason_codes([np.array(column) for column in made])
     texts = [str(i) for i in range(len(made))]
     for row, code in enumerate(codes.tolist()):
         expected = [text for text, column in zip(texts, made, strict=True) if column[row]]
@@ -28,5 +28,5 @@ def test_a_code_tells_the_complaints_that_were_made(made: list[list[bool]]) -> N
 
 def test_codes_are_positive_and_zero_where_nothing_is_wrong() -> None:
     everything, nothing = np.ones(1, np.bool_), np.zeros(1, np.bool_)
-    assert complaint_codes([everything] * 80).tolist() == [2**63 - 1]
-    assert complaint_codes([nothing] * 80).tolist() == [0]
+    assert reason_codes([everything] * 80).tolist() == [2**63 - 1]
+    assert reason_codes([nothing] * 80).tolist() == [0]

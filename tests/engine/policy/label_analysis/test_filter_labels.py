@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, PolicyContext
-from engine.policy.label_analysis.label_predicate import Junction, Known, Settled
+from engine.policy.label_analysis.label_predicate import Constant, Junction, Precomputed
 from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
 
 GPU_GUARD = policy(
@@ -42,9 +42,9 @@ def test_what_is_remembered_of_one_pod_is_not_told_of_another() -> None:
 
 def test_what_no_pod_has_a_say_in_is_settled_when_it_is_loaded() -> None:
     guard, newest = (rule.labels.claim for rule in GPU_GUARD.filters)
-    assert isinstance(newest, Settled)
+    assert isinstance(newest, Precomputed)
     assert isinstance(guard, Junction)
-    assert [type(operand) for operand in guard.operands] == [Known, Settled]
+    assert [type(operand) for operand in guard.operands] == [Constant, Precomputed]
 
 
 def test_the_outcome_of_a_filter_says_what_it_requires() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model.label_condition import Exactness
-from engine.policy.label_analysis import Outlook
+from engine.policy.label_analysis import LabelSummary
 from tests.engine.policy.worlds import policy
 
 _VARIABLES = """
@@ -13,10 +13,10 @@ variables:
 """
 
 
-def outlook(expression: str, on_error: str = "RejectNode") -> Outlook:
+def outlook(expression: str, on_error: str = "RejectNode") -> LabelSummary:
     rule = f'filters: [{{name: f, expression: "{expression}", onError: {on_error}}}]'
     (found,) = policy(f"{_VARIABLES}\n{rule}").filters
-    return found.labels.outlook
+    return found.labels.summary
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_a_filter_that_no_node_can_pass_is_warned_of() -> None:
 
 def test_a_plugin_says_nothing_of_labels() -> None:
     (rule,) = policy("filters: [{plugin: LimitAware}]").filters
-    assert rule.labels.outlook.exactness is Exactness.NONE
-    assert rule.labels.outlook.reasons == {"it is a plugin"}
+    assert rule.labels.summary.exactness is Exactness.NONE
+    assert rule.labels.summary.reasons == {"it is a plugin"}

@@ -16,16 +16,16 @@ from engine.model.label_condition import (
     LabelCondition,
 )
 from engine.model.selectors import Requirement
-from engine.policy.environment import Where, environment
-from engine.policy.label_analysis.analyze import claim_of
-from engine.policy.label_analysis.label_predicate import DOES_NOT_FAIL, PASSES, Question
+from engine.policy.environment import ExpressionScope, environment
+from engine.policy.label_analysis.analyze import analyze
+from engine.policy.label_analysis.label_predicate import DOES_NOT_FAIL, PASSES, Goal
 from engine.policy.label_analysis.requirements import NO_NUMBER, condition_of
 from tests.engine.policy.labels.expressions import label_filters, labels, mixed_filters, variables
 
 Labels: TypeAlias = Mapping[str, str]
 
 _NAMES = ("yes", "n", "text", "key", "list", "absent")
-_ENVIRONMENT = environment(Where.RULES, dict.fromkeys(_NAMES, DYN))
+_ENVIRONMENT = environment(ExpressionScope.RULES, dict.fromkeys(_NAMES, DYN))
 _GENEROUS = settings(max_examples=200, deadline=None)
 nodes = st.lists(labels, min_size=8, max_size=8)
 
@@ -43,14 +43,12 @@ def activation(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def condition(
-    source: str, question: Question = PASSES, values: Mapping[str, object] | None = None
+    source: str, question: Goal = PASSES, values: Mapping[str, object] | None = None
 ) -> LabelCondition:
-    return condition_of(claim_of(compiled(source).root), question, activation(values or {}))
+    return condition_of(analyze(compiled(source).root), question, activation(values or {}))
 
 
-def passes(
-    program: Program, question: Question, values: Mapping[str, object], labels: Labels
-) -> bool:
+def passes(program: Program, question: Goal, values: Mapping[str, object], labels: Labels) -> bool:
     """Return whether the evaluator lets a node pass."""
     node = {"name": "n", "labels": labels, "usage": {"cpu": 0.1}}
     try:
@@ -72,7 +70,7 @@ def ensure_written(found: LabelCondition) -> None:
 @_GENEROUS
 @given(source=label_filters, values=variables, nodes=nodes)
 def test_a_node_has_the_labels_if_and_only_if_it_passes_the_filter(
-    question: Question, source: str, values: Mapping[str, object], nodes: list[Labels]
+    question: Goal, source: str, values: Mapping[str, object], nodes: list[Labels]
 ) -> None:
     program = compiled(source)
     found = condition(source, question, values)
@@ -90,7 +88,7 @@ def test_a_node_has_the_labels_if_and_only_if_it_passes_the_filter(
 @_GENEROUS
 @given(source=mixed_filters, values=variables, nodes=nodes)
 def test_a_node_without_the_labels_fails_the_filter(
-    question: Question, source: str, values: Mapping[str, object], nodes: list[Labels]
+    question: Goal, source: str, values: Mapping[str, object], nodes: list[Labels]
 ) -> None:
     program = compiled(source)
     found = condition(source, question, values)
@@ -330,7 +328,7 @@ def _multiplying(depth: int) -> str:
     ],
 )
 @pytest.mark.parametrize("question", [PASSES, DOES_NOT_FAIL])
-def test_a_hostile_filter_is_given_up_or_widened(source: str, question: Question) -> None:
+def test_a_hostile_filter_is_given_up_or_widened(source: str, question: Goal) -> None:
     found = condition(source, question, {"list": list(range(64))})
     assert found.exactness is not Exactness.EXACT
     ensure_written(found)

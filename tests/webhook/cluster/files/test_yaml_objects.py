@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.documents.yaml_tree import DEEPEST
-from engine.errors import InvalidFileError, Problem
+from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
 from webhook.cluster.files.yaml_objects import YamlObject, read_yaml
 
@@ -21,7 +21,7 @@ def found_in(text: str) -> list[YamlObject]:
 def told_of(text: str) -> list[str]:
     """Return the kinds that are found and the mistakes that are told, in their order."""
     return [
-        found.message if isinstance(found, Problem) else found.kind
+        found.message if isinstance(found, Diagnostic) else found.kind
         for found in read_yaml(text, "f.yaml")
     ]
 

@@ -116,11 +116,11 @@ def test_no_name_survives_in_any_field_of_any_kind(
 @given(NAMES, NAMES)
 def test_equal_texts_are_equal_words_and_others_are_not(one: str, other: str) -> None:
     anonymizer = Anonymizer(SECRET)
-    assert (anonymizer.word(one) == anonymizer.word(other)) is (one == other)
+    assert (anonymizer.pseudonym(one) == anonymizer.pseudonym(other)) is (one == other)
 
 
 def test_two_runs_have_nothing_in_common() -> None:
-    assert Anonymizer().word("shop") != Anonymizer().word("shop")
+    assert Anonymizer().pseudonym("shop") != Anonymizer().pseudonym("shop")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_costs_are_still_between_the_zones_that_labels_name() -> None:
     assert anonymizer.struct(public) == public
     own = anonymizer.struct(msgspec.structs.replace(public, topology_key="acme.example/hall"))
     assert own.topology_key == anonymizer.key("acme.example/hall")
-    assert [origin.origin for origin in own.origin_list or ()] == [anonymizer.word("zone-1")]
+    assert [origin.origin for origin in own.origin_list or ()] == [anonymizer.pseudonym("zone-1")]
 
 
 def test_zones_of_a_node_keep_their_numbers_and_figures() -> None:
@@ -217,7 +217,7 @@ def test_figures_in_annotations_stay_by_resource() -> None:
     assert msgspec.json.decode(told) == {
         "usageThresholds": {
             "cpu": 40,
-            anonymizer.key("acme.example/fpga"): anonymizer.word("payroll"),
+            anonymizer.key("acme.example/fpga"): anonymizer.pseudonym("payroll"),
         },
         anonymizer.key("note"): "90%",
     }
@@ -230,7 +230,7 @@ def test_advice_still_names_the_node() -> None:
     advice = advice_in(meta.annotations or {})
     assert advice is not None
     assert (advice.policies, advice.candidates) == ((), 3)
-    assert advice.nodes == (anonymizer.word("node-1"),)
+    assert advice.nodes == (anonymizer.pseudonym("node-1"),)
 
 
 POLICIES = """
@@ -293,8 +293,8 @@ async def test_decisions_are_the_same_but_for_names(tmp_path: Path) -> None:
             path, _ = await snapshot_of(server, tmp_path, anonymizer=one)
             outcomes.append(decided(path, policies))
     named, anonymous = outcomes
-    assert anonymous[0] == {anonymizer.word(name): scores for name, scores in named[0].items()}
-    assert anonymous[1] == {anonymizer.word(name) for name in named[1]}
+    assert anonymous[0] == {anonymizer.pseudonym(name): scores for name, scores in named[0].items()}
+    assert anonymous[1] == {anonymizer.pseudonym(name) for name in named[1]}
     assert len(set(named[0].values())) > 1
     # 2.5 cores, and 2.55 for the pod, are more than 30 % of 16.
     assert named[1] == {"gamma-node"}

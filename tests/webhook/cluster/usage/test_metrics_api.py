@@ -75,7 +75,7 @@ async def test_nodes_have_the_usage_that_the_api_tells(
     assert not usage.pods_measured
     assert usage.aggregated == ()
     status = polled.status
-    assert (status.present, status.synced, status.heard_at) == (True, True, NOW)
+    assert (status.present, status.synced, status.last_contact) == (True, True, NOW)
     assert (status.objects, status.events, status.last_error) == (1, 1, "")
 
 

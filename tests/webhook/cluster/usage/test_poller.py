@@ -25,7 +25,7 @@ class _Source:
             raise self.error
         return self.readings
 
-    async def past(self) -> AsyncIterator[Sequence[NodeUsage]]:
+    async def backfill(self) -> AsyncIterator[Sequence[NodeUsage]]:
         for ago in (200, 100):
             yield [reading(Micros(NOW - ago * SECOND))]
 

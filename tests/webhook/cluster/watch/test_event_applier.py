@@ -10,7 +10,7 @@ from engine.model.disk_io import NodeDisks
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import Sum
-from webhook.cluster.watch.event_applier import READERS, Intake
+from webhook.cluster.watch.event_applier import READERS, EventApplier
 
 NOW = Micros(1_700_000_000 * SECOND)
 MEASURED = datetime(2023, 11, 14, tzinfo=UTC)
@@ -36,13 +36,13 @@ def metric(node: str, cpu: str | None) -> api.NodeMetric:
     )
 
 
-def cpu_of(intake: Intake, node: str) -> int | None:
+def cpu_of(intake: EventApplier, node: str) -> int | None:
     usage = intake.state.usage(node)
     return None if usage is None or usage.usage is None else usage.usage["cpu"]
 
 
 def test_what_is_watched_can_be_forgotten_again() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     taken: list[tuple[tuple[str, str], Any, str]] = [
         (("", "Node"), api.Node(metadata=api.ObjectMeta(name="n1")), ""),
         (("", "Pod"), pod("web"), "shop"),
@@ -70,7 +70,7 @@ def test_what_is_watched_can_be_forgotten_again() -> None:
 
 @pytest.mark.parametrize("now", [None, lambda: NOW])
 def test_a_finished_pod_is_forgotten(now: None) -> None:
-    intake = Intake(now=now)
+    intake = EventApplier(now=now)
     intake.pod(pod("web"))
     assert intake.state.pod_count == 1
     intake.pod(pod("web", phase="Succeeded"))
@@ -79,31 +79,31 @@ def test_a_finished_pod_is_forgotten(now: None) -> None:
 
 
 def test_nobody_else_measures_a_node_that_koordinator_does() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     assert not intake.measured_by_koordinator("n1")
     intake.node_metric(metric("n1", "1"))
     assert intake.measured_by_koordinator("n1")
-    intake.forget_node_metric("", "n1")
+    intake.delete_node_metric("", "n1")
     assert not intake.measured_by_koordinator("n1")
     assert intake.state.usage("n1") is None
 
 
 def test_reports_are_gathered_until_they_are_taken_up() -> None:
-    intake = Intake(now=lambda: NOW, gathers=True)
+    intake = EventApplier(now=lambda: NOW, buffers_usage=True)
     intake.node_metric(metric("n1", "1"))
     intake.node_metric(metric("n1", "2"))
     intake.node_metric(metric("n2", "3"))
-    intake.forget_node_metric("", "n2")
+    intake.delete_node_metric("", "n2")
     assert intake.state.usage("n1") is None
     assert intake.measured_by_koordinator("n1")
-    intake.take_up()
+    intake.flush_usage()
     assert cpu_of(intake, "n1") == 2000
     assert intake.state.usage("n2") is None
 
 
 def test_many_reports_are_taken_up_at_once() -> None:
     """A list of all nodes must not become one long pause."""
-    intake = Intake(now=lambda: NOW, gathers=True)
+    intake = EventApplier(now=lambda: NOW, buffers_usage=True)
     for number in range(100):
         intake.node_metric(metric(f"n{number}", "1"))
     taken = sum(intake.state.usage(f"n{number}") is not None for number in range(100))
@@ -111,12 +111,12 @@ def test_many_reports_are_taken_up_at_once() -> None:
 
 
 def test_a_report_that_was_never_filled_does_not_stand_in_the_way() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     intake.state.set_usage(NodeUsage(node_name="n1", usage={"cpu": 500}))
     intake.node_metric(metric("n1", None))
     assert not intake.measured_by_koordinator("n1")
     assert cpu_of(intake, "n1") == 500
-    intake.forget_node_metric("", "n1")
+    intake.delete_node_metric("", "n1")
     assert cpu_of(intake, "n1") == 500
     intake.node_metric(metric("n1", "2"))
     assert cpu_of(intake, "n1") == 2000
@@ -124,16 +124,16 @@ def test_a_report_that_was_never_filled_does_not_stand_in_the_way() -> None:
 
 def test_a_report_that_was_never_filled_is_known_to_be_there() -> None:
     """LoadAware tells a node without a report from one whose report is empty."""
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     intake.node_metric(metric("n1", None))
     assert intake.state.usage("n1") is not None
     assert not intake.measured_by_koordinator("n1")
-    intake.forget_node_metric("", "n1")
+    intake.delete_node_metric("", "n1")
     assert intake.state.usage("n1") is None
 
 
 def test_a_report_that_is_emptied_is_nobodys() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     intake.node_metric(metric("n1", "1"))
     intake.node_metric(metric("n1", None))
     assert not intake.measured_by_koordinator("n1")
@@ -150,7 +150,7 @@ def disks(name: str, node: str, left: str = "5") -> topology_api.NodeDiskIO:
 
 
 def test_what_only_some_rules_read_is_taken_and_forgotten() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     meta = api.ObjectMeta(name="n1", namespace="default", creation_timestamp=MEASURED)
     taken: list[tuple[tuple[str, str], Any]] = [
         (
@@ -183,7 +183,7 @@ def test_what_only_some_rules_read_is_taken_and_forgotten() -> None:
 
 
 def test_an_object_that_tells_of_another_node_now_no_longer_tells_of_the_old_one() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     reader = READERS["diskio.x-k8s.io", "NodeDiskIOStats"]
     for node, left in (("n1", "5"), ("n1", "7"), ("n2", "7")):
         reader.take(intake, disks("stats", node, left))
@@ -198,7 +198,7 @@ def test_an_object_that_tells_of_another_node_now_no_longer_tells_of_the_old_one
 
 
 def test_an_object_that_cannot_be_read_changes_nothing() -> None:
-    intake = Intake(now=lambda: NOW)
+    intake = EventApplier(now=lambda: NOW)
     reader = READERS["diskio.x-k8s.io", "NodeDiskIOStats"]
     reader.take(intake, disks("stats", "n1"))
     with pytest.raises(ValueError, match="not a quantity"):

@@ -24,7 +24,7 @@ from tests.webhook.cluster.reflecting import (
     pod,
     quota,
 )
-from webhook.cluster.watch.event_applier import READERS, Intake
+from webhook.cluster.watch.event_applier import READERS, EventApplier
 from webhook.cluster.watch.live_cluster import LiveCluster, Source, live_cluster
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.cluster.watch.watched_kinds import WATCHED
@@ -52,7 +52,7 @@ async def living(
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
 ) -> AsyncIterator[Live]:
     time = Time()
-    intake = Intake(now=lambda: STARTED, gathers=True)
+    intake = EventApplier(now=lambda: STARTED, buffers_usage=True)
     async with fake_api_server() as server, connected_to(server, folder) as connection:
         for one in objects:
             server.create(one)
@@ -92,7 +92,7 @@ def facts(view: ClusterView) -> dict[str, Any]:
 
 def rebuilt(server: FakeApiServer) -> dict[str, Any]:
     """Return what a fresh start would know."""
-    intake = Intake(ClusterState(), now=lambda: STARTED)
+    intake = EventApplier(ClusterState(), now=lambda: STARTED)
     for watched in WATCHED:
         plural = watched.path.rpartition("/")[2]
         name = f"{plural}.{watched.group}" if watched.group else plural
@@ -164,7 +164,7 @@ async def test_sources_say_how_well_they_hear(tmp_path: Path) -> None:
         absent = sources["elasticquotas.scheduling.sigs.k8s.io"]
         assert (absent.present, absent.synced, absent.last_error) == (False, False, "")
         assert sources["pods"].objects == 2
-        assert all(one.heard_at == STARTED for one in sources.values())
+        assert all(one.last_contact == STARTED for one in sources.values())
 
 
 async def test_a_source_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ async def test_leaving_ends_every_watch(tmp_path: Path) -> None:
     async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
         before = asyncio.all_tasks()
         time = Time()
-        intake = Intake(now=lambda: STARTED, gathers=True)
+        intake = EventApplier(now=lambda: STARTED, buffers_usage=True)
         async with live_cluster(connection, intake, time.clock, pace=BRISK) as cluster:
             await cluster.synced()
             assert server.watches() == 5

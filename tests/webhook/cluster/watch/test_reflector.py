@@ -288,7 +288,7 @@ async def test_who_is_not_let_in_says_so_and_tries_again(
         at.server.fail_next(4, status)
         at.server.cut_watches()
         await eventually(lambda: said in at.status.last_error)
-        assert at.status.heard_at == STARTED
+        assert at.status.last_contact == STARTED
         await eventually(lambda: at.status.last_error == "")
         at.server.create(pod("later"))
         await at.equal()
@@ -302,7 +302,7 @@ async def test_an_api_that_comes_later_is_picked_up_and_one_that_goes_is_dropped
     tmp_path: Path,
 ) -> None:
     async with reflecting(tmp_path, QUOTAS) as at:
-        await eventually(lambda: at.status.settled)
+        await eventually(lambda: at.status.sync_settled)
         assert (at.status.present, at.status.last_error) == (False, "")
         at.server.install("elasticquotas.scheduling.sigs.k8s.io")
         at.server.create(quota("team-a", "10"))

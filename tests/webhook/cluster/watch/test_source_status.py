@@ -10,18 +10,18 @@ def status(*, required: bool) -> SourceStatus:
 
 def test_what_is_required_settles_only_when_it_was_heard_in_full() -> None:
     one = status(required=True)
-    one.heard_at, one.last_error = Micros(1), "no contact"
-    assert not one.settled
+    one.last_contact, one.last_error = Micros(1), "no contact"
+    assert not one.sync_settled
     one.synced = True
-    assert one.settled
+    assert one.sync_settled
 
 
 def test_what_is_optional_is_not_waited_for_where_it_is_absent_or_fails() -> None:
     one = status(required=False)
-    assert not one.settled
-    one.heard_at = Micros(1)  # the answer was that there is none
-    assert one.settled
+    assert not one.sync_settled
+    one.last_contact = Micros(1)  # the answer was that there is none
+    assert one.sync_settled
     one.present = True  # it is being listed
-    assert not one.settled
+    assert not one.sync_settled
     one.last_error = "we lack the permission"
-    assert one.settled
+    assert one.sync_settled

@@ -34,7 +34,7 @@ def source(
         required=required,
         present=age is not None or not required,
         synced=age is not None,
-        heard_at=heard,
+        last_contact=heard,
         objects=objects,
     )
 
@@ -75,7 +75,7 @@ def test_what_the_cluster_does_not_have_is_not_waited_for() -> None:
     absent = usage_source("metrics.k8s.io", None)
     absent.present = False
     assert AFTER.freshness([absent], NOW) == Freshness()
-    absent.heard_at = Micros(NOW - 600 * SECOND)  # when it was told that there is none
+    absent.last_contact = Micros(NOW - 600 * SECOND)  # when it was told that there is none
     assert AFTER.freshness([absent], NOW) == Freshness()
 
 
@@ -93,7 +93,7 @@ def test_topology_is_as_old_as_the_source_that_was_heard_first() -> None:
     zones = source("noderesourcetopologies", Domain.TOPOLOGY, age=10, required=False)
     groups = source("appgroups", Domain.TOPOLOGY, age=201, objects=0, required=False)
     assert AFTER.freshness([zones, groups], NOW).stale == {}
-    groups.heard_at = Micros(NOW - 400 * SECOND)
+    groups.last_contact = Micros(NOW - 400 * SECOND)
     assert AFTER.freshness([zones, groups], NOW).stale == {Domain.TOPOLOGY: "topology is 400 s old"}
     groups.synced = False
     assert AFTER.freshness([zones, groups], NOW).stale == {
