@@ -36,7 +36,7 @@ class TransitionCounts:
         self._stands: dict[str, tuple[str, PodTransitions]] = {}
         self._by_node: dict[str, PodTransitions] = {}
 
-    def lent(self) -> Mapping[str, PodTransitions]:
+    def snapshot(self) -> Mapping[str, PodTransitions]:
         """Return the turnover by node name, to be held until `unshare` is called."""
         return self._by_node
 
