@@ -49,8 +49,8 @@ def test_pods_that_nobody_limits_take_no_room() -> None:
     [
         ({}, False),
         ({"synced": True, "present": True}, True),
-        ({"heard_at": 1, "present": False}, True),  # there is no such API
-        ({"heard_at": 1, "present": True}, False),
+        ({"last_contact": 1, "present": False}, True),  # there is no such API
+        ({"last_contact": 1, "present": True}, False),
         ({"last_error": "forbidden"}, False),  # it may well be there
     ],
 )

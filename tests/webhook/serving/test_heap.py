@@ -21,7 +21,7 @@ def printed_by(program: str) -> list[int]:
 def test_a_large_block_is_apart_though_one_was_freed_before() -> None:
     before, meanwhile, after = printed_by("""
         import ctypes
-        from webhook import heap
+        from webhook.serving import heap
 
         class Told(ctypes.Structure):
             _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks")]
@@ -43,7 +43,7 @@ def test_a_large_block_is_apart_though_one_was_freed_before() -> None:
 def test_what_is_free_between_what_is_not_is_returned() -> None:
     before, after = printed_by("""
         from pathlib import Path
-        from webhook import heap
+        from webhook.serving import heap
 
         def pages() -> int:
             return int(Path("/proc/self/statm").read_text().split()[1])
