@@ -14,7 +14,7 @@ from engine.model.time import Micros
 from engine.pipeline import Scope, decide
 from engine.placement import Advice, patch_for
 from engine.policy import PolicySet
-from engine.report import explanation
+from engine.report import decision_report
 from engine.view import ClusterView, Freshness
 from webhook.admission import wire
 from webhook.admission.decision_cache import Advised, DecisionCache
@@ -142,7 +142,7 @@ class PlacementReviews:
         outcome, response, advice = _response(request, placement, decision, view)
         if not request.dry_run:
             self._explanations.offer(
-                lambda: explanation(decision, most_nodes=_NODES_EXPLAINED),
+                lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
                 always=decision.verdict is Verdict.DENY or bool(decision.errors),
             )
         abstained = Counter(domain for rule in decision.abstained for domain in rule.abstained)

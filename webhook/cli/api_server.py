@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from engine.report import DecisionReport
 from webhook.admission import wire
 from webhook.serving.composition import RunningServer
 
@@ -76,12 +77,12 @@ class ApiServer:
         ) as answer:
             return msgspec.json.decode(await answer.read(), type=_Review).response
 
-    async def latest_decision(self) -> dict[str, Any]:
-        """Return the explanation of the newest decision, from the debug page."""
+    async def latest_decision(self) -> DecisionReport:
+        """Return the newest decision, from the debug page."""
         url = f"{self._server.metrics_url}/debug/decisions"
         async with self._session.get(url, params={"limit": 1}) as answer:
-            (told,) = msgspec.json.decode(await answer.read(), type=list[dict[str, Any]])
-            return told
+            (report,) = msgspec.json.decode(await answer.read(), type=list[DecisionReport])
+            return report
 
 
 @asynccontextmanager

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
+from msgspec import structs
 from rich.console import Console
 from rich.markup import escape
 
@@ -16,7 +18,7 @@ from engine.model.time import Micros, date, micros
 from engine.pipeline import Scope, decide
 from engine.placement import patch_for
 from engine.quota import QuotaVerdict, judge, quotas_of
-from engine.report import explanation
+from engine.report import DecisionReport, decision_report
 from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
@@ -28,6 +30,21 @@ from webhook.cluster import Recording
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
+
+
+class QuotaReport(msgspec.Struct, frozen=True):
+    """The verdict of the quotas of a namespace."""
+
+    allowed: bool
+    message: str
+
+
+class ExplainReport(DecisionReport, frozen=True, kw_only=True):
+    """A decision, with the verdict on its quota and with the answer of the webhook."""
+
+    quota: QuotaReport
+    patch: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...]
 
 
 def explain(
@@ -79,10 +96,13 @@ def explain(
 
     output = console.output()
     if json:
-        told = explanation(decision, most_inputs=None)
-        told["quota"] = {"allowed": quota.allowed, "message": quota.message}
-        told["patch"], told["warnings"] = list(advice.operations), list(advice.warnings)
-        output.print_json(data=told)
+        report = ExplainReport(
+            **structs.asdict(decision_report(decision, most_inputs=None)),
+            quota=QuotaReport(quota.allowed, quota.message),
+            patch=tuple(advice.operations),
+            warnings=tuple(advice.warnings),
+        )
+        output.print_json(msgspec.json.encode(report).decode())
     else:
         judged = f"judged at {_text(moment)}, {why}"
         _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)
@@ -117,14 +137,14 @@ def _show(
     inputs: int,
 ) -> None:
     """Print the verdict, then what it rests on."""
-    told = explanation(decision, most_nodes=nodes, most_inputs=inputs)
-    verdict = verdict_line(told["verdict"], told["pod"], told["message"])
+    report = decision_report(decision, most_nodes=nodes, most_inputs=inputs)
+    verdict = verdict_line(report.verdict, report.pod, report.message)
     if quota.allowed:
         output.print(verdict)
     else:
-        output.print(verdict_line(Verdict.DENY, told["pod"], quota.message))
+        output.print(verdict_line(Verdict.DENY, report.pod, quota.message))
         output.print(f"its quota aside: {verdict}")
     if decision.pod.node_name:
         output.print("hint: without `spec.nodeName` you see where it would go")
     output.print(judged)
-    show_reasons(output, told)
+    show_reasons(output, report)

@@ -85,9 +85,9 @@ class RunningServer:
 
     def greeting(self) -> str:
         """Return what to tell the person who started it."""
-        known = self.health.detail()
+        status = self.health.report()
         lines = [
-            f"policies  {known['policies']['loaded']}, over {known['view']['nodes']} nodes",
+            f"policies  {status.policies.loaded}, over {status.view.nodes} nodes",
             f"reviews   {self.url}/mutate and {self.url}/validate",
             f"probes    {self.url}/livez and {self.url}/readyz",
             f"metrics   {self.metrics_url}/metrics",
@@ -183,12 +183,10 @@ async def run_server(
         view_updated_at=cluster.last_contact,
         certificate=certificate,
         now=now,
+        modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
+        reviews=metrics.answered,
         sources=cluster.sources,
         freshness=cluster.freshness,
-        also=lambda: {
-            "modes": {"placement": settings.placement_mode, "quota": settings.quota_mode},
-            "reviews": metrics.answered(),
-        },
     )
     _show(metrics, cluster, policies, certificate, health, now)
     loop = asyncio.get_running_loop()

@@ -148,9 +148,10 @@ def test_a_decision_is_remembered_with_its_reasons(
     placement: Make, explanations: Explanations
 ) -> None:
     placement().answer(asking())
-    (told,) = explanations.latest(pod="shop/web-")
-    assert told["verdict"] == "Place"
-    assert len(told["ranking"]) == 3
+    (text,) = explanations.latest(pod="shop/web-")
+    report = msgspec.json.decode(text, type=RecordedDecision)
+    assert report.verdict is Verdict.PLACE
+    assert len(report.ranking) == 3
 
 
 def test_a_dry_run_gets_the_same_patch_and_is_not_remembered(
