@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Domain(IntEnum):
-    """A part of the cluster's data: events of a domain make the columns read from it out of date."""
+    """A part of the cluster: its events make the columns read from it out of date."""
 
     NODES = 0
     PODS = 1
