@@ -12,7 +12,6 @@ from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.patterns import encode
 from engine.cel.times import (
-    SECOND,
     format_duration,
     format_timestamp,
     parse_duration,
@@ -38,6 +37,7 @@ from engine.cel.values import (
     to_timestamp,
     to_uint,
 )
+from engine.model.duration import SECOND
 
 _INT: Final = re.compile(r"[+-]?[0-9]{1,100}")
 _UINT: Final = re.compile(r"[0-9]{1,100}")

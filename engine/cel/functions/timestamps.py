@@ -7,8 +7,9 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from engine.cel.functions.registry import Overload
-from engine.cel.times import SECOND, civil, zone
+from engine.cel.times import civil, zone
 from engine.cel.values import INT, Duration, Timestamp
+from engine.model.duration import SECOND
 
 _MILLISECOND: Final = SECOND // 1000
 
