@@ -17,6 +17,7 @@ from engine.model.decision import (
     Verdict,
 )
 from engine.model.quantity import amount_text
+from engine.model.rule_input import RuleInputs
 from engine.model.time import date
 
 _SCHEDULER_NAME = "scheduler"
@@ -66,12 +67,12 @@ class RuleReason(msgspec.Struct, frozen=True):
     reason: str
 
 
-class RuleInputs(msgspec.Struct, frozen=True):
-    """The values that a rule evaluated for a node, by name."""
+class RuleEvaluation(msgspec.Struct, frozen=True):
+    """The values that a rule evaluated for a node."""
 
     policy: str
     rule: str
-    inputs: Mapping[str, str]
+    inputs: RuleInputs
 
 
 class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -107,7 +108,7 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     decided_at: str
     view_version: int
     age_seconds: Mapping[str, int]
-    inputs: Mapping[str, tuple[RuleInputs, ...]] | None = None
+    inputs: Mapping[str, tuple[RuleEvaluation, ...]] | None = None
     audit: DecisionReport | None = None
 
 
@@ -207,7 +208,7 @@ def _without_effect(decision: Decision) -> Iterator[RuleReason]:
         yield RuleReason(_named(policy), rule, reason)
 
 
-def _inputs(decision: Decision, row: int) -> Iterator[RuleInputs]:
+def _inputs(decision: Decision, row: int) -> Iterator[RuleEvaluation]:
     """Yield the inputs of the rules that rejected a node, or else of all rules of the policies.
 
     A filter and a score with the same inputs are listed once.
@@ -217,9 +218,9 @@ def _inputs(decision: Decision, row: int) -> Iterator[RuleInputs]:
     if not rules:
         rules += (outcome for outcome in decision.filters if outcome.policy != SCHEDULER)
         rules += decision.scored
-    listed: list[RuleInputs] = []
+    listed: list[RuleEvaluation] = []
     for rule in rules:
-        inputs = RuleInputs(_named(rule.policy), rule.rule, dict(rule.inputs(row)))
-        if inputs.inputs and inputs not in listed:
-            listed.append(inputs)
-            yield inputs
+        evaluation = RuleEvaluation(_named(rule.policy), rule.rule, rule.inputs(row))
+        if evaluation.inputs and evaluation not in listed:
+            listed.append(evaluation)
+            yield evaluation

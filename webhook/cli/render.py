@@ -111,7 +111,7 @@ def _inputs(report: DecisionReport) -> Table:
     table = plain_table("node", *(["policy"] if several else []), "rule", "inputs")
     for node, rules in (report.inputs or {}).items():
         for i, rule in enumerate(rules):
-            inputs = "\n".join(f"{name}: {value}" for name, value in rule.inputs.items())
+            inputs = "\n".join(f"{value.name}: {value.describe()}" for value in rule.inputs)
             policy = [rule.policy] if several else []
             table.add_row(*map(escape, ("" if i else node, *policy, rule.rule, inputs)))
     return table

@@ -6,8 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from engine.model.decision import Verdict
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
@@ -16,7 +18,7 @@ from tests.webhook.conftest import DENYING
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome
-from webhook.placement.explanations import Explanations
+from webhook.placement.explanations import Explanations, RecordedDecision
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 

@@ -52,7 +52,7 @@ def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState
 
 
 def test_every_source_is_told_and_when_policies_were_loaded(health: Health) -> None:
-    detail = msgspec.to_builtins(health.report())
+    detail = msgspec.json.decode(msgspec.json.encode(health.report()))
     assert detail["sources"][0] == {
         "name": "pods",
         "required": True,
