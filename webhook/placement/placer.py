@@ -15,6 +15,7 @@ from engine.model.decision import Decision, Verdict
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
+from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide
 from engine.placement import Advice, Patch, patch_for
 from engine.policy import PolicySet
@@ -29,7 +30,6 @@ _LONGEST_EVALUATION_SECONDS = 0.2
 """Time limit of the expressions of all policies for one pod; the remaining rules err."""
 
 _NODES_EXPLAINED = 10
-_NAME_LABEL = "kubernetes.io/metadata.name"  # set on every namespace by the API server
 _WARM_UP_REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi"}, {})
 """Of one pod each: by them alone Koordinator counts the first as production, the other as batch."""
 
@@ -188,7 +188,7 @@ class Placer:
 
     def _completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
         namespace = request.pod.namespace
-        labels = view.namespace_labels.get(namespace) or {_NAME_LABEL: namespace}
+        labels = view.namespace_labels.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
         return replace(request, namespace_labels=labels, expired=self._time_limit())
 
     def _time_limit(self) -> Callable[[], bool] | None:
