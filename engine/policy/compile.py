@@ -251,8 +251,8 @@ def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[str]:
     for rule in rules:
         if not isinstance(rule.evaluator, NodeExpression):
             continue
-        for part in rule.evaluator.plan.routes:
-            if part.route is Strategy.ROWS:
+        for part in rule.evaluator.plan.parts:
+            if part.strategy is Strategy.ROWS:
                 cost = math.ceil(part.cost / _MICROS_PER_MILLI)
                 what = f"{rule.name}: `{part.text}`"
                 yield f"{what} takes some {cost} ms for each pod and 5,000 nodes"

@@ -13,10 +13,11 @@ from engine.cel import BudgetExhaustedError, CelError, Program
 from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
 from engine.model.decision import FilterResult
+from engine.model.rule_input import RuleInput, RuleInputs
 from engine.plugins import FAULT, MAX_SCORE, judged_by
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
-from engine.policy.field_words import field_words
+from engine.policy.field_input import field_input
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
 from engine.view import BoolColumn, Domain, IntColumn
 
@@ -106,17 +107,17 @@ class NodeExpression(ABC):
             return str(error)
         return "the expression could not be evaluated for all nodes together"
 
-    def inputs(self, context: RuleContext, row: int) -> dict[str, str]:
-        """Return the values of the node's fields that are read, in words, the first few."""
+    def inputs(self, context: RuleContext, row: int) -> RuleInputs:
+        """Return the values of the node's fields that are read, the first few."""
         # `node.usage.cpu` makes `node.usage` redundant.
         outer = {path[:end] for path in self.references for end in range(1, len(path))}
         read = [path for path in self.references if path not in outer]
         shown = read[:_MOST_INPUTS]
         node = NodeTable(context.view, context.now).row(row, shown)
-        inputs = {".".join(path): field_words(path, node, self.program.source) for path in shown}
+        inputs = [field_input(path, node, self.program.source) for path in shown]
         if len(read) > len(shown):
-            inputs["..."] = f"{len(read) - len(shown)} more"
-        return inputs
+            inputs.append(RuleInput("...", text=f"{len(read) - len(shown)} more"))
+        return tuple(inputs)
 
 
 class FilterExpression(NodeExpression):

@@ -5,7 +5,6 @@ They have the same methods as `engine.policy.expressions.FilterExpression` and `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.decision import FilterResult
+from engine.model.rule_input import RuleInputs
 from engine.plugins import Filter, Score
 from engine.policy.context import RuleContext
 from engine.view import BoolColumn, Domain, IntColumn
@@ -31,8 +31,8 @@ class _PluginEvaluator(Generic[_P]):
         """Return why a row could not be evaluated."""
         return self.plugin.fault(context.request.pod, context.view, row)
 
-    def inputs(self, context: RuleContext, row: int) -> Mapping[str, str]:
-        """Return what the formula was given for a row, in words."""
+    def inputs(self, context: RuleContext, row: int) -> RuleInputs:
+        """Return the values that the formula used for a row."""
         return self.plugin.inputs(context.request.pod, context.view, row, context.now)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
+from engine.model.rule_input import RuleInputs
 from engine.plugins import FAULT, PLUGINS
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
@@ -54,7 +55,7 @@ class _RuleExplainer:
     def reason(self, code: int) -> str:
         return self.fault if code == FAULT else self._rule.evaluator.reason(self._context, code)
 
-    def inputs(self, row: int) -> Mapping[str, str]:
+    def inputs(self, row: int) -> RuleInputs:
         return self._rule.evaluator.inputs(self._context, row)
 
 
