@@ -68,7 +68,7 @@ class Explanations:
         self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> list[msgspec.Raw]:
-        """Return explanations as JSON text, newest first.
+        """Explanations as JSON, newest first.
 
         Args:
             pod: keep only those whose `namespace/name` contains this text.

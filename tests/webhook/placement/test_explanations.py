@@ -63,7 +63,7 @@ def decoded(found: list[msgspec.Raw]) -> list[dict[str, Any]]:
 
 
 def names(found: list[msgspec.Raw]) -> list[str]:
-    return [report["pod"]["name"] for report in decoded(found)]
+    return [each["pod"]["name"] for each in decoded(found)]
 
 
 def test_the_newest_come_first_and_the_oldest_are_dropped() -> None:
@@ -119,7 +119,7 @@ def test_what_is_left_out_is_counted_until_the_next_that_is_kept() -> None:
     offer(explanations, "x", "y", "z")
     clock.seconds += 1
     offer(explanations, "first", "second")
-    told = [one["leftOutBefore"] for one in decoded(explanations.latest(limit=3))]
+    told = [each["leftOutBefore"] for each in decoded(explanations.latest(limit=3))]
     assert told == [0, 3, 0]
 
 
