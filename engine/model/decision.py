@@ -16,6 +16,7 @@ from engine.model.label_condition import LabelCondition
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
+from engine.model.well_known import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 SCHEDULER = ""
 """The policy name of the filters that the scheduler applies by itself."""
@@ -47,8 +48,8 @@ class WhenNoneFits(StrEnum):
 
 
 DEFAULT_GROUP_LABELS = (
-    "topology.kubernetes.io/zone",
-    "node.kubernetes.io/instance-type",
+    ZONE_LABEL,
+    INSTANCE_TYPE_LABEL,
     "karpenter.sh/capacity-type",
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",

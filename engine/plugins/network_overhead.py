@@ -20,8 +20,6 @@ from pydantic import field_validator
 
 from engine.model.decision import FilterResult
 from engine.model.network import (
-    REGION_LABEL,
-    ZONE_LABEL,
     AppGroup,
     Dependency,
     NetworkTopology,
@@ -30,6 +28,7 @@ from engine.model.network import (
 )
 from engine.model.pod import Pod
 from engine.model.time import Micros
+from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import inverse_minmax
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column

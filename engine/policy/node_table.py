@@ -28,6 +28,7 @@ from engine.cel.vector import (
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy.activation import NODE_FIELDS, USAGE_LIFETIME, node_value, taints_value
 from engine.view import (
     LOAD_DOMAINS,
@@ -66,8 +67,8 @@ _DOMAINS: Final = {
 
 _FEW, _MANY = 32, 1 << 20  # different values in a large cluster
 _MOST_CODES = 64  # that are given out even for a small cluster
-_UNIQUE: Final = frozenset({"kubernetes.io/hostname"})
-"""Labels that have another value on every node."""
+_UNIQUE: Final = frozenset({HOSTNAME_LABEL})
+"""Labels that differ on every node."""
 
 
 @lru_cache

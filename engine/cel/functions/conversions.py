@@ -11,7 +11,6 @@ from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.patterns import encode
 from engine.cel.times import (
-    SECOND,
     format_duration,
     format_timestamp,
     parse_duration,
@@ -36,6 +35,7 @@ from engine.cel.values import (
     to_timestamp,
     to_uint,
 )
+from engine.model.duration import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,8 +6,9 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from engine.cel.functions.registry import Overload
-from engine.cel.times import SECOND, civil, zone
+from engine.cel.times import civil, zone
 from engine.cel.values import INT, Duration, Timestamp
+from engine.model.duration import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
