@@ -26,7 +26,9 @@ def version_number(resource_version: str) -> int:
     return int(resource_version) if is_number else 0
 
 
-class WireStruct(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
+class WireStruct(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
+):
     """Settings of every struct of an API object."""
 
 

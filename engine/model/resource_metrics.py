@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.model import api, resources
-from engine.model.duration import parse_duration
+from engine.model.duration import SECOND, parse_duration
 from engine.model.quantity import in_base_units, quantity_of
 from engine.model.resources import Amounts
 from engine.model.time import micros
 from engine.model.usage import DEFAULT_REPORT_INTERVAL_SECONDS, NodeUsage
-
-_SECOND_NS = 1_000_000_000
 
 
 class NodeMetrics(api.WireStruct, frozen=True):
@@ -59,7 +57,7 @@ def node_reading(wire: NodeMetrics) -> NodeUsage:
         QuantityError: an amount is not a quantity.
         DurationError: the window is not a duration.
     """
-    window = -(-parse_duration(wire.window) // _SECOND_NS)
+    window = -(-parse_duration(wire.window) // SECOND)
     return NodeUsage(
         node_name=wire.metadata.name,
         update_time=micros(wire.timestamp) if wire.timestamp else None,

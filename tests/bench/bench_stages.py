@@ -53,7 +53,7 @@ from tests.bench.measuring import Timings, baseline_of, clock, loaded
 from tests.bench.texts import NOW
 from webhook.admission.handler import Limits, ReviewHandler
 from webhook.admission.placement import PlacementReviews
-from webhook.cluster.watch.known_cluster import Cluster
+from webhook.cluster.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 

@@ -17,7 +17,7 @@ from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import Scope, decide
 from engine.policy import PolicySet
-from webhook.cluster.watch.known_cluster import Cluster
+from webhook.cluster.cluster import Cluster
 
 _REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi"}, {})
 """Of one pod each: by them alone Koordinator counts the first as production, the other as batch."""

@@ -7,7 +7,7 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
 from engine.view import ClusterState
-from webhook.cluster.watch.known_cluster import Cluster
+from webhook.cluster.cluster import Cluster
 from webhook.placement.warm_up import warm_up
 
 
