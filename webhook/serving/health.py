@@ -15,8 +15,7 @@ from engine.report import (
     ViewStatus,
 )
 from engine.view import ClusterState, Freshness
-from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.staleness import age_seconds
+from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.tls import LiveCertificate
 
