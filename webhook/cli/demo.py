@@ -1,4 +1,4 @@
-"""`stowplan demo`: a real server, real reviews over real TLS, on a recorded cluster of its own."""
+"""`stowplan demo`: a real server, real reviews over TLS, on a recorded cluster."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ _MILLICORES = 1000
 
 
 class DemoError(StowplanError):
-    """The server answered something else than the story tells."""
+    """The server answered other than expected."""
 
 
 def demo() -> int:
-    """Send pods to a real server on a small recorded cluster, and show what it answers."""
+    """Send pods to a real server on a small recorded cluster, and show its answers."""
     logging.getLogger().setLevel(logging.ERROR)
-    asyncio.run(tell(_DATA, console.output()))
+    asyncio.run(run_demo(_DATA, console.output()))
     return Exit.OK
 
 
-async def tell(data: Path, output: Console) -> None:
-    """Tell the story with the files of a folder that is laid out as `webhook.demo`.
+async def run_demo(data: Path, output: Console) -> None:
+    """Run the demonstration with the files of a folder laid out like `webhook.demo`.
 
     Raises:
-        DemoError: the server answered something else than the story tells.
+        DemoError: the server answered other than expected.
     """
     recording = load_cluster([data / _CLUSTER], output)
     view, moment = recording.state.view(), recording.recorded_at
@@ -125,18 +125,18 @@ async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Conso
     output.print(f"[bold]POST /mutate[/] advises it: {escape(report.message)}")
     checked = await caller.review("validate", _patched(manifest, advised.operations))
     denial = (checked.status.code, checked.status.message) if checked.status else None
-    said = "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
-    _check("the denial", denial, (403, said))
+    expected = "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
+    _check("the denial", denial, (403, expected))
     output.print("[bold]POST /validate[/] [bold red]denies[/] the pod with 403. kubectl prints:")
     output.print(
         f'  Error from server (Forbidden): error when creating "{file.name}": admission webhook'
-        f' "quota.stowplan.dev" denied the request: {said}'
+        f' "quota.stowplan.dev" denied the request: {expected}'
     )
 
 
-def _check(what: str, got: object, expected: object) -> None:
+def _check(subject: str, got: object, expected: object) -> None:
     if got != expected:
-        raise DemoError(f"{what} is not as the story tells: expected {expected}, got {got}")
+        raise DemoError(f"{subject} is not as expected: expected {expected}, got {got}")
 
 
 def _patched(manifest: Mapping[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _scores_by_requests(
 
 
 def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionReport) -> Table:
-    """Return how the nodes stand, and their points by requests and by our policy."""
+    """Return the load of nodes, and their points by requests and by our policy."""
     ours = {
         ranked.node: f"{ranked.total} ({ranked.scores[0].raw} % room)" for ranked in report.ranking
     }
@@ -187,7 +187,7 @@ def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionRe
 
 
 def _what_next(data: Path) -> str:
-    """Return commands to go on with, as they can be pasted here."""
+    """Return the next commands to try, ready to be pasted."""
     stowplan = _from_here(Path(sys.executable).with_name("stowplan"))
     if stowplan.startswith("/") and shutil.which("stowplan"):
         stowplan = "stowplan"
@@ -207,6 +207,6 @@ def _what_next(data: Path) -> str:
 
 
 def _from_here(path: Path) -> str:
-    """Return a path as a shell takes it, short where it is below the working directory."""
+    """Return a path, quoted for a shell, relative if below the working directory."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -1,4 +1,4 @@
-"""`stowplan test`: the cases that stand beside policies."""
+"""`stowplan test`: run the cases beside policies."""
 
 from __future__ import annotations
 

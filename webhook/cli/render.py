@@ -50,13 +50,13 @@ def show_reasons(console: Console, report: DecisionReport) -> None:
         if report.ranking[0].scores:
             console.print("[dim]points from 0 to 100 x weight, and (the raw score)[/]")
     for abstention in report.abstained:
-        console.print(f"{escape(abstention.rule)} has no say: {escape(abstention.reason)}")
+        console.print(f"{escape(abstention.rule)} has no effect: {escape(abstention.reason)}")
     if report.rejected:
         total = sum(count.nodes for count in report.rejected_by)
         console.print(f"\n[bold]{total} left out[/]")
         console.print(_rejected(report, total))
     if report.inputs:
-        console.print("\n[bold]What the rules were given[/]")
+        console.print("\n[bold]Inputs of the rules[/]")
         console.print(_inputs(report))
     if report.audit:
         console.print("\n[bold]Not applied: what policies in Audit mode would have done[/]")
