@@ -9,7 +9,7 @@ import numpy as np
 from engine.model.decision import FilterResult
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
-from engine.plugins import Filter, judged_by
+from engine.plugins import Filter, result_of
 from engine.policy.context import PolicyContext
 from engine.policy.expressions import NodeExpression
 from engine.view import ClusterView, Domain
@@ -73,7 +73,7 @@ class ExpressionJudge:
         codes = self.expression.column(context, view, view.valid, now)
         if codes.dtype == np.bool_:
             return FilterResult(codes, codes.view(np.int8))
-        return judged_by(codes)
+        return result_of(codes)
 
     def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:  # noqa: ARG002 (protocol)
         """Return the message."""

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterOutcome, FilterResult, ScoreOutcome
+from engine.model.decision import FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
@@ -144,13 +144,13 @@ class FilterRule:
             teller.fault = self.judge.fault(context, view, int(faulty.argmax()), now)
             context.errors.append(_fault_line(self.policy, self.name, teller.fault, faults))
             if self.on_error is OnFilterError.IGNORE_RULE:
-                rejects = rejects > faulty  # of bools: and not
+                rejects = and_not(rejects, faulty)
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            judged=judged,
+            result=judged,
             rejects=rejects,
-            teller=teller,
+            explainer=teller,
             dynamic=self.dynamic,
             faults=faults,
         )
@@ -163,9 +163,9 @@ class FilterRule:
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            judged=passing,
+            result=passing,
             rejects=passing.rejects,
-            teller=_Teller(self, context, view, now),
+            explainer=_Teller(self, context, view, now),
             dynamic=self.dynamic,
             abstained=stale,
         )
