@@ -120,9 +120,9 @@ class NodeTable:
         """Return whether the last key of a path is there, at fault where its map is not."""
         return self._kept(("presence", path), lambda: self._presence(path))
 
-    def coded(self, path: Path) -> DictColumn | None:
+    def dictionary(self, path: Path) -> DictColumn | None:
         """Return the values of a path by code; None for a map, and if too many differ."""
-        return self._kept(("coded", path), lambda: self._coded(path))
+        return self._kept(("dictionary", path), lambda: self._dictionary(path))
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row with the fields that `paths` name."""
@@ -200,7 +200,7 @@ class NodeTable:
             return Column(present, self._without_usage(field))
         return Column(self._texts(field, rest[0]).present)
 
-    def _coded(self, path: Path) -> DictColumn | None:
+    def _dictionary(self, path: Path) -> DictColumn | None:
         _, field, key = (*path, "", "")[:3]
         if field == "taints":
             taints = taint_column(self._view)

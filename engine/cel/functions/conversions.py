@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
@@ -28,6 +29,7 @@ from engine.cel.values import (
     TIMESTAMP,
     UINT,
     UINT_MAX,
+    CelType,
     Duration,
     Timestamp,
     UInt,
@@ -36,11 +38,6 @@ from engine.cel.values import (
     to_uint,
 )
 from engine.model.duration import SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from engine.cel.values import CelType
 
 _INT: Final = re.compile(r"[+-]?[0-9]{1,100}")
 _UINT: Final = re.compile(r"[0-9]{1,100}")

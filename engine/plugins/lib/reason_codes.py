@@ -16,20 +16,20 @@ _BYTE = 8
 
 
 def rejected_with(rejections: Sequence[BoolColumn]) -> FilterResult:
-    """Return what a filter says that makes these complaints, at least one, of nodes.
+    """Return the result of a filter that rejects nodes for these reasons, at least one.
 
     Args:
-        complaints: where each of them is made, (n,).
+        rejections: where each reason applies, (n,).
     """
     rejects = reduce(np.logical_or, rejections)
     return FilterResult(rejects, lambda: reason_codes(rejections))
 
 
 def reason_codes(rejections: Sequence[BoolColumn]) -> Codes:
-    """Return the code of each row, shape (n,), in a byte each if that will do.
+    """Return the code of each row, shape (n,), in a byte each if that is enough.
 
     Args:
-        complaints: where each of them is made, at least one.
+        rejections: where each reason applies, at least one.
     """
     if len(rejections) > _BITS:
         others = np.logical_or.reduce(rejections[_BITS - 1 :])
