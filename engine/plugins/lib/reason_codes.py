@@ -1,4 +1,4 @@
-"""Codes that are sets of reasons: bit i is the i-th reason, and those past the last bit share it."""
+"""Codes that are sets of reasons: bit i is the i-th reason; those past the last bit share it."""
 
 from __future__ import annotations
 
