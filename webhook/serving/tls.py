@@ -17,8 +17,8 @@ from typing import Protocol
 
 from cryptography import x509
 
+from webhook.background import on_change
 from webhook.certificates import Authority, KeyPair, TlsError, certificates_of
-from webhook.serving.file_watch import on_change
 
 _SELF_SIGNED_FOR = timedelta(days=365)
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
