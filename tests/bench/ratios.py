@@ -26,7 +26,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope
 from engine.placement import patch_for
-from engine.policy import PolicyContext, load_policies
+from engine.policy import RuleContext, load_policies
 from engine.report import explanation
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
@@ -143,12 +143,12 @@ class _Rules:
 
     def _evaluated(self) -> int:
         view = self._state.view()
-        context = PolicyContext(None, REQUEST)
+        context = RuleContext(REQUEST, view, _NOW)
         for each in self._expressions:  # what a pod is, is the same for all rules
             context.activation(each.program)
         start = clock()
         for each in self._expressions:
-            each.column(context, view, view.valid, _NOW)
+            each.column(context, view.valid)
         return clock() - start
 
 
