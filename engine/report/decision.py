@@ -142,7 +142,7 @@ def decision_report(
         ranking=tuple(_ranking(decision, most_nodes)),
         rejected={decision.names[row]: tuple(_rejections(decision, row)) for row in rejected},
         rejected_by=tuple(
-            structs.replace(out, policy=_named(out.policy)) for out in decision.left_out
+            structs.replace(out, policy=_named(out.policy)) for out in decision.rejection_summaries
         ),
         abstained=tuple(_without_effect(decision)),
         errors=decision.errors,

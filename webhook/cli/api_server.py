@@ -13,7 +13,7 @@ import msgspec
 
 from engine.report import DecisionReport
 from webhook.admission import wire
-from webhook.serving.composition import RunningServer
+from webhook.serving.server import RunningServer
 
 _SECONDS = 10
 
