@@ -33,14 +33,14 @@ def summary(decision: Decision) -> str:
 def _fit(decision: Decision) -> Iterator[str]:
     """Yield how many nodes fit, and what the others were left out for."""
     candidates = decision.candidates.size
-    nodes = candidates + sum(decision.stopped)
+    nodes = candidates + sum(decision.first_rejections)
     if not nodes:
         yield "no node is known"
         return
     fit = f"{candidates} of {nodes} nodes fit"
     if candidates:
         fit += f", best {', '.join(_best_names(decision))}"
-        counts = zip(decision.filters, decision.stopped, strict=True)
+        counts = zip(decision.filters, decision.first_rejections, strict=True)
         left_out = [f"{nodes} {outcome.rule}" for outcome, nodes in counts if nodes]
     else:
         left_out = list(_reasons(decision))

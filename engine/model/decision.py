@@ -161,9 +161,9 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     policy: str
     rule: str
-    judged: FilterResult
+    result: FilterResult
     rejects: NDArray[np.bool_]
-    teller: Explainer
+    explainer: Explainer
     dynamic: bool = True
     faults: int = 0
     abstained: Mapping[str, str] = {}
@@ -171,21 +171,21 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def codes(self) -> Codes:
         """(n,), 0 where a node passes; anything for a row that is not a node."""
-        return self.judged.codes
+        return self.result.codes
 
     @property
     def labels(self) -> LabelCondition:
         """What it says of node labels, even if it abstained."""
-        return self.teller.labels
+        return self.explainer.labels
 
     def reason(self, row: int) -> str:
         """Return why it turned a node away; "" if it says nothing of it."""
         code = int(self.codes[row])
-        return self.teller.reason(code) if code else ""
+        return self.explainer.reason(code) if code else ""
 
     def inputs(self, row: int) -> RuleInputs:
         """Return the values that it used for a node; none if it abstained."""
-        return () if self.abstained else self.teller.inputs(row)
+        return () if self.abstained else self.explainer.inputs(row)
 
 
 def tally(codes: Codes) -> dict[int, int]:
@@ -271,7 +271,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: Sequence[str] = ()
     valid: NDArray[np.bool_]
     filters: tuple[FilterOutcome, ...] = ()
-    stopped: tuple[int, ...] = ()
+    first_rejections: tuple[int, ...] = ()
     scored: tuple[ScoreOutcome, ...] = ()
     candidates: NDArray[np.intp]
     order: NDArray[np.intp] = _NO_ORDER
@@ -315,7 +315,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What `stopped` adds up, by reason."""
         left_out: list[RejectionSummary] = []
         left = self.valid
-        for outcome, stopped in zip(self.filters, self.stopped, strict=True):
+        for outcome, stopped in zip(self.filters, self.first_rejections, strict=True):
             if not stopped:
                 continue
             if outcome.codes.max() == 1 and not outcome.faults:
@@ -327,7 +327,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 RejectionSummary(
                     policy=outcome.policy,
                     rule=outcome.rule,
-                    reason=outcome.teller.reason(code),
+                    reason=outcome.explainer.reason(code),
                     nodes=nodes,
                 )
                 for code, nodes in counts.items()

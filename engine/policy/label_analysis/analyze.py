@@ -158,7 +158,7 @@ class _Analyzer:
 
 
 def _presence(node: ast.Has | ast.Call, bindings: Bindings) -> LabelPredicate | None:
-    """Return `has(node.labels.a)`, `has(node.labels)` or `node.labels.?a.hasValue()` as a predicate.
+    """Return `has(node.labels.a)`, `has(node.labels)`, `node.labels.?a.hasValue()` as a predicate.
 
     The labels of a node are always there, even if there are none.
     """

@@ -39,7 +39,7 @@ def decision(
         message="",
         valid=valid,
         filters=filters,
-        stopped=stopped,
+        first_rejections=stopped,
         scored=scored,
         candidates=order,
         order=order,
@@ -79,9 +79,9 @@ def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
             FilterOutcome(
                 policy="p",
                 rule=str(number),
-                judged=FilterResult(codes != 0, codes),
+                result=FilterResult(codes != 0, codes),
                 rejects=rejects,
-                teller=told,
+                explainer=told,
                 faults=faults,
             )
         )

@@ -104,7 +104,7 @@ def _outcome(policy: str, view: ClusterView, names: Iterable[str]) -> FilterOutc
     rejects[[view.rows[name] for name in names]] = True
     judged = FilterResult(rejects, rejects.view(np.int8))
     return FilterOutcome(
-        policy=policy, rule="r", judged=judged, rejects=rejects, teller=Told({1: "no"})
+        policy=policy, rule="r", result=judged, rejects=rejects, explainer=Told({1: "no"})
     )
 
 
