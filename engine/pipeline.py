@@ -257,10 +257,10 @@ def _verdict(
 ) -> Verdict:
     """Return the verdict for a pod with these candidates.
 
-    Without any, it is denied only if the scheduler's own filters leave nodes and policies reject all of them:
-    where nothing is reachable anyway, pending is the right state, for an autoscaler can act. The
-    reachable nodes are unknown when one of the scheduler's filters abstained, and filters that
-    abstain reject nothing: so a stale view never denies a pod.
+    Without any, it is denied only if the scheduler's own filters leave nodes and policies reject
+    all of them: where nothing is reachable anyway, pending is the right state, for an autoscaler
+    can act. The reachable nodes are unknown when one of the scheduler's filters abstained, and
+    filters that abstain reject nothing: so a stale view never denies a pod.
     """
     if candidates.size:
         return Verdict.PLACE
