@@ -93,7 +93,7 @@ def explanation(
                 "reason": out.reason,
                 "nodes": out.nodes,
             }
-            for out in decision.left_out
+            for out in decision.rejection_summaries
         ],
         "abstained": [
             {"policy": policy or "scheduler", "rule": rule, "reason": reason}
@@ -144,7 +144,7 @@ def _reasons(decision: Decision) -> Iterator[str]:
 
     A cluster may have as many reasons as nodes: one taint each, say.
     """
-    left_out = sorted(decision.left_out, key=lambda out: -out.nodes)
+    left_out = sorted(decision.rejection_summaries, key=lambda out: -out.nodes)
     for out in left_out[:_TOLD_REASONS]:
         yield f"{out.nodes} {out.rule} ({out.reason})"
     if len(left_out) > _TOLD_REASONS:

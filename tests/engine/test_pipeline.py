@@ -67,7 +67,7 @@ def _totals(decision: Decision) -> dict[str, int]:
 
 
 def _left_out(decision: Decision) -> list[tuple[str, str, str, int]]:
-    return [(out.policy, out.rule, out.reason, out.nodes) for out in decision.left_out]
+    return [(out.policy, out.rule, out.reason, out.nodes) for out in decision.rejection_summaries]
 
 
 def _raw(decision: Decision, rule: str) -> Mapping[str, float]:

@@ -231,7 +231,7 @@ def test_every_node_is_a_candidate_or_counted_as_stopped_once(
         if stopped
     }
     told: dict[tuple[str, str], int] = {}
-    for out in decision.left_out:
+    for out in decision.rejection_summaries:
         told[out.policy, out.rule] = told.get((out.policy, out.rule), 0) + out.nodes
     assert told == by_rule
     rejected = explanation(decision)["rejected"]
