@@ -75,13 +75,13 @@ def _rules(policies: PolicySet) -> Table:
 
 def _carried(policy: CompiledPolicy, rule: FilterRule) -> str:
     """Return how a filter is written on a pod."""
-    summary = rule.labels.summary
+    labels = rule.labels.summary
     by_name = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
-    if not by_name or summary.exactness is Exactness.EXACT:
-        return summary.summary
-    if summary.exactness is Exactness.NONE:
+    if not by_name or labels.exactness is Exactness.EXACT:
+        return labels.summary
+    if labels.exactness is Exactness.NONE:
         return "by node names"
-    return f"{summary.summary}, by node names"
+    return f"{labels.summary}, by node names"
 
 
 def _warnings(policy: CompiledPolicy) -> Iterator[str]:
