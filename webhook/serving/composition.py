@@ -20,6 +20,7 @@ from engine.pipeline import Scope
 from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.admission.handler import Limits, ReviewHandler
 from webhook.admission.placement import PlacementReviews
+from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import ignored
 from webhook.background import in_background
@@ -29,7 +30,7 @@ from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.warm_up import warm_up
-from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger, QuotaReviews, QuotaTiming
+from webhook.quota import MemoryStore, ObservedCluster, QuotaConfig, QuotaLedger
 from webhook.serving.app import build_app, build_monitoring_app
 from webhook.serving.file_watch import on_change
 from webhook.serving.health import Health
@@ -211,7 +212,7 @@ async def run_server(
         view=cluster.state.view,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
-        refused=parts.refused,
+        record_denial=parts.refused,
     )
     quota_objects = QuotaObjectReviews(view=cluster.state.view, rules=settings.quota_rules())
     final = by_resource(pods=quota.answer, quotas=quota_objects.answer)
@@ -270,7 +271,7 @@ def _parts_of_recording(settings: Settings, cluster: Cluster, now: datetime) -> 
     ledger = QuotaLedger(
         ObservedCluster(view=cluster.view),
         MemoryStore(),
-        QuotaTiming(
+        QuotaConfig(
             timeouts=ReservationTimeouts(unseen_seconds=settings.quota_reservation_seconds)
         ),
         rules=settings.quota_rules(),

@@ -29,9 +29,14 @@ from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector, new_identity
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.metrics import Metrics
-from webhook.quota import ObservedPods, QuotaTiming
-from webhook.quota.live_ledger import live_ledger
-from webhook.quota.quota_events import QuotaEventRecorder
+from webhook.quota import (
+    ObservedPods,
+    QuotaConfig,
+    QuotaEventRecorder,
+    QuotaLedger,
+    observe_cluster,
+)
+from webhook.quota.api_store import ApiStore
 from webhook.serving.composition import ServerDeps, certificate_source
 from webhook.serving.tls import CertificateSource
 from webhook.settings import Settings
@@ -69,8 +74,9 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
         connection = await stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        state, seen = ClusterState(assumed_seconds=settings.assumed_seconds), ObservedPods()
-        intake = EventApplier(state, now=now, pod_seen=seen.observe, buffers_usage=True)
+        state = ClusterState(assumed_seconds=settings.assumed_seconds)
+        observed_pods = ObservedPods()
+        intake = EventApplier(state, now=now, pod_seen=observed_pods.observe, buffers_usage=True)
         usage = await _usage(stack, settings, connection, intake, now)
         heard = await stack.enter_async_context(
             live_cluster(connection, intake, Clock(now=now), also=[usage])
@@ -78,21 +84,19 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
         cluster = _known(settings, heard, now)
 
         # 2. Who has been promised quota, and who was refused.
-        timing = QuotaTiming(
+        quota_config = QuotaConfig(
             timeouts=ReservationTimeouts(unseen_seconds=settings.quota_reservation_seconds)
         )
-        ledger = live_ledger(
-            connection,
-            state,
-            heard.sources,
-            seen,
-            timing,
+        ledger = QuotaLedger(
+            observe_cluster(state, heard.sources, observed_pods),
+            ApiStore(connection),
+            quota_config,
             rules=settings.quota_rules(),
             count_write=metrics.quota_written,
         )
         in_background(stack, ledger.run())
-        refusals = QuotaEventRecorder(connection, view=state.view, identity=identity)
-        in_background(stack, refusals.run())
+        denials = QuotaEventRecorder(connection, view=state.view, identity=identity)
+        in_background(stack, denials.run())
 
         # 3. What one replica does for all.
         elector = LeaseElector(
@@ -101,8 +105,8 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
         controller = QuotaController(
             connection,
             view=state.view,
-            tidy=ledger.prune_reservations,
-            timing=timing,
+            prune=ledger.prune_reservations,
+            config=quota_config,
             may_write=lambda: elector.is_leader,
             show_drift=metrics.quotas_drifted,
             rules=ControllerRules(counts=settings.quota_status_counts),
@@ -124,7 +128,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
         yield LiveServices(
             cluster=cluster,
             parts=ServerDeps(
-                metrics=metrics, certificate=certificate, ledger=ledger, refused=refusals.record
+                metrics=metrics, certificate=certificate, ledger=ledger, refused=denials.record
             ),
             synced=heard.synced,
         )
