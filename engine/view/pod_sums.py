@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from engine.view.domain import Domain
+from engine.model.domain import Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,10 +21,11 @@ from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
-from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 REVIEWS = [
     json.loads(path.read_text())["review"]
@@ -47,19 +48,21 @@ class Mutate:
         state = small_cluster()
         loaded = load_policies([policies])
         state.track(loaded.load_profiles)
-        placement = PlacementReviews(
-            policies=lambda: loaded,
+        placer = Placer(
             view=state.view,
-            judged_at=lambda: Micros(0),
-            clock=time.monotonic,
+            now=lambda: Micros(0),
             scope=Scope(),
+            clock=time.monotonic,
             explanations=Explanations(9),
         )
+        placement = PlacementReviews(placer, lambda: loaded, time.monotonic)
         self._handler = ReviewHandler(
             "mutate",
-            placement.answer,
+            placement.review,
             fails_open=True,
-            limits=Limits(max_in_flight=9, default_timeout_seconds=10.0, deadline_fraction=0.6),
+            limits=ReviewLimits(
+                max_in_flight=9, default_timeout_seconds=10.0, deadline_fraction=0.6
+            ),
             metrics=Metrics(),
             clock=lambda: 0.0,
         )
