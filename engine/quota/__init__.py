@@ -6,25 +6,16 @@ stored, how a request waits, and how an answer travels.
 """
 
 from engine.quota.batch import BatchResult, QuotaRequest, draw, judge_batch, record_demand
-from engine.quota.bounds import (
-    CohortUsage,
-    cohort_usage,
-    effective_max,
-    effective_min,
-    limited,
-    over_max,
-    over_min,
-    sum_of,
-)
+from engine.quota.bounds import CohortUsage, cohort_usage, limited
 from engine.quota.local_allowance import AllowanceConfig
-from engine.quota.report import (
-    QuotaReport,
-    ResourceReport,
-    StatusCounts,
-    quota_report,
-    status_used,
+from engine.quota.report import QuotaReport, ResourceReport, StatusCounts, quota_report, status_used
+from engine.quota.reservations import (
+    DEFAULT_RESERVATION_SECONDS,
+    Allowance,
+    Reservation,
+    Reservations,
+    ReservationTimeouts,
 )
-from engine.quota.reservations import Allowance, Reservation, Reservations
 from engine.quota.reservations import decode as decode_reservations
 from engine.quota.rules import (
     CAPACITY_SCHEDULING_RULES,
@@ -38,14 +29,9 @@ from engine.quota.rules import (
     quotas_of,
     used_by_namespace,
 )
-from engine.quota.state import (
-    DEFAULT_RESERVATION_SECONDS,
-    PendingWrite,
-    QuotaState,
-    ReservationTimeouts,
-)
+from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.validation import Findings, check_deletion, check_quota
-from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
+from engine.quota.verdict import QuotaVerdict, judge
 
 __all__ = [
     "CAPACITY_SCHEDULING_RULES",
@@ -76,19 +62,13 @@ __all__ = [
     "cohort_usage",
     "decode_reservations",
     "draw",
-    "effective_max",
-    "effective_min",
     "judge",
     "judge_batch",
-    "judge_borrowing",
     "limited",
     "mode_of",
-    "over_max",
-    "over_min",
     "quota_report",
     "quotas_of",
     "record_demand",
     "status_used",
-    "sum_of",
     "used_by_namespace",
 ]

@@ -17,10 +17,28 @@ from engine.model.quantity import INT64_MAX
 MOST_BYTES = 192 * 1024
 """Of the annotation; all annotations of an object together may have 256 KiB."""
 
+DEFAULT_RESERVATION_SECONDS = 75
+"""More than the API server gives a request, which is 60 s unless configured."""
+
+_SETTLED_SECONDS = 10.0  # most watches lag less, so few replicas wait for `seen_up_to`
 _LONGEST_READ = 1024 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationTimeouts:
+    """Lifetime of reservations, in seconds by the clock of each replica.
+
+    Attributes:
+        settled_seconds: on the object after their pod was observed, for the sake of slower watches.
+        unseen_seconds: before the API server is asked whether the pod exists; must be longer than
+            a request may take there.
+    """
+
+    settled_seconds: float = _SETTLED_SECONDS
+    unseen_seconds: float = DEFAULT_RESERVATION_SECONDS
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -29,31 +29,14 @@ from engine.quota.reservations import (
     Allowance,
     Reservation,
     Reservations,
+    ReservationTimeouts,
     decode,
     encode,
 )
 
-DEFAULT_RESERVATION_SECONDS = 75
-"""More than the API server gives a request, which is 60 s unless configured."""
-
-_SETTLED_SECONDS = 10.0  # most watches lag less, so few replicas wait for `seen_up_to`
 _BUSY_BYTES = 16 * 1024  # every write and every event of the quota carries all of them
 _SETTLED_SECONDS_WHEN_BUSY = 1.0
 _BUSY_DRAWN = 128
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationTimeouts:
-    """Lifetime of reservations, in seconds by the clock of each replica.
-
-    Attributes:
-        settled_seconds: on the object after their pod was observed, for the sake of slower watches.
-        unseen_seconds: before the API server is asked whether the pod exists; must be longer than
-            a request may take there.
-    """
-
-    settled_seconds: float = _SETTLED_SECONDS
-    unseen_seconds: float = DEFAULT_RESERVATION_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,11 +348,7 @@ class QuotaState:
 
     def _allowances_of_others(self) -> list[Allowance]:
         own = self._own.replica
-        return [
-            allowance
-            for replica, allowance in self.reservations.allowances.items()
-            if replica != own
-        ]
+        return [held for held in self.reservations.allowances.values() if held.replica != own]
 
     def _observed_drained(self) -> dict[tuple[str, int], int]:
         """Return the drained allowances of which all pods are in the view by now."""

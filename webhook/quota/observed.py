@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from engine.model.pod import Pod
 from engine.model.quantity import INT64_MAX
 from engine.view import ClusterState, ClusterView
 from webhook.cluster.watch.source_status import SourceStatus
@@ -27,6 +28,13 @@ class ObservedPods:
         self.is_tracked: Callable[[str], bool] = lambda _: True
         self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
+
+    def pod_changed(self, pod: Pod, version: int) -> None:
+        """Record a pod of a watch event."""
+        self.observe(pod.namespace, pod.uid, version)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Keep the version of a deleted pod: its reservation may outlive it."""
 
     def observe(self, namespace: str, uid: str, version: int) -> None:
         """Record a pod at a resourceVersion."""
@@ -68,7 +76,7 @@ def observe_cluster(
     Args:
         state: kept by the sources.
         sources: of pods and of ElasticQuotas among others, by name.
-        pods: given to the event applier of the sources as `pod_seen`.
+        pods: an observer of the pods of the same cluster.
     """
     pod_source = sources["pods"]
     quota_sources = [

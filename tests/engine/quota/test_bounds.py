@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota
 from engine.model.resources import Amounts
-from engine.quota import QuotaRules, cohort_usage, judge, judge_borrowing, limited
+from engine.quota import QuotaRules, cohort_usage, judge, limited
+from engine.quota.verdict import judge_borrowing
 
 ZERO = QuotaRules(unlisted_resources="Zero")
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 9))

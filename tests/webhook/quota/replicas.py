@@ -225,9 +225,9 @@ class Replica:
     async def start(self) -> None:
         """Listen until `crash`."""
         pods, world, clock = ObservedPods(), self._world, Time().clock
-        intake = EventApplier(now=clock.now, pod_seen=pods.observe)
+        applier = EventApplier(now=clock.now, observers=[pods])
         self._cluster = await self._stack.enter_async_context(
-            live_cluster(self._connection, intake, clock, pace=BRISK)
+            live_cluster(self._connection, applier, clock, config=BRISK)
         )
         monotonic = MonotonicClock(
             now=time.monotonic if world.real_time else lambda: world.now,
@@ -235,14 +235,14 @@ class Replica:
             jitter=world.random.random,
         )
         self.ledger = QuotaLedger(
-            observe_cluster(intake.state, self._cluster.sources, pods),
+            observe_cluster(applier.state, self._cluster.sources, pods),
             ApiStore(self._connection),
             QuotaConfig(clock=monotonic, call_seconds=world.call_seconds),
             count_write=self.counted.append,
         )
         self._reviews = QuotaReviews(
             ledger=self.ledger,
-            view=intake.state.view,
+            view=applier.state.view,
             mode="Enforce",
             excluded_namespaces=["kube-system"],
         )

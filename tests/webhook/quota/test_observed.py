@@ -16,11 +16,11 @@ def pod(version: str) -> api.Pod:
 
 def test_a_pod_is_observed_as_soon_as_it_is_in_the_view() -> None:
     pods = ObservedPods()
-    intake = EventApplier(pod_seen=pods.observe)
+    applier = EventApplier(observers=[pods])
     assert pods.version("u") == 0
-    intake.pod(pod("7"))
+    applier.pod(pod("7"))
     assert pods.version("u") == 7
-    intake.delete_pod("shop", "a")
+    applier.delete_pod("shop", "a")
     assert pods.version("u") == 7
 
 
