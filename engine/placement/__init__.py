@@ -7,6 +7,7 @@ and a patch that adds them and changes nothing of the user's. What never does: w
 from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.placement.affinity import and_into_required
 from engine.placement.annotations import (
+    ANNOTATIONS,
     ESTIMATED_USAGE_ANNOTATION,
     REASON_ANNOTATION,
     advice_id,
@@ -15,6 +16,7 @@ from engine.placement.patch import Patch, patch_for
 
 __all__ = [
     "ADVICE_ANNOTATION",
+    "ANNOTATIONS",
     "ESTIMATED_USAGE_ANNOTATION",
     "REASON_ANNOTATION",
     "Advice",

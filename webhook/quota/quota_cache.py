@@ -9,7 +9,7 @@ from typing import TypeAlias
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.quantity import INT64_MAX
 from engine.quota import LocalAllowance, PendingWrite, QuotaState, Reservation, quotas_of
-from webhook.controllers.leader_election import new_identity
+from webhook.identity import new_identity
 from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming
 from webhook.quota.store import ConflictError, Store, StoreError, UnreachableError
 
