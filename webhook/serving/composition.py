@@ -118,7 +118,7 @@ def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) ->
         now=cluster.now,
         scope=scope,
         clock=time.monotonic,
-        staleness=cluster.freshness,
+        freshness=cluster.freshness,
         explanations=explanations,
         assumed=cluster if cluster.is_live else None,
     )
@@ -174,10 +174,12 @@ def _show_state(
         metrics.show_sources(cluster.sources, now)
     else:
         metrics.show_view(cluster.state.view, lambda: health.view_age_seconds)
-    metrics.show_policies(lambda: len(policies.current.policies))
-    metrics.show_policies_loaded(lambda: policies.loaded_at)
-    metrics.show_policies_hash(lambda: policies.digest)
-    metrics.show_last_reload(lambda: not policies.last_error)
+    metrics.show_policies(
+        count=lambda: len(policies.current.policies),
+        loaded_at=lambda: policies.loaded_at,
+        digest=lambda: policies.digest,
+        is_current=lambda: not policies.last_error,
+    )
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
