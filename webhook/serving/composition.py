@@ -200,7 +200,7 @@ def _handlers(
         view=view,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
-        refused=services.record_denial,
+        record_denial=services.record_denial,
     )
     quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
     limits = ReviewLimits(
@@ -210,7 +210,7 @@ def _handlers(
     )
     handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
     mutate = ignored if settings.placement_mode == "Off" else placement.review
-    validate = by_resource(pods=quota.answer, quotas=quota_objects.answer)
+    validate = by_resource(pods=quota.review, quotas=quota_objects.review)
     return (
         handler("mutate", mutate, fails_open=True),
         handler("validate", validate, fails_open=False),
