@@ -46,7 +46,7 @@ class Health:
         freshness: of these sources.
 
     Attributes:
-        draining: set when the process was told to end.
+        draining: set while the process ends.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
