@@ -77,7 +77,14 @@ async def run_server(
         certificate = LiveCertificate(
             services.certificate, client_ca=settings.client_ca, now=lambda: date(now())
         )
-        health = _health(settings, cluster, policies, certificate, metrics, now)
+        health = Health(
+            policies=policies,
+            cluster=cluster,
+            certificate=certificate,
+            now=now,
+            modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
+            reviews=metrics.answered,
+        )
         _show_state(metrics, cluster, policies, certificate, health, now)
 
         # 4. The HTTP applications.
@@ -134,27 +141,6 @@ def _policies(
         warm_up=placer.warm_up,
         now=lambda: date(now()),
         only_audit=settings.placement_mode == "Audit",
-    )
-
-
-def _health(
-    settings: Settings,
-    cluster: Cluster,
-    policies: LivePolicies,
-    certificate: LiveCertificate,
-    metrics: Metrics,
-    now: Callable[[], Micros],
-) -> Health:
-    return Health(
-        policies=policies,
-        state=cluster.state,
-        view_updated_at=cluster.last_contact,
-        certificate=certificate,
-        now=now,
-        modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
-        reviews=metrics.answered,
-        sources=cluster.sources,
-        freshness=cluster.freshness,
     )
 
 
