@@ -79,7 +79,7 @@ Expression = Annotated[str, Field(min_length=1, description="A CEL expression.")
 
 
 class Mode(StrEnum):
-    """Whether a policy acts."""
+    """The effect of a policy."""
 
     ENFORCE = "Enforce"  # decides
     AUDIT = "Audit"  # its decision is recorded, without effect
@@ -248,7 +248,7 @@ class Score(Rule):
 
 
 class Placement(Model):
-    """How the ranking is written on the pod."""
+    """The form of the decision on the pod."""
 
     dynamic_filters: Annotated[
         DynamicFilters,
