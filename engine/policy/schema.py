@@ -139,7 +139,7 @@ class LabelSelector(Model):
 
 
 class MatchCondition(_Named):
-    """A condition of the match, as in admission webhooks."""
+    """A match condition, such as that of an admission webhook."""
 
     name: Annotated[RuleName, Field(description="Named in the error when it fails.")]
     expression: Annotated[
@@ -314,7 +314,7 @@ class Spec(Model):
 
 
 class PlacementPolicy(Model):
-    """A policy, as a file holds it."""
+    """A policy in a file."""
 
     api_version: Annotated[Literal["stowplan.dev/v1alpha1"], Field(description="Always this.")]
     kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]
