@@ -130,7 +130,7 @@ class RuleContext(PolicyContext):
         self._mask = _NO_ROWS
 
     def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:
-        """Return which of `domains` are too old, by name, with texts such as `usage is 95 s old`."""
+        """Return those of `domains` that are too old, with texts such as `usage is 95 s old`."""
         return self.freshness.stale_among(domains) if self.freshness.stale else {}
 
     def mask_of(self, rows: NDArray[np.intp]) -> BoolColumn:

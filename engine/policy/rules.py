@@ -159,7 +159,7 @@ class ScoreRule:
         return self.evaluator.normalize(raw) if raw.size else np.zeros(0, np.int64)
 
     def _normalized_but(self, faulty: BoolColumn, raw: NDArray[Any]) -> IntColumn:
-        """Return the normalized scores, 0 for candidates at fault, which do not affect the others."""
+        """Return the normalized scores; candidates at fault have 0 and do not affect others."""
         normalized = np.zeros(raw.size, np.int64)
         if self.on_error is not OnScoreError.IGNORE_RULE:
             sound = self._normalized(raw[~faulty])

@@ -136,7 +136,7 @@ async def test_switched_off_nothing_is_judged(state: ClusterState) -> None:
     assert await outcomes(quota_reviews(state, "Off"), *requests) == [Outcome.IGNORED] * 5
 
 
-async def test_what_is_not_the_creation_of_a_pod_is_not_judged(state: ClusterState) -> None:
+async def test_other_requests_are_not_judged(state: ClusterState) -> None:
     reviews = quota_reviews(state)
     requests = asking("a", operation="DELETE", object=None), asking("b", subResource="eviction")
     assert await outcomes(reviews, *requests) == [Outcome.IGNORED] * 2
