@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, Query, connected
-from webhook.controllers.leader_election import LeaseElector, LeaseTimes, new_identity, steady_clock
+from webhook.controllers.leader_election import LeaseElector, LeaseTimes, steady_clock
+from webhook.identity import new_identity
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 AT = ("stowplan", "writer")
