@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,14 +17,11 @@ from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide
-from engine.placement import Advice, Patch, patch_for
+from engine.placement import Advice, Encoder, Patch, encode
 from engine.policy import PolicySet
-from engine.report import explanation
+from engine.report import decision_report
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
-
-Encoder: TypeAlias = Callable[[Decision, PlacementRequest, ClusterView], Patch]
-"""Writes a decision on its pod."""
 
 _LONGEST_EVALUATION_SECONDS = 0.2
 """Time limit of the expressions of all policies for one pod; the remaining rules err."""
@@ -86,7 +83,7 @@ class Placer:
         scope: which pods are placed at all.
         encode: writes a decision on its pod.
         clock: monotonic seconds that limit the evaluation of expressions; None for no limit.
-        staleness: age of each source of the view.
+        freshness: age of each source of the view.
         explanations: where decisions are recorded.
         assumed: the pods in flight, so that the next decision sees this one; None where no pod will
             ever be observed, as in a recording.
@@ -98,9 +95,9 @@ class Placer:
         view: Callable[[], ClusterView],
         now: Callable[[], Micros],
         scope: Scope,
-        encode: Encoder = patch_for,
+        encode: Encoder = encode,
         clock: Callable[[], float] | None = None,
-        staleness: Callable[[], Freshness] = Freshness,
+        freshness: Callable[[], Freshness] = Freshness,
         explanations: Explanations | None = None,
         assumed: AssumedPods | None = None,
     ) -> None:
@@ -109,7 +106,7 @@ class Placer:
         self._scope = scope
         self._encode = encode
         self._clock = clock
-        self._staleness = staleness
+        self._freshness = freshness
         self._explanations = Explanations(0) if explanations is None else explanations
         self._assumed = assumed
 
@@ -168,7 +165,7 @@ class Placer:
         decision, patch = self.decide(request, policies)
         if not dry_run:
             self._explanations.offer(
-                lambda: explanation(decision, most_nodes=_NODES_EXPLAINED),
+                lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
                 always=decision.verdict is Verdict.DENY or bool(decision.errors),
             )
         audit = decision.audit
@@ -200,7 +197,7 @@ class Placer:
     def _decision(
         self, request: PlacementRequest, policies: PolicySet, view: ClusterView
     ) -> Decision:
-        freshness = self._staleness()
+        freshness = self._freshness()
         return decide(request, policies, view, self._now(), scope=self._scope, freshness=freshness)
 
 

@@ -17,7 +17,6 @@ from engine.model.koordinator_quota import (
 )
 from engine.model.pod import Pod, pod_of
 from engine.model.resources import amounts
-from engine.quota.koordinator_pods import check_pod, evaluate, known_quota_name
 from engine.quota.koordinator_quotas import (
     check_creation,
     check_deletion,
@@ -25,6 +24,7 @@ from engine.quota.koordinator_quotas import (
     check_update,
 )
 from tests.conformance.outcome import Json, UnsupportedError, mismatch, unsupported
+from tests.conformance.stages.koordinator_pods import check_pod, evaluate, known_quota_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,7 @@ def _quota_admission(case: Json, _: Json) -> str | None:
         raise UnsupportedError(_TREE)
     quota, quotas = _quota(case["quota"]), _quotas(case)
     name = quota.metadata.name
-    others = [one for one in quotas if one.name != name]
+    others = [other for other in quotas if other.name != name]
     if case["operation"] == "CREATE":
         return _of_reason(case, check_creation(quota, quotas))
     if case["operation"] == "UPDATE":

@@ -3,11 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.model.time import SECOND, Micros
 from engine.view import ClusterState, Domain
-from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
+from webhook.cluster.cluster import Cluster
+from webhook.cluster.watch.source_status import SourceStatus
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.health import Health
 from webhook.serving.tls import LiveCertificate, SelfSigned
@@ -38,17 +40,16 @@ def sources() -> dict[str, SourceStatus]:
 def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState) -> Health:
     return Health(
         policies=LivePolicies([policies], track=state.track, now=lambda: START),
-        state=state,
-        view_updated_at=lambda: NOW,
+        cluster=Cluster(state=state, now=lambda: NOW, is_live=True, sources=sources),
         certificate=LiveCertificate(SelfSigned(now=START), client_ca=None, now=lambda: START),
         now=lambda: NOW,
-        sources=sources,
-        freshness=lambda: StaleAfter().freshness(sources.values(), NOW),
+        modes={},
+        reviews=dict,
     )
 
 
 def test_every_source_is_told_and_when_policies_were_loaded(health: Health) -> None:
-    detail = health.detail()
+    detail = msgspec.json.decode(msgspec.json.encode(health.report()))
     assert detail["sources"][0] == {
         "name": "pods",
         "required": True,
@@ -86,4 +87,4 @@ def test_what_grows_stale_is_told_and_leaves_the_webhook_ready(
 ) -> None:
     sources["pods"].last_contact = Micros(NOW - 200 * SECOND)
     assert health.ready()
-    assert health.detail()["view"]["stale"] == ["pods are 200 s old"]
+    assert health.report().view.stale == ("pods are 200 s old",)
