@@ -64,7 +64,7 @@ def decide(
     Args:
         request: the pod and its context.
         policies: the loaded policies.
-        view: the cluster as it is known; must keep the sums of `policies.load_profiles`.
+        view: the cluster as it is known; must keep the sums of `policies.sum_profiles`.
         now: the moment to judge ages of measurements at.
         scope: which pods are ours to place.
         freshness: how old what is known is; rules that read what is too old abstain.

@@ -73,7 +73,7 @@ class DiskNeeds:
     width: ClassVar[int] = 2
     reads_reports: ClassVar[bool] = False
 
-    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
         """Return what a pod will read and write, nothing for one that is bound."""
         need = self.of(pod.shape) if pod.assumed else None
         return need or (0, 0)
@@ -207,6 +207,6 @@ PLUGIN = Plugin(
     args=DiskIOAwareArgs,
     filter=DiskIOAwareFilter,
     score=DiskIOAwareScore,
-    load_profiles=lambda args: (args.needs,),
+    sum_profiles=lambda args: (args.needs,),
     reads=(Domain.NODES, Domain.PODS, Domain.TOPOLOGY),
 )

@@ -89,7 +89,7 @@ class CpuPrediction:
     width: ClassVar[int] = 1
     reads_reports: ClassVar[bool] = True
 
-    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:  # noqa: ARG002 (protocol)
         """Return the prediction for a pod that a report cannot know, else nothing.
 
         A pod is known once it was there for one interval before the report, in whole seconds.
@@ -162,6 +162,6 @@ def points(percent: FloatColumn, target: float) -> IntColumn:
 PLUGIN = Plugin(
     args=TargetLoadPackingArgs,
     score=TargetLoadPackingScore,
-    load_profiles=lambda args: (args.prediction,),
+    sum_profiles=lambda args: (args.prediction,),
     reads=LOAD_DOMAINS,
 )

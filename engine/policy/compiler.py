@@ -22,8 +22,6 @@ from engine.documents.places import Document
 from engine.documents.validation import MOST_PROBLEMS, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import PlacementOptions
-from engine.model.pod import Pod
-from engine.model.resources import Amounts
 from engine.plugins import PLUGINS, Args, Plugin
 from engine.policy import schema
 from engine.policy.compiled import CompiledPolicy
@@ -35,8 +33,6 @@ from engine.policy.resource_names import misspelt_in_args
 from engine.policy.rules import FilterEvaluator, FilterRule, Scorer, ScoreRule
 from engine.policy.scheduler_filters import STATIC_PLUGINS
 from engine.policy.scorers import ExpressionScorer, PluginScorer
-from engine.view import LoadProfile
-from engine.view.estimation import estimate
 
 _Path: TypeAlias = tuple[str | int, ...]
 _CONDITIONS: Final = ("spec", "match", "matchConditions")
@@ -212,8 +208,11 @@ def _assembled(
         dict.fromkeys(
             profile
             for plugin, args in plugins.found.values()
-            for profile in plugin.load_profiles(args)
+            for profile in plugin.sum_profiles(args)
         )
+    )
+    estimators = (
+        plugin.estimator(args) for plugin, args in plugins.found.values() if plugin.estimator
     )
     filters = tuple(
         _filter_rule(name, rule, (*_FILTERS, i), programs, plugins)
@@ -234,8 +233,8 @@ def _assembled(
         filters=filters,
         scores=scores,
         placement=PlacementOptions(**dict(spec.placement)),
-        load_profiles=profiles,
-        estimator=next((_estimator(one) for one in profiles if isinstance(one, LoadProfile)), None),
+        sum_profiles=profiles,
+        estimator=next(estimators, None),
         slow_parts=tuple(_slow_parts(filters, scores)),
     )
 
@@ -290,7 +289,3 @@ def _score_rule(
     return ScoreRule(
         policy=policy, name=rule.name, weight=rule.weight, on_error=rule.on_error, scorer=scorer
     )
-
-
-def _estimator(profile: LoadProfile) -> Callable[[Pod], Amounts]:
-    return lambda pod: estimate(profile, pod.shape)

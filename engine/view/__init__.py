@@ -5,7 +5,7 @@ of events. What never does: any opinion on where a pod should go.
 """
 
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
-from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
+from engine.view.axis import BoolColumn, IntColumn, ResourceAxis, capped
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
 from engine.view.domain import LOAD_DOMAINS, Domain
@@ -17,15 +17,14 @@ from engine.view.labels import (
     label_column,
     taint_column,
 )
-from engine.view.load import LoadProfile, LoadSums
 from engine.view.name_hashes import hash_of, name_hashes
 from engine.view.pod_sums import PodSumProfile
+from engine.view.pod_table import PodEntry
 from engine.view.pod_transitions import NO_TRANSITIONS, PodTransitions
 from engine.view.stale_reports import StalenessWindow, stale_reports
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness
 from engine.view.state import ClusterState
 from engine.view.sums import Sum, counted_requests
-from engine.view.tracked_sums import SumProfile
 from engine.view.usage_history import UsageHistory
 
 __all__ = [
@@ -43,16 +42,15 @@ __all__ = [
     "Freshness",
     "IntColumn",
     "LabelColumn",
-    "LoadProfile",
-    "LoadSums",
+    "PodEntry",
     "PodSumProfile",
     "PodTransitions",
     "ResourceAxis",
     "StalenessWindow",
     "Sum",
-    "SumProfile",
     "TaintColumn",
     "UsageHistory",
+    "capped",
     "counted_requests",
     "dictionary_column",
     "hash_of",

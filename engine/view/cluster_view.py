@@ -12,19 +12,15 @@ from numpy.typing import NDArray
 
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
 from engine.view.domain import Domain
-from engine.view.pod_table import PodEntry
-from engine.view.sums import Sum, counted_requests, named_resources, shape_vector
 
 if TYPE_CHECKING:
     from engine.model.aux_object import AuxObject
     from engine.model.elastic_quota import ElasticQuota
     from engine.model.network import Workload
     from engine.model.node import Node
-    from engine.model.pod import Pod
     from engine.model.resources import Amounts
     from engine.model.usage import NodeUsage
     from engine.view.caches import Caches
-    from engine.view.load import LoadProfile, LoadSums
     from engine.view.pod_sums import PodSumProfile
     from engine.view.pod_transitions import PodTransitions
     from engine.view.workload_counts import PodsOnNodes
@@ -62,7 +58,6 @@ class ClusterView:
         metric_time: (n,), microseconds since the epoch; 0 where there is no report or no time.
         changed: (len(Domain), n), the version at which a row last changed, by domain.
         latest: the version at which any row last changed, by domain.
-        load: per tracked profile, LoadAware's sums.
         pod_sums: per tracked profile, sums over the pods of each node, (profile.width, n).
         turnover: pods that leave and pods that are to come, by the name of each node that has any.
         rows: row by node name.
@@ -95,7 +90,6 @@ class ClusterView:
     metric_time: IntColumn
     changed: IntColumn
     latest: tuple[int, ...]
-    load: Mapping[LoadProfile, LoadSums]
     pod_sums: Mapping[PodSumProfile, IntColumn]
     transitions: Mapping[str, PodTransitions]
     rows: Mapping[str, int]
@@ -229,64 +223,8 @@ class ClusterView:
             assumed=self.assumed[rows],
             metric_time=self.metric_time[rows],
             changed=self.changed[:, rows],
-            load={profile: sums.take(rows) for profile, sums in self.load.items()},
             pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
             rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
             parent=(self, rows),
             memory={},
         )
-
-    def after(self, pod: Pod, node_name: str) -> ClusterView:
-        """Return the view as it would be with `pod` also on a node; this view is untouched.
-
-        Usage and LoadAware's sums stay as they are: they change only when a report comes.
-
-        Raises:
-            KeyError: there is no such node.
-        """
-        row = self.rows[node_name]
-        axis = self.axis.including(named_resources(pod.shape))
-        grown = np.zeros((len(Sum), len(axis), len(self)), np.int64)
-        grown[:, : len(self.axis)] = self.sums
-        grown[:, :, row] += shape_vector(pod.shape, axis)
-        allocatable = np.zeros((len(axis), len(self)), np.int64)
-        allocatable[: len(self.axis)] = self.allocatable
-        return replace(
-            self,
-            axis=axis,
-            sums=grown,
-            pod_sums=self._pod_sums_after(pod, row),
-            allocatable=allocatable,
-            workloads=self._workloads_after(pod, node_name),
-            namespace_requests=_with(pod, self.namespace_requests),
-            namespace_scheduled=_with(pod, self.namespace_scheduled),
-            caches=None,
-            memory={},
-            parent=None,
-        )
-
-    def _workloads_after(self, pod: Pod, node_name: str) -> Mapping[Workload, PodsOnNodes]:
-        """Return `workloads` as they would be with a pod also on a node."""
-        workload = pod.shape.workload
-        if workload is None:
-            return self.workloads
-        on_nodes = self.workloads.get(workload, {})
-        grown = {**on_nodes, node_name: on_nodes.get(node_name, 0) + 1}
-        return {**self.workloads, workload: grown}
-
-    def _pod_sums_after(self, pod: Pod, row: int) -> dict[PodSumProfile, IntColumn]:
-        """Return `pod_sums` as they would be with a pod also on a row, newer than any report."""
-        entry = PodEntry(row, pod.shape, 0, 0, assumed=True)
-        here = np.arange(len(self)) == row
-        return {
-            profile: sums + here * np.array([profile.part(entry, self.usages[row])]).T
-            for profile, sums in self.pod_sums.items()
-        }
-
-
-def _with(pod: Pod, requests: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
-    """Return what namespaces hold with a pod more."""
-    total = dict(requests.get(pod.namespace, {}))
-    for name, amount in counted_requests(pod.shape).items():
-        total[name] = total.get(name, 0) + amount
-    return {**requests, pod.namespace: total}

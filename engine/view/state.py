@@ -19,10 +19,10 @@ from engine.view.cluster_view import ClusterView, ViewHandle
 from engine.view.domain import Domain
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
+from engine.view.pod_sums import PodSumProfile, TrackedSums
 from engine.view.pod_table import NO_ROW, PodTable
 from engine.view.rows import NodeRows
 from engine.view.sums import Sum
-from engine.view.tracked_sums import SumProfile, TrackedSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -292,18 +292,18 @@ class ClusterState:
             self._before_write()
             self._touch_topology(self._extras.pop((kind, key)).node_name)
 
-    def track(self, profiles: Iterable[SumProfile]) -> None:
-        """Keep the sums of exactly these profiles from now on, LoadAware's and others.
+    def track_sums(self, profiles: Iterable[PodSumProfile]) -> None:
+        """Keep the sums of exactly these profiles from now on.
 
-        The next view counts for those that are new, some 5 us for each pod; see `preparing`.
+        The next view counts for those that are new, some 5 us for each pod; see `prepare_sums`.
         """
         self._before_write()
         self._tracked.track(profiles)
 
-    def preparing(self, profiles: Iterable[SumProfile]) -> Iterator[None]:
+    def prepare_sums(self, profiles: Iterable[PodSumProfile]) -> Iterator[None]:
         """Count for profiles before they are tracked, a few nodes between one yield and the next.
 
-        So others can be served meanwhile, and what happens meanwhile is counted too.
+        Reviews can be served meanwhile, and events that come meanwhile are counted too.
         """
         self._tracked.prepare(profiles)
         while not self._tracked.is_prepared:
@@ -320,7 +320,6 @@ class ClusterState:
         self._unseen = 0
         rows, pods, namespaces = self._rows, self._pods, self._namespaces
         n = len(rows.names)
-        load, pod_sums = self._tracked.refreshed(pods.table, rows, pods.take_changes())
         lease = ViewHandle()
         self._lease = weakref.ref(lease)
         self._view = ClusterView(
@@ -337,8 +336,7 @@ class ClusterState:
             metric_time=_frozen(rows.metric_time[:n]),
             changed=_frozen(rows.changed[:, :n]),
             latest=tuple(rows.latest),
-            load=load,
-            pod_sums=pod_sums,
+            pod_sums=self._tracked.refreshed(pods.table, rows, pods.take_changes()),
             transitions=pods.turnover.snapshot(),
             rows=rows.of,
             namespace_labels=namespaces.labels,

@@ -70,7 +70,7 @@ def loaded(objects: Iterable[bytes], policies: PolicySet) -> ClusterState:
             reader = READERS[found.group, found.kind]
             reader.take(intake, found.decode(reader.wire))
     state = intake.finished()
-    state.track(policies.load_profiles)
+    state.track_sums(policies.sum_profiles)
     state.view()
     _spare_the_collector()
     return state

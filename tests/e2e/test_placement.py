@@ -196,7 +196,7 @@ async def _ranking(control_plane: ControlPlane, policy: Path) -> dict[str, int]:
     policies = load_policies([policy])
     settings = Settings(policies=(policy,), kubeconfig=account(control_plane), usage_poll_seconds=5)
     async with live(settings, wall_clock) as known:
-        known.cluster.state.track(policies.load_profiles)
+        known.cluster.state.track_sums(policies.sum_profiles)
         async with asyncio.timeout(SYNC_SECONDS):
             await known.synced()
         raw = deployment("default", "web", replicas=1)["spec"]["template"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from engine.model.resources import Amounts
 from engine.view import ClusterView, IntColumn, Sum
@@ -39,10 +38,6 @@ def _node_facts(view: ClusterView, row: int) -> dict[str, object]:
         "assumed": int(view.assumed[row]),
         "sums": {one: _amounts(view, view.sums[one], row) for one in Sum},
         "metric_time": int(view.metric_time[row]),
-        "load": {
-            profile: {one.name: getattr(sums, one.name)[:, row].tolist() for one in fields(sums)}
-            for profile, sums in view.load.items()
-        },
         "pod_sums": {profile: sums[:, row].tolist() for profile, sums in view.pod_sums.items()},
     }
 

@@ -107,7 +107,7 @@ class Replica:
 
     def __init__(self, policies: PolicySet, *, assuming: bool = True) -> None:
         self.state = ClusterState()
-        self.state.track(policies.load_profiles)
+        self.state.track_sums(policies.sum_profiles)
         for one in MACHINES:
             made = node(one.name, cpu=f"{one.cpu}m", memory="64Gi", pods="110")
             self.state.set_node(replace(made, labels={"kubernetes.io/hostname": one.name}))

@@ -46,7 +46,7 @@ class Mutate:
     def __init__(self, policies: Path) -> None:
         state = small_cluster()
         loaded = load_policies([policies])
-        state.track(loaded.load_profiles)
+        state.track_sums(loaded.sum_profiles)
         placement = PlacementReviews(
             policies=lambda: loaded,
             view=state.view,

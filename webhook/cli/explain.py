@@ -63,7 +63,7 @@ def explain(
     policy_set = load_some_policies(policies)
     notes = console.errors()
     recording = load_cluster(cluster, notes)
-    recording.state.track(policy_set.load_profiles)
+    recording.state.track_sums(policy_set.sum_profiles)
     view = recording.state.view()
     moment, why = _moment(now, recording)
 

@@ -167,8 +167,8 @@ async def run_server(
     )
     policies = LivePolicies(
         settings.policies,
-        track=cluster.state.track,
-        prepare=cluster.state.preparing,
+        track=cluster.state.track_sums,
+        prepare=cluster.state.prepare_sums,
         warm_up=lambda policies: warm_up(policies, cluster, scope),
         now=today,
         only_audit=settings.placement_mode == "Audit",

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from engine.model.duration import parse_duration
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.plugins.base import Args
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.usage import UsageSource
-from engine.view import LoadProfile
 
 AggregationType: TypeAlias = Literal["", "avg", "p50", "p90", "p95", "p99"]
 """Which of a window's readings is looked at; empty for none."""
@@ -146,13 +146,17 @@ class LoadAwareArgs(Args):
         )
 
     @property
+    def production_source(self) -> UsageSource:
+        """The usage of production pods."""
+        return UsageSource(production=True, with_system=self.prod_usage_include_sys)
+
+    @property
     def load_profile(self) -> LoadProfile:
-        """Which sums the view must keep for these arguments."""
+        """The sums that the view must keep for these arguments."""
         return LoadProfile(
             known=self.known,
             factors=tuple(sorted(self.estimated_scaling_factors.items())),
             seconds_after_scheduled=self.estimated_seconds_after_pod_scheduled,
             seconds_after_initialized=self.estimated_seconds_after_initialized,
             customize=self.allow_customize_estimation,
-            include_system=self.prod_usage_include_sys,
         )

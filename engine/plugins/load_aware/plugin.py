@@ -7,6 +7,7 @@ that, plus what the incoming pod is expected to use. Whatever is malformed on a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
@@ -15,23 +16,24 @@ from numpy.typing import NDArray
 
 from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod, PodShape
+from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, least_reaching
 from engine.plugins.lib.humanize import amount_words, part_words, report_words
 from engine.plugins.load_aware.args import LoadAwareArgs
+from engine.plugins.load_aware.estimation import estimate, estimate_vector
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import NodeChecks
-from engine.plugins.load_aware.usage import PRODUCTION, Readings, UsageSource, capacity
+from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
 from engine.view import (
     LOAD_DOMAINS,
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
-    LoadProfile,
     stale_reports,
 )
-from engine.view.estimation import estimate_vector
 
 _EXPIRED = 1
 _FIRST_EXCEEDED = 2
@@ -280,7 +282,7 @@ class LoadAwareScore(NeverFaults):
         return Readings(table)
 
     def _source(self, *, by_production: bool) -> UsageSource:
-        return PRODUCTION if by_production else self._score_source
+        return self._args.production_source if by_production else self._score_source
 
 
 def _positions(marks: BoolColumn) -> NDArray[np.int16]:
@@ -317,10 +319,16 @@ def _expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.
     return stale_reports(view).overdue(max(last_expired, 0)).rows
 
 
+def _estimator(args: LoadAwareArgs) -> Callable[[Pod], Amounts]:
+    profile = args.load_profile
+    return lambda pod: estimate(profile, pod.shape)
+
+
 PLUGIN = Plugin(
     args=LoadAwareArgs,
     filter=LoadAwareFilter,
     score=LoadAwareScore,
-    load_profiles=lambda args: (args.load_profile,),
+    sum_profiles=lambda args: (args.load_profile,),
+    estimator=_estimator,
     reads=LOAD_DOMAINS,
 )

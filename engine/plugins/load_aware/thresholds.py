@@ -19,7 +19,7 @@ from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.plugins.lib.annotations import annotation_column, read_annotation
 from engine.plugins.lib.arithmetic import percent_bounds
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.usage import PRODUCTION, WHOLE_NODE, UsageSource, capacity
+from engine.plugins.load_aware.usage import WHOLE_NODE, UsageSource, capacity
 from engine.view import BoolColumn, ClusterView
 
 USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
@@ -70,7 +70,7 @@ class NodeChecks:
         aggregated = args.aggregated
         self._of_cluster = Checks(
             Check(WHOLE_NODE, _on(self._known, args.usage_thresholds)),
-            Check(PRODUCTION, _on(self._known, args.prod_usage_thresholds)),
+            Check(args.production_source, _on(self._known, args.prod_usage_thresholds)),
             _aggregated(
                 self._known,
                 aggregated.usage_thresholds,
@@ -178,9 +178,8 @@ def _overlaid(checks: Checks, known: tuple[str, ...], text: str) -> Checks:
     if own.usage_thresholds:
         checks = replace(checks, usage=Check(WHOLE_NODE, _on(known, own.usage_thresholds)))
     if own.prod_usage_thresholds:
-        checks = replace(
-            checks, production=Check(PRODUCTION, _on(known, own.prod_usage_thresholds))
-        )
+        production = Check(checks.production.source, _on(known, own.prod_usage_thresholds))
+        checks = replace(checks, production=production)
     if aggregated:
         checks = replace(checks, aggregated=aggregated)
     return checks

@@ -6,7 +6,7 @@ estimator/default_estimator.go, EstimateNode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -20,8 +20,8 @@ from engine.model import api, resources
 from engine.model.resources import Amounts
 from engine.model.usage import NodeUsage
 from engine.plugins.lib.annotations import read_annotation
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
-from engine.view.axis import capped
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 """What a node offers before amplification: a JSON resource list."""
@@ -35,18 +35,19 @@ class UsageSource:
     """Which usage of a node is meant; that of the whole node at the moment unless said otherwise.
 
     Attributes:
-        production: that of production pods alone, whatever the next two say.
+        production: that of production pods alone, whatever the last two say.
+        with_system: adds the usage outside pods to that of production pods.
         aggregation: a percentile or average instead, such as `p95`.
         duration_ns: the window of that, 0 for the longest one reported.
     """
 
     production: bool = False
+    with_system: bool = False
     aggregation: str = ""
     duration_ns: int = 0
 
 
 WHOLE_NODE = UsageSource()
-PRODUCTION = UsageSource(production=True)
 
 
 def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
@@ -110,7 +111,7 @@ class Readings:
             view: the rows that were read; it keeps the sums of `profile`.
             profile: for the estimates.
         """
-        sums, kind = view.load[profile], self._kind
+        sums, kind = LoadSums.of(view, profile), self._kind
         if kind is None:
             return sums.node_delta
         added = np.where(kind == _ESTIMATED, sums.node_estimated, sums.node_delta)
@@ -149,11 +150,16 @@ def _row(
         return (*nothing, _MEASURED, False, False)
     is_measured = report.usage is not None
     if source.production:
-        return (*nothing, _PRODUCTION, True, is_measured)
+        system = _capped(report.system_usage, known) if source.with_system else nothing
+        return (*system, _PRODUCTION, True, is_measured)
     amounts = _reading(report, source)
     if amounts is None:
         return (*nothing, _ESTIMATED, True, is_measured)
-    return (*[capped(amounts.get(name, 0)) for name in known], _MEASURED, True, is_measured)
+    return (*_capped(amounts, known), _MEASURED, True, is_measured)
+
+
+def _capped(amounts: Amounts, known: Sequence[str]) -> Iterable[int]:
+    return [capped(amounts.get(name, 0)) for name in known]
 
 
 def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:

@@ -95,7 +95,7 @@ class Committed:
     width: ClassVar[int] = 2 * len(RESOURCES)
     reads_reports: ClassVar[bool] = False
 
-    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:  # noqa: ARG002 (protocol)
         """Return requests and limits of a pod."""
         return self.of(pod.shape)
 
@@ -227,6 +227,6 @@ def _distribution(x: FloatColumn, alpha: FloatColumn, beta: FloatColumn) -> Floa
 PLUGIN = Plugin(
     args=LowRiskOverCommitmentArgs,
     score=LowRiskOverCommitmentScore,
-    load_profiles=lambda _: (COMMITTED,),
+    sum_profiles=lambda _: (COMMITTED,),
     reads=LOAD_DOMAINS,
 )

@@ -48,7 +48,7 @@ async def _floor(request: web.Request) -> web.Response:
 def _app(certificate: LiveCertificate) -> web.Application:
     state = ClusterState()
     health = Health(
-        policies=LivePolicies((), track=state.track, now=lambda: datetime.now(UTC)),
+        policies=LivePolicies((), track=state.track_sums, now=lambda: datetime.now(UTC)),
         state=state,
         view_updated_at=wall_clock,
         certificate=certificate,

@@ -10,7 +10,7 @@ import numpy as np
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, PASS, Plugin, Score
-from engine.view import ClusterView, SumProfile
+from engine.view import ClusterView, PodSumProfile
 from tests.engine.measured_cluster import NOW
 
 
@@ -21,7 +21,7 @@ class Rules:
         parsed = plugin.args.model_validate(args)
         self.filter = plugin.filter(parsed) if plugin.filter else None
         self.score = plugin.score(parsed) if plugin.score else None
-        self.profiles: tuple[SumProfile, ...] = tuple(plugin.load_profiles(parsed))
+        self.profiles: tuple[PodSumProfile, ...] = tuple(plugin.sum_profiles(parsed))
 
     def answers(self, one: Pod, view: ClusterView, now: Micros = NOW) -> dict[str, object]:
         """Return all that is said of each node, by its name."""

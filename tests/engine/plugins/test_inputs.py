@@ -149,7 +149,7 @@ def told(name: str, args: dict[str, Any], side: str) -> dict[str, str]:
     read = plugin.args.model_validate(args)
     build = plugin.filter if side == "filter" else plugin.score
     assert build is not None
-    view = _view(plugin.load_profiles(read))
+    view = _view(plugin.sum_profiles(read))
     return dict(build(read).inputs(INCOMING, view, view.rows["a"], NOW))
 
 

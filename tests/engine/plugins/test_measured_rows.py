@@ -162,7 +162,7 @@ def _apply(state: ClusterState, event: tuple[str, Any]) -> None:
 
 def _cluster(rules: Rules) -> ClusterState:
     state = ClusterState()
-    state.track(rules.profiles)
+    state.track_sums(rules.profiles)
     for i in range(3):
         state.set_node(node(f"n{i}", cpu="4", memory="8Gi", **{GPU: "2"}))
     return state

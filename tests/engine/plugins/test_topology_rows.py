@@ -142,7 +142,7 @@ def _apply(state: ClusterState, event: tuple[str, Any]) -> None:
 
 def _cluster(rules: Rules) -> ClusterState:
     state = ClusterState()
-    state.track(rules.profiles)
+    state.track_sums(rules.profiles)
     for i in range(3):
         state.set_node(node(f"n{i}", region="west", zone=str(i), **{GPU: "2"}))
     for extra in _START:
@@ -207,7 +207,7 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
 def _inputs(plugin: Plugin, one: Pod, *told: AuxObject) -> tuple[dict[str, str], dict[str, str]]:
     rules = Rules(plugin, {})
     state = ClusterState()
-    state.track(rules.profiles)
+    state.track_sums(rules.profiles)
     state.set_node(node("n0", region="west"))
     for extra in told:
         state.set_extra(extra)

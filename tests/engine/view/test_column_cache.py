@@ -148,15 +148,6 @@ def test_a_column_given_out_is_never_written_again() -> None:
         given_out[0] = 0
 
 
-def test_what_if_columns_are_computed_and_not_remembered() -> None:
-    view, compute = eight_nodes().view(), Watched()
-    view.node_column("free", BOTH, compute)
-    what_if = view.after(pod("p", requests={"cpu": "1"}), "a")
-    assert what_if.node_column("free", BOTH, compute)[view.rows["a"]] == 3000
-    assert view.node_column("free", BOTH, compute)[view.rows["a"]] == 4000
-    assert compute.rows == [8, 8]
-
-
 def test_the_least_recently_used_column_is_forgotten() -> None:
     view, compute, cache = eight_nodes().view(), Watched(), ColumnCache(2)
     for key in ("a", "b", "a", "c"):  # c takes the place of b

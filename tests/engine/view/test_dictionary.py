@@ -6,9 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model import api
 from engine.model.node import Node
-from engine.model.pod import pod_of
 from engine.view import ClusterState, CodeBook, Domain, dictionary_column
 
 if TYPE_CHECKING:
@@ -113,15 +111,6 @@ def test_a_slice_is_taken_from_what_the_whole_remembers() -> None:
     assert _values(team.column(view.take(rows).take(np.array([1])))) == ["x"]
     assert _values(team.column(view.take(rows))) == ["y", "x"]
     assert team.rows_read == 3
-
-
-def test_a_view_of_what_might_be_has_a_book_of_its_own() -> None:
-    state = _cluster("x", "y")
-    team = _Team()
-    before = team.column(state.view())
-    after = team.column(state.view().after(pod_of(api.Pod(), namespace="d"), "n0"))
-    assert _values(after) == _values(before)
-    assert after.book is not before.book
 
 
 def test_isin_finds_rows_by_value_and_never_those_without() -> None:

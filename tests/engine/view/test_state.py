@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -16,7 +15,8 @@ from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage
-from engine.view import ClusterState, ClusterView, Domain, LoadProfile, Sum
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import ClusterState, ClusterView, Domain, Sum
 from engine.view.shape_contributions import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from tests.engine.view_facts import facts
@@ -197,11 +197,11 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     @rule(profiles=st.lists(st.sampled_from(PROFILES), unique=True))
     def track(self, profiles: list[LoadProfile]) -> None:
         self.profiles = tuple(profiles)
-        self.state.track(profiles)
+        self.state.track_sums(profiles)
 
     @rule(profiles=st.lists(st.sampled_from(PROFILES), unique=True))
     def prepare(self, profiles: list[LoadProfile]) -> None:
-        self.preparing = self.state.preparing(profiles)
+        self.preparing = self.state.prepare_sums(profiles)
 
     @rule()
     def prepare_more(self) -> None:
@@ -211,13 +211,6 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def keep_a_view(self) -> None:
         view = self.state.view()
         self.kept.append((view, facts(view)))
-
-    @rule(on=NODES, template=st.sampled_from(TEMPLATES))
-    def keep_a_what_if(self, on: str, template: dict[str, Any]) -> None:
-        view = self.state.view()
-        if on in view.rows:
-            what_if = view.after(a_pod("new", template=template), on)
-            self.kept.append((what_if, facts(what_if)))
 
     @invariant()
     def count_names(self) -> None:
@@ -251,7 +244,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             state.assume(one, advice, at=since)  # after the pods: they would end it
         for one_node in reversed(self.nodes.values()):
             state.set_node(one_node)
-        state.track(self.profiles)
+        state.track_sums(self.profiles)
         state.release_assumed(self.released_at)
         return state.view()
 
@@ -262,21 +255,6 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
 
 AnyOrderOfEvents.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestAnyOrderOfEventsGivesTheViewOfWhatIsLeft = AnyOrderOfEvents.TestCase
-
-
-@given(st.sampled_from(TEMPLATES), st.sampled_from(TEMPLATES))
-def test_what_if_is_what_comes(there: dict[str, Any], new: dict[str, Any]) -> None:
-    state = ClusterState()
-    state.set_node(node("a", cpu="4"))
-    state.set_pod(a_pod("p", "a", template=there), seen_at=NOW)
-    what_if = facts(state.view().after(a_pod("q", template=new), "a"))
-    state.set_pod(a_pod("q", "a", template=new), seen_at=NOW)
-    assert what_if == facts(state.view())
-
-
-def test_there_is_no_what_if_on_a_node_that_is_unknown() -> None:
-    with pytest.raises(KeyError):
-        ClusterState().view().after(a_pod(), "a")
 
 
 def test_a_view_is_made_once_per_version() -> None:
@@ -377,7 +355,7 @@ def test_nodes_are_counted_without_a_view() -> None:
 
 def test_a_pod_that_does_not_say_when_it_was_bound_was_so_when_first_seen_there() -> None:
     state = ClusterState()
-    state.track(PROFILES[:1])
+    state.track_sums(PROFILES[:1])
     # Measured 30 s ago for the 60 s before: what was bound 90 s ago or earlier is measured in full.
     for name in "ab":
         measured = {"p": PodUsage({"cpu": 100}, is_prod=True)}
@@ -385,7 +363,7 @@ def test_a_pod_that_does_not_say_when_it_was_bound_was_so_when_first_seen_there(
 
     def delta(name: str) -> int:
         view = state.view()
-        return int(view.load[PROFILES[0]].node_delta[0, view.rows[name]])
+        return int(LoadSums.of(view, PROFILES[0]).node_delta[0, view.rows[name]])
 
     state.set_pod(a_pod("p", "a"), seen_at=seconds_ago(600))
     assert delta("a") == 0

@@ -11,7 +11,8 @@ import pytest
 from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.view import ClusterState, Domain, LoadProfile, Sum
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import ClusterState, Domain, Sum
 from engine.view.assumed import MOST_IN_FLIGHT
 from tests.engine.measured_cluster import NOW, node, pod, report
 from tests.engine.view_facts import facts
@@ -52,7 +53,7 @@ def state() -> ClusterState:
 
 def cluster(nodes: str = "abc") -> ClusterState:
     made = ClusterState(assumed_seconds=300, in_flight_seconds=10)
-    made.track([PROFILE])
+    made.track_sums([PROFILE])
     for name in nodes:
         made.set_node(node(name, cpu="8"))
         made.set_usage(report(name, {"cpu": 1000}, age=30))
@@ -64,7 +65,7 @@ def counted(state: ClusterState) -> dict[str, tuple[int, int, int, int]]:
     view = state.view()
     pods = view.amount(view.sums[Sum.REQUESTS], "pods")
     cpu = view.amount(view.sums[Sum.REQUESTS], "cpu")
-    load = view.load[PROFILE].node_delta[0]
+    load = LoadSums.of(view, PROFILE).node_delta[0]
     table = {
         name: (int(pods[row]), int(cpu[row]), int(load[row]), int(view.assumed[row]))
         for name, row in view.rows.items()

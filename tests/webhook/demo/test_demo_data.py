@@ -26,7 +26,7 @@ POLICIES = load_policies([DATA / "policies"])
 
 
 def view() -> ClusterView:
-    RECORDING.state.track(POLICIES.load_profiles)
+    RECORDING.state.track_sums(POLICIES.sum_profiles)
     return RECORDING.state.view()
 
 

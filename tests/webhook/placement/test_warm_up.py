@@ -15,7 +15,7 @@ def test_trying_decisions_changes_nothing_and_holds_no_view_between_two_of_them(
     state: ClusterState, policies: Path
 ) -> None:
     loaded = load_policies([policies])
-    state.track(loaded.load_profiles)
+    state.track_sums(loaded.sum_profiles)
     cluster = Cluster(state=state, now=lambda: Micros(0), is_live=True)
     version = state.version
     steps = 0

@@ -38,7 +38,7 @@ def sources() -> dict[str, SourceStatus]:
 @pytest.fixture
 def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState) -> Health:
     return Health(
-        policies=LivePolicies([policies], track=state.track, now=lambda: START),
+        policies=LivePolicies([policies], track=state.track_sums, now=lambda: START),
         state=state,
         view_updated_at=lambda: NOW,
         certificate=LiveCertificate(SelfSigned(now=START), client_ca=None, now=lambda: START),

@@ -11,9 +11,9 @@ from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.plugin import PLUGIN, LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
-from engine.view import LoadProfile
 from tests.engine.measured_cluster import GI, NOW, by_node, cluster, node, pod, report
 
 if TYPE_CHECKING:
@@ -213,6 +213,7 @@ def test_normalized_scores_lie_within_bounds(raw: list[int]) -> None:
 
 def test_the_plugin_says_which_sums_it_needs() -> None:
     args = LoadAwareArgs.model_validate({"prodUsageIncludeSys": True})
-    (profile,) = PLUGIN.load_profiles(args)
+    (profile,) = PLUGIN.sum_profiles(args)
     assert isinstance(profile, LoadProfile)
-    assert profile.include_system
+    assert profile == args.load_profile
+    assert args.production_source.with_system

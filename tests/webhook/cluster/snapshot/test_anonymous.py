@@ -270,7 +270,7 @@ def decided(path: Path, policies: PolicySet) -> tuple[dict[str, tuple[int, ...]]
     """Return the scores of each candidate, raw and in all, and the nodes left out."""
     recording = load_recorded([path])
     assert recording.problems == ()
-    recording.state.track(policies.load_profiles)
+    recording.state.track_sums(policies.sum_profiles)
     view = recording.state.view()
     request = placement_request(INCOMING, namespace="default", view=view)
     told = explanation(decide(request, policies, view, recording.recorded_at))

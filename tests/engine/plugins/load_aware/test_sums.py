@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from engine.model.time import SECOND
 from engine.model.usage import PodUsage
-from engine.view import ClusterState, LoadProfile
-from engine.view.estimation import estimate, windows
+from engine.plugins.load_aware.estimation import estimate, windows
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, cluster, pod, report, seconds_ago
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from engine.view import ClusterView
 
 PROFILE = LoadProfile(known=("cpu", "memory"), factors=(("cpu", 100), ("memory", 100)))
+KINDS = ("node_delta", "node_estimated", "prod_usage", "prod_delta")
 RESERVE = {"annotations": {"scheduling.koordinator.sh/reserve-pod": "true"}}
 BATCH = {"labels": {"koordinator.sh/priority-class": "koord-batch"}}
 
@@ -46,8 +48,8 @@ def _cpu(pods: list[Pod], the_report: NodeUsage, profile: LoadProfile = PROFILE)
 
 
 def _sums(view: ClusterView, name: str, profile: LoadProfile = PROFILE) -> dict[str, int]:
-    sums, row = view.load[profile], view.rows[name]
-    return {one.name: int(getattr(sums, one.name)[0, row]) for one in fields(sums)}
+    sums, row = LoadSums.of(view, profile), view.rows[name]
+    return {kind: int(getattr(sums, kind)[0, row]) for kind in KINDS}
 
 
 def _on(name: str, seconds: int = 1000, cpu: str = "2", **more: Any) -> Pod:  # noqa: ANN401 (any part of a pod)
@@ -135,13 +137,6 @@ def test_only_pods_that_are_and_are_reported_as_production_count_as_such() -> No
     assert (sums["prod_usage"], sums["prod_delta"]) == (100, 2000)  # the misreported in full
 
 
-def test_system_usage_is_production_usage_where_asked_for() -> None:
-    profile = LoadProfile(known=PROFILE.known, factors=PROFILE.factors, include_system=True)
-    measured = report("a", {}, system_usage={"cpu": 70})
-    assert _cpu([], measured, profile)["prod_usage"] == 70
-    assert _cpu([], measured)["prod_usage"] == 0
-
-
 def test_reserve_pods_finished_pods_and_pods_elsewhere_add_nothing() -> None:
     pods = [
         _on("reserve", metadata=RESERVE),
@@ -172,19 +167,19 @@ def test_hostile_amounts_are_capped_and_sum_up_exactly() -> None:
 
 def test_sums_of_a_view_never_change() -> None:
     state = ClusterState()
-    state.track([PROFILE])
+    state.track_sums([PROFILE])
     state.set_usage(report("a", {}))
     state.set_pod(_on("p"), seen_at=NOW)
     view = state.view()
-    kept = view.load[PROFILE].node_delta.copy()
+    kept = LoadSums.of(view, PROFILE).node_delta.copy()
     state.set_pod(_on("q"), seen_at=NOW)
     assert _sums(state.view(), "a")["node_delta"] == 4000
-    assert (view.load[PROFILE].node_delta == kept).all()
+    assert (LoadSums.of(view, PROFILE).node_delta == kept).all()
 
 
 def test_more_pods_than_are_worth_remembering_one_by_one_are_counted_all_the_same() -> None:
     state = ClusterState()
-    state.track([PROFILE])
+    state.track_sums([PROFILE])
     state.set_usage(report("a", {}))
     assert _sums(state.view(), "a")["node_estimated"] == 0
     for i in range(2000):
@@ -196,7 +191,7 @@ def test_more_pods_than_are_worth_remembering_one_by_one_are_counted_all_the_sam
 
 def test_a_number_of_a_shape_that_is_gone_may_mean_another_one() -> None:
     state = ClusterState()
-    state.track([PROFILE])
+    state.track_sums([PROFILE])
     state.set_usage(report("a", {}))
     for cpu in (1, 2, 3):
         state.set_pod(_on("p", cpu=str(cpu)), seen_at=NOW)
@@ -213,7 +208,6 @@ PROFILES = (
         seconds_after_scheduled=120,
         seconds_after_initialized=40,
         customize=True,
-        include_system=True,
     ),
 )
 
@@ -284,14 +278,16 @@ def _apply(state: ClusterState, event: Event) -> None:
 
 def _tracking() -> ClusterState:
     state = ClusterState()
-    state.track(PROFILES)
+    state.track_sums(PROFILES)
     return state
 
 
 def _all_sums(view: ClusterView) -> dict[tuple[str, LoadProfile], list[Any]]:
     return {
-        (name, profile): [getattr(sums, one.name)[:, row].tolist() for one in fields(sums)]
-        for profile, sums in view.load.items()
+        (name, profile): [
+            getattr(LoadSums.of(view, profile), kind)[:, row].tolist() for kind in KINDS
+        ]
+        for profile in PROFILES
         for name, row in view.rows.items()
     }
 
@@ -333,8 +329,6 @@ def test_sums_are_those_of_the_pods_taken_one_by_one(life: list[Event]) -> None:
     for (name, profile), found in _all_sums(view).items():
         total = np.zeros((4, len(profile.known)), np.int64)
         if name in reports:
-            if profile.include_system:
-                total[2, 0] = reports[name].system_usage.get("cpu", 0)
             for one in pods.values():
                 if one.node_name == name:
                     total += _part(one, reports[name], profile)
