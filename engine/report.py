@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from engine.model.decision import SCHEDULER, Decision, FilterOutcome, ScoreOutcome
@@ -212,7 +213,7 @@ def _inputs(decision: Decision, row: int) -> Iterator[dict[str, Any]]:
         rules += decision.scored
     told: list[dict[str, Any]] = []
     for rule in rules:
-        inputs = dict(rule.inputs(row))
+        inputs = [msgspec.to_builtins(value) for value in rule.inputs(row)]
         one = {"policy": rule.policy or "scheduler", "rule": rule.rule, "inputs": inputs}
         if inputs and one not in told:
             told.append(one)

@@ -12,13 +12,11 @@ is compiled; any node of it may be compiled on its own.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from engine.cel.values import CelType
+from engine.cel.values import CelType
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +262,39 @@ def children(node: Node) -> Iterator[Node]:
             yield from (item for item in value if isinstance(item, Node))
 
 
+class FieldPath(NamedTuple):
+    """A chain of constant selections: `a.b['c']` selects `b`, then `c`, from `a`.
+
+    Attributes:
+        root: the node that it starts from.
+        keys: field names and string keys, in the order of selection.
+        optional: whether a selection is `.?field` or `[?key]`.
+    """
+
+    root: Node
+    keys: tuple[str, ...]
+    optional: bool
+
+
+def field_path(node: Node) -> FieldPath:
+    """Follow constant selections down to the first node that is none."""
+    keys: list[str] = []
+    optional = False
+    while True:
+        match node:
+            case (
+                Select(operand=operand, field=key)
+                | Index(operand=operand, index=Literal(value=str(key)))
+            ):
+                keys.append(key)
+                optional = optional or node.optional
+                node = operand
+            case _:
+                return FieldPath(node, tuple(reversed(keys)), optional)
+
+
 def with_children(node: Node, new: Iterable[Node]) -> Node:
-    """Return `node` with others in place of its children, as many and in the same order."""
+    """Return `node` with its children replaced, as many and in the same order."""
     rest = iter(new)
     changes: dict[str, object] = {}
     for attribute in node.__slots__:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.cel.errors import BudgetExhaustedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 MAX_ITERATIONS: Final = 10_000
 MAX_TEXT: Final = 65_536  # characters of a string, or bytes

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.cel import ast, static_types
-from engine.cel.environment import ObjectType
+from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
+from engine.cel.functions import Overload
 from engine.cel.hints import mismatch, unknown_function
 from engine.cel.scope import Scope, Typed
 from engine.cel.static_types import can_be, join, list_of, map_of, optional_of, parameter
@@ -30,10 +31,6 @@ from engine.cel.values import (
     type_of,
 )
 from engine.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from engine.cel.environment import Environment
-    from engine.cel.functions import Overload
 
 
 @dataclass(frozen=True, slots=True)

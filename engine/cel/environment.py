@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.cel.functions import FUNCTIONS
+from engine.cel.functions import FUNCTIONS, Function
 from engine.cel.limits import DEFAULT_LIMITS, Limits
 from engine.cel.values import (
     BOOL,
@@ -25,11 +26,6 @@ from engine.cel.values import (
     CelType,
     Opaque,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from engine.cel.functions import Function
 
 
 @dataclass(frozen=True, slots=True, eq=False)

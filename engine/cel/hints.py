@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from engine.cel import macros
+from engine.cel import ast, macros
+from engine.cel.environment import Environment
+from engine.cel.functions import Function
+from engine.cel.values import CelType
 from engine.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.cel import ast
-    from engine.cel.environment import Environment
-    from engine.cel.functions import Function
-    from engine.cel.values import CelType
 
 
 def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str]:

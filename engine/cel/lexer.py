@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from engine.cel.errors import CelSyntaxError
 from engine.cel.values import INT_MAX, UINT_MAX, UInt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Token(NamedTuple):

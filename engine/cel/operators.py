@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
+from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 from engine.cel.values import (
     ABSENT,
@@ -31,11 +33,6 @@ from engine.cel.values import (
     to_uint,
     type_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from engine.cel.budget import Budget
 
 _ORDERED: Final = frozenset({bool, int, UInt, float, str, bytes, Timestamp, Duration})
 _SEQUENCES: Final = frozenset({list, tuple})

@@ -5,16 +5,13 @@ Recursion is bounded by `Limits.depth`, so that no text can exhaust the stack.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.cel import ast, lexer
 from engine.cel.errors import CelSyntaxError
 from engine.cel.limits import DEFAULT_LIMITS, Limits
 from engine.cel.macros import expand
-from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT
-
-if TYPE_CHECKING:
-    from engine.cel.values import CelType
+from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT, CelType
 
 # Kept for other languages; they may be fields, and functions of a receiver.
 # fmt: off

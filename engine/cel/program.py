@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from engine.cel import ast
+from engine.cel.budget import Budget
 from engine.cel.check import check
+from engine.cel.environment import Environment
 from engine.cel.errors import CelError, CelProblemsError
 from engine.cel.evaluate import Closure, compile_node, new_frame
 from engine.cel.parser import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from engine.cel.budget import Budget
-    from engine.cel.environment import Environment
-    from engine.cel.values import CelType
+from engine.cel.values import CelType
 
 Reference = tuple[str, ...]
 """A variable and the fields read from it: `node.labels.zone` is ("node", "labels", "zone")."""
@@ -78,31 +74,12 @@ def compile_program(source: str, environment: Environment) -> Program:
 
 
 def references(node: ast.Node) -> Iterator[Reference]:
-    """Yield what a resolved tree reads, each path as far as its fields are constant."""
-    path, rest = _path(node)
-    if path:
-        yield path
-    for child in rest:
+    """Yield the paths that a resolved tree reads, each as far as its fields are constant."""
+    if isinstance(node, ast.Has):
+        node = ast.Select(node.operand, node.field, offset=node.offset)
+    root, keys, _ = ast.field_path(node)
+    if isinstance(root, ast.Variable):
+        yield root.name, *keys
+        return
+    for child in (root,) if keys else ast.children(root):
         yield from references(child)
-
-
-def _path(node: ast.Node) -> tuple[Reference, list[ast.Node]]:
-    """Return the path that a node stands for, or an empty one, and the nodes it does not cover."""
-    fields: list[str] = []
-    start = node
-    while True:
-        if isinstance(node, ast.Select | ast.Has):
-            fields.append(node.field)
-            node = node.operand
-        elif (
-            isinstance(node, ast.Index)
-            and isinstance(node.index, ast.Literal)
-            and isinstance(node.index.value, str)
-        ):
-            fields.append(node.index.value)
-            node = node.operand
-        else:
-            break
-    if isinstance(node, ast.Variable):
-        return (node.name, *reversed(fields)), []
-    return (), list(ast.children(start)) if node is start else [node]

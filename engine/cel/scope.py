@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine.cel import ast
+from engine.cel.environment import Environment
+from engine.cel.functions import Function
 from engine.cel.values import TYPE, CelType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.cel.environment import Environment
-    from engine.cel.functions import Function
 
 Typed = tuple[ast.Node, CelType]
 """A resolved node with the type of its value."""

@@ -5,9 +5,11 @@ A rule here may refuse only what is sure to fail, or sure to be pointless, at ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from engine.cel.environment import ObjectType
+from engine.cel.functions import Overload
 from engine.cel.values import (
     BOOL,
     BYTES,
@@ -25,16 +27,11 @@ from engine.cel.values import (
     UINT,
     CelType,
     Duration,
+    Opaque,
     OptionalValue,
     Timestamp,
     UInt,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from engine.cel.functions import Overload
-    from engine.cel.values import Opaque
 
 NUMERIC: Final = frozenset({INT, UINT, DOUBLE})
 _ORDERED: Final = frozenset({BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION})

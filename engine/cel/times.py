@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from engine.cel.errors import CelError
 from engine.cel.values import Duration, Timestamp, to_duration, to_timestamp
+from engine.model.duration import SECOND, nanoseconds_in
 
-SECOND: Final = 1_000_000_000  # nanoseconds
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TIMESTAMP: Final = re.compile(
@@ -46,36 +46,16 @@ def format_timestamp(timestamp: Timestamp) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}{_fraction(nanos)}Z"
 
 
-_UNITS: Final = {
-    "h": 3600 * SECOND,
-    "m": 60 * SECOND,
-    "s": SECOND,
-    "ms": 1_000_000,
-    "us": 1_000,
-    "µs": 1_000,  # micro sign
-    "μs": 1_000,  # Greek mu, as common
-    "ns": 1,
-}
-_PART: Final = re.compile(r"(?=\.?\d)(\d*)(?:\.(\d*))?(h|ms|m|s|us|µs|μs|ns)", re.ASCII)
-_DURATION: Final = re.compile(rf"([+-]?)((?:{_PART.pattern})+|0)", re.ASCII)
-_MAX_DURATION: Final = 100  # characters: more than 64 bits need, fewer than `int` would refuse
-
-
 def parse_duration(text: str) -> Duration:
     """Return the span that a text such as `1h30m`, `-1.5s` or `0` names.
 
     Raises:
         CelError: it is not in that format, or out of range.
     """
-    match = _DURATION.fullmatch(text) if len(text) <= _MAX_DURATION else None
-    if match is None:
+    nanos = nanoseconds_in(text)
+    if nanos is None:
         raise CelError(f"`{text}` is not a duration, such as `1h30m` or `1.5s`")
-    nanos = 0
-    for whole, fraction, unit in _PART.findall(text):
-        scale = _UNITS[unit]
-        nanos += int(whole or 0) * scale
-        nanos += int(fraction or 0) * scale // 10 ** len(fraction)
-    return to_duration(-nanos if match[1] == "-" else nanos)
+    return to_duration(nanos)
 
 
 def format_duration(duration: Duration) -> str:

@@ -7,14 +7,12 @@ sub-expression computes. Only values that a function made at load, as `ip('::1')
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from engine.cel import ast
 from engine.cel.times import format_duration, format_timestamp
 from engine.cel.values import DURATION, TIMESTAMP, CelType, Opaque
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 # How tightly a form binds; an operand that binds looser than its place allows gets parentheses.
 _LOOSEST, _OR, _AND, _RELATION, _SUM, _PRODUCT, _UNARY, _TIGHTEST = range(8)

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from engine.model.label_condition import LabelCondition
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
+from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
+from engine.model.well_known import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 SCHEDULER = ""
 """The policy name of the filters that the scheduler applies by itself."""
@@ -47,8 +49,8 @@ class WhenNoneFits(StrEnum):
 
 
 DEFAULT_GROUP_LABELS = (
-    "topology.kubernetes.io/zone",
-    "node.kubernetes.io/instance-type",
+    ZONE_LABEL,
+    INSTANCE_TYPE_LABEL,
     "karpenter.sh/capacity-type",
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
@@ -113,13 +115,13 @@ class FilterResult:
         return self._codes
 
 
-Inputs: TypeAlias = Callable[[int], Mapping[str, str]]
-"""Tells what the formula of a rule was given for a row, in words; a hold on the view until then."""
+InputsByRow: TypeAlias = Callable[[int], RuleInputs]
+"""Gives the inputs of a rule for a row; holds the view until then."""
 
 
-def no_inputs(_: int) -> Mapping[str, str]:
-    """Return nothing: the rule did not look at any node."""
-    return {}
+def no_inputs(_: int) -> RuleInputs:
+    """Return no inputs: the rule did not evaluate any node."""
+    return ()
 
 
 class Explainer(Protocol):
@@ -132,8 +134,8 @@ class Explainer(Protocol):
     def reason(self, code: int) -> str:
         """Return the text of a code that is not 0, `Insufficient cpu limit` for one."""
 
-    def inputs(self, row: int) -> Mapping[str, str]:
-        """Return what the filter judged a row by."""
+    def inputs(self, row: int) -> RuleInputs:
+        """Return the values that the filter used for a row."""
 
 
 class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -176,9 +178,9 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         code = int(self.codes[row])
         return self.teller.reason(code) if code else ""
 
-    def inputs(self, row: int) -> Mapping[str, str]:
-        """Return what it judged a node by, nothing if it abstained."""
-        return {} if self.abstained else self.teller.inputs(row)
+    def inputs(self, row: int) -> RuleInputs:
+        """Return the values that it used for a node; none if it abstained."""
+        return () if self.abstained else self.teller.inputs(row)
 
 
 def tally(codes: Codes) -> dict[int, int]:
@@ -227,7 +229,7 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reason: str = ""
     faults: int = 0
     abstained: Mapping[str, str] = {}
-    inputs: Inputs = no_inputs
+    inputs: InputsByRow = no_inputs
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from engine.model.well_known import REGION_LABEL, ZONE_LABEL
+
 if TYPE_CHECKING:
     from engine.model import api, topology_api
 
 APP_GROUP_LABEL: Final = "appgroup.diktyo.x-k8s.io"
 WORKLOAD_LABEL: Final = "appgroup.diktyo.x-k8s.io.workload"
-REGION_LABEL: Final = "topology.kubernetes.io/region"
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 _GREATEST_COST: Final = 2**31
 """Costs are at most 10,000 by their API; this leaves room for a sum over all pods."""

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from engine.model.decision import SCHEDULER, Decision, FilterOutcome
 from engine.model.selectors import Operator
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Requirement, requirement
-from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.placement.hostnames import Hostnames
 from engine.view import BoolColumn, ClusterView, Sum, name_hashes
 from engine.view.axis import CPU, MEMORY
 
@@ -85,7 +86,7 @@ def exclusion_of(
     if not rows.size:
         return Exclusion((), left_out)
     values = sorted(name for name in hostnames.of(rows) if name is not None)
-    return Exclusion((requirement(HOSTNAME, Operator.NOT_IN, values),), left_out)
+    return Exclusion((requirement(HOSTNAME_LABEL, Operator.NOT_IN, values),), left_out)
 
 
 def _requested_share(view: ClusterView, rows: NDArray[np.intp]) -> NDArray[np.float64]:

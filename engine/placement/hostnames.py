@@ -9,17 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import BoolColumn, ClusterView, label_column
 from engine.view.dictionary import MISSING
-
-HOSTNAME = "kubernetes.io/hostname"
 
 
 class Hostnames:
     """The hostname labels of a view."""
 
     def __init__(self, view: ClusterView) -> None:
-        self._column = label_column(view, HOSTNAME)
+        self._column = label_column(view, HOSTNAME_LABEL)
 
     def listable(self, rows: NDArray[np.intp]) -> BoolColumn:
         """Return which of `rows` have a hostname that no other node has."""

@@ -16,6 +16,7 @@ from engine.model import api
 from engine.model.advice import Advice
 from engine.model.decision import Decision, DynamicFilters, Verdict
 from engine.model.request import PlacementRequest
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import (
     Alternatives,
     Operation,
@@ -27,7 +28,7 @@ from engine.placement.affinity import (
 )
 from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
 from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
-from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.placement.hostnames import Hostnames
 from engine.placement.preferred_terms import Preference, preference_of
 from engine.placement.required_labels import RequiredLabels, required_labels
 from engine.placement.weight_tiers import weight_budget
@@ -50,7 +51,7 @@ class Patch:
 
 
 _LONGEST_RULE = 63
-_WHY = f"label {HOSTNAME} is missing or not unique"
+_WHY = f"label {HOSTNAME_LABEL} is missing or not unique"
 
 
 class _Metadata(TypedDict, total=False):

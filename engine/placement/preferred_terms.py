@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from engine.model.decision import Decision
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
 from engine.placement.groups import Groups
-from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.placement.hostnames import Hostnames
 from engine.placement.weight_tiers import WeightTier, candidate_cuts, steps
 from engine.view import ClusterView
 
@@ -134,4 +135,4 @@ def _listing(
             name = requirement(NAME_FIELD, Operator.IN, [view.names[rows[0]]])
             return rows, {"matchFields": [name]}
         rows = rows[[name is not None for name in hostnames]]
-    return rows, {"matchExpressions": [requirement(HOSTNAME, Operator.IN, values)]}
+    return rows, {"matchExpressions": [requirement(HOSTNAME_LABEL, Operator.IN, values)]}

@@ -21,6 +21,7 @@ from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.resources import Amounts
+from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodSumProfile
 
@@ -97,11 +98,11 @@ class Filter(Protocol):
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
         """Return why a row whose code is FAULT could not be evaluated."""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:
-        """Return what the formula was given for a node, in words and in reading order.
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+        """Return the values that the formula uses for a node, in reading order.
 
-        `{"cpu limits": "10 of 8 cores"}`, say: for people, and only for the few nodes they ask
-        about. Empty where the formula was not used, as for a pod that it does not speak of.
+        They are computed for the few nodes that `explain` lists. Empty where the formula does not
+        apply, such as to a pod without limits.
         """
 
 
@@ -122,8 +123,8 @@ class Score(Protocol):
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
         """Return why a row marked in `Scores.faults` could not be evaluated."""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:
-        """Return what the formula was given for a node; see `Filter.inputs`."""
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+        """Return the values that the formula uses for a node; see `Filter.inputs`."""
 
 
 class NeverFaults:

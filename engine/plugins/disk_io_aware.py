@@ -15,7 +15,6 @@ each of its disks, for nobody knows which one they will use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -25,12 +24,11 @@ from pydantic import Field
 from engine.model.decision import FilterResult
 from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod, PodShape
-from engine.model.resource_names import MEMORY
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.plugins.lib.humanize import amount_words
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
@@ -106,7 +104,7 @@ class DiskIOAwareFilter(NeverFaults):
         """Return the one reason of a code."""
         return (_REASONS[code],)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the pod asks for and what each disk has left."""
         return _inputs(pod, view, row, self._needs)
 
@@ -133,7 +131,7 @@ class DiskIOAwareScore(NeverFaults):
         """Return the scores, which are percentages."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the pod asks for and what each disk has left."""
         return _inputs(pod, view, row, self._needs)
 
@@ -173,20 +171,21 @@ def _left(view: ClusterView, needs: DiskNeeds) -> tuple[IntColumn, BoolColumn]:
     return table - expected, counts.present
 
 
-def _inputs(pod: Pod, view: ClusterView, row: int, needs: DiskNeeds) -> dict[str, str]:
+def _inputs(pod: Pod, view: ClusterView, row: int, needs: DiskNeeds) -> RuleInputs:
     need = needs.of(pod.shape)
     if need is None:
-        return {}
+        return ()
     table, is_known = _left(view, needs)
-    asked = _bandwidths(need.read + need.write, need.read, need.write)
+    request = _throughput("asked for", need.read + need.write, need.read, need.write)
     disks = table[:, :, row].T.tolist() if is_known[row] else []
-    left = {f"disk {i}": _bandwidths(*one) for i, one in enumerate(disks) if one[0] >= 0}
-    return {"asked for": asked, **(left or {"disks": "not known"})}
+    left = [_throughput(f"disk {i}", *disk) for i, disk in enumerate(disks) if disk[0] >= 0]
+    return (request, *(left or [RuleInput("disks", text="not known")]))
 
 
-def _bandwidths(total: int, read: int, write: int) -> str:
-    named = (("total", total), ("read", read), ("write", write))
-    return ", ".join(f"{name} {amount_words(MEMORY, amount)}/s" for name, amount in named)
+def _throughput(name: str, total: int, read: int, write: int) -> RuleInput:
+    amounts = (("total", total), ("read", read), ("write", write))
+    parts = [RuleInput(part, amount, Unit.BYTES_PER_SECOND) for part, amount in amounts]
+    return RuleInput(name, parts=tuple(parts))
 
 
 def _counts(view: ClusterView) -> list[int | None]:

@@ -17,11 +17,10 @@ from collections import Counter
 import numpy as np
 
 from engine.model.pod import Pod
-from engine.model.resource_names import MEMORY
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.plugins.lib.humanize import amount_words
 from engine.view import ClusterView, Domain, IntColumn, image_column
 
 _MIB = 2**20
@@ -56,15 +55,18 @@ class ImageLocalityScore(NeverFaults):
         """Return the scores as they are."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the size of each image on the node, and on what share of all nodes it is."""
-        words = {}
+        inputs = []
         for name in dict.fromkeys(map(normalized_image_name, pod.images)):
             sizes, share = image_column(view, name)
             size = int(sizes[row])
-            held = f"{amount_words(MEMORY, size)}, on {share:.0%} of nodes" if size else "absent"
-            words[name] = held
-        return words
+            if size:
+                percent = float(100 * share)
+                inputs.append(RuleInput(name, size, Unit.BYTES, percent_of_nodes=percent))
+            else:
+                inputs.append(RuleInput(name, text="absent"))
+        return tuple(inputs)
 
 
 def normalized_image_name(name: str) -> str:

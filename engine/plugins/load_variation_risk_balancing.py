@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
-from engine.plugins.lib.humanize import amount_words
-from engine.plugins.lib.measured_load import RESOURCES, is_recent, load_stats, load_words, share
+from engine.plugins.lib.measured_load import RESOURCES, is_recent, load_inputs, load_stats, share
 from engine.plugins.lib.trimaran_args import TrimaranArgs
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -67,13 +67,14 @@ class LoadVariationRiskBalancingScore(NeverFaults):
         """Return the scores, which are on the scale."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the load that is measured, how much it varies, and what the pod requests."""
         requests = pod.shape.peak_requests
-        own = {
-            f"{name} of this pod": amount_words(name, requests.get(name, 0)) for name in RESOURCES
-        }
-        return {**load_words(view, row, now), **own}
+        own = (
+            RuleInput(f"{name} of this pod", requests.get(name, 0), unit_of(name))
+            for name in RESOURCES
+        )
+        return (*load_inputs(view, row, now), *own)
 
     def _variation(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

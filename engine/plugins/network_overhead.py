@@ -20,8 +20,6 @@ from pydantic import field_validator
 
 from engine.model.decision import FilterResult
 from engine.model.network import (
-    REGION_LABEL,
-    ZONE_LABEL,
     AppGroup,
     Dependency,
     NetworkTopology,
@@ -29,7 +27,9 @@ from engine.model.network import (
     place_of,
 )
 from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
+from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import inverse_minmax
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
@@ -135,13 +135,17 @@ class NetworkOverheadFilter(NeverFaults):
         what = "node(s) does not meet several network requirements from Workload dependencies"
         return (f"{what}: Satisfied: {satisfied} Violated: {violated}",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return where the node is, and from how many of the others that is too far away."""
         table = self._overheads.of(pod, view)
         if table is None:
-            return {}
+            return ()
         satisfied, violated, _ = table[:, row].tolist()
-        return _place_words(view, row) | {"satisfied": f"{satisfied}", "violated": f"{violated}"}
+        return (
+            *_place(view, row),
+            RuleInput("satisfied", satisfied, Unit.COUNT),
+            RuleInput("violated", violated, Unit.COUNT),
+        )
 
 
 class NetworkOverheadScore(NeverFaults):
@@ -159,10 +163,10 @@ class NetworkOverheadScore(NeverFaults):
         """Return MAX_SCORE for the least cost, 0 for the greatest; 0 for all that cost nothing."""
         return inverse_minmax(scores) if scores.any() else scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return where the node is, and what the traffic of the pod would cost from there."""
         table = self._overheads.of(pod, view)
-        return {} if table is None else _place_words(view, row) | {"cost": f"{table[2, row]}"}
+        return () if table is None else (*_place(view, row), RuleInput("cost", int(table[2, row])))
 
 
 class _Peers:
@@ -243,10 +247,13 @@ def _places(view: ClusterView) -> DictionaryColumn[Place]:
     )
 
 
-def _place_words(view: ClusterView, row: int) -> dict[str, str]:
+def _place(view: ClusterView, row: int) -> RuleInputs:
     node = view.nodes[row]
     place = place_of(node.labels) if node else _NOWHERE
-    return {"region": place.region or "none", "zone": place.zone or "none"}
+    return (
+        RuleInput("region", text=place.region or "none"),
+        RuleInput("zone", text=place.zone or "none"),
+    )
 
 
 def _column(relation: _Relation) -> IntColumn:

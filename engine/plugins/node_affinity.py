@@ -19,6 +19,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from engine.model import api
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.selectors import (
     NAME_FIELD,
     Mistakes,
@@ -150,13 +151,13 @@ class NodeAffinityFilter:
         """Return why no node could be judged."""
         return _TOO_MANY_KEYS
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the node has of the labels that are asked about."""
         required, _ = _sides(pod.affinity)
         own = None if required is None else parse_node_selector(required)[0]
         selectors = (one for one in (own, self._added) if one is not None)
         terms = [term for selector in selectors for term in selector.terms]
-        return _label_words(terms, pod.node_selector, view, row)
+        return _label_inputs(terms, pod.node_selector, view, row)
 
 
 class NodeAffinityScore:
@@ -193,10 +194,10 @@ class NodeAffinityScore:
         _, mistakes = parse_preferred_terms(_sides(pod.affinity)[1], (_PREFERRED,))
         return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or _TOO_MANY_KEYS
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the node has of the labels that are asked about."""
         own, _ = parse_preferred_terms(_sides(pod.affinity)[1])
-        return _label_words([one.term for one in (*self._added, *own)], (), view, row)
+        return _label_inputs([one.term for one in (*self._added, *own)], (), view, row)
 
 
 _Sides: TypeAlias = tuple[api.NodeSelector | None, Sequence[api.PreferredSchedulingTerm]]
@@ -228,14 +229,17 @@ def _located(mistakes: Mistakes) -> list[InitErrorDetails]:
     ]
 
 
-def _label_words(
+def _label_inputs(
     terms: Iterable[Term], more: Iterable[str], view: ClusterView, row: int
-) -> dict[str, str]:
+) -> RuleInputs:
     """Return the labels of a node that terms and `more` ask about, the first few by name."""
     node = view.nodes[row]
     labels = node.labels if node else {}
     keys = sorted({one.key for term in terms for one in term.labels}.union(more))
-    return {f"label {key}": labels.get(key, "absent") for key in keys[:_MOST_LABELS_TOLD]}
+    return tuple(
+        RuleInput(f"label {key}", text=labels.get(key, "absent"))
+        for key in keys[:_MOST_LABELS_TOLD]
+    )
 
 
 def _names_too_many(terms: Sequence[Term], more: Collection[str]) -> bool:

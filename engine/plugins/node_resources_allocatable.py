@@ -15,10 +15,10 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize
-from engine.plugins.lib.humanize import amount_words
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODES = (Domain.NODES,)
@@ -75,10 +75,12 @@ class NodeResourcesAllocatableScore(NeverFaults):
         """Return the scores stretched over the scale, 0 if they are equal."""
         return minmax_normalize(scores)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the node offers of each resource."""
-        offered = {name: int(view.amount(view.allocatable, name)[row]) for name in self._weights}
-        return {name: amount_words(name, amount) for name, amount in offered.items()}
+        return tuple(
+            RuleInput(name, int(view.amount(view.allocatable, name)[row]), unit_of(name))
+            for name in self._weights
+        )
 
     def _means(self, rows: ClusterView) -> IntColumn:
         """Return the mean of each row, in Python's integers: weights may be of any size."""

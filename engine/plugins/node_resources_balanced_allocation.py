@@ -21,10 +21,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
+from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
-from engine.plugins.lib.humanize import requests_words
+from engine.plugins.lib.inputs import requests_with_pod
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT
 
@@ -129,10 +130,10 @@ class NodeResourcesBalancedAllocationScore:
         """Return why there is no score."""
         return "resources not found"
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what would be requested with the pod, of what the node offers."""
         own = {} if self.skips(pod) else dict(self._counted(pod))
-        return requests_words(view, Sum.REQUESTS, row, own)
+        return requests_with_pod(view, Sum.REQUESTS, row, own)
 
     def skips(self, pod: Pod) -> bool:
         """Return whether a pod requests none of the resources, and so gets no points anywhere.

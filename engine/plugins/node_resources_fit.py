@@ -26,11 +26,12 @@ from engine.model.resource_names import (
     is_extended,
     is_scalar,
 )
+from engine.model.rule_input import RuleInputs
 from engine.model.selectors import is_label_key
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.plugins.lib.humanize import requests_words
+from engine.plugins.lib.inputs import requests_with_pod
 from engine.plugins.lib.reason_codes import complaint_texts, rejected_with
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
@@ -158,10 +159,10 @@ class NodeResourcesFitFilter(NeverFaults):
         short = (f"Insufficient {name}" for name, _ in self._wanted(pod))
         return complaint_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what would be requested with the pod, of what the node offers."""
         own = {resource_names.PODS: 1, **dict(self._wanted(pod))}
-        return requests_words(view, Sum.REQUESTS, row, own)
+        return requests_with_pod(view, Sum.REQUESTS, row, own)
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
@@ -231,12 +232,13 @@ class NodeResourcesFitScore:
         """Return why there is no score."""
         return "resources not found"
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what would be requested, of what there is; where nothing is, some is assumed."""
-        words: dict[str, str] = {}
-        for name, _, amount in self._counted(pod):
-            words |= requests_words(view, _sums_of(name), row, {name: amount})
-        return words
+        return tuple(
+            requested
+            for name, _, amount in self._counted(pod)
+            for requested in requests_with_pod(view, _sums_of(name), row, {name: amount})
+        )
 
     def _counted(self, pod: Pod) -> tuple[tuple[str, int, int], ...]:
         """Return name, weight and the pod's own amount of the resources that count for a pod.

@@ -10,6 +10,7 @@ import numpy as np
 from engine.model import api
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.taints import NO_SCHEDULE, tolerates
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin
@@ -41,9 +42,9 @@ class NodeUnschedulableFilter(NeverFaults):
         """Return the one reason there is."""
         return ("node(s) were unschedulable",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return whether the node is cordoned."""
-        return {"cordoned": "yes" if view.unschedulable[row] else "no"}
+        return (RuleInput("cordoned", text="yes" if view.unschedulable[row] else "no"),)
 
 
 PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter, reads=(Domain.NODES,))

@@ -18,10 +18,11 @@ from pydantic import Field
 
 from engine.model.pod import Pod
 from engine.model.resource_names import CPU
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, inverse_minmax
-from engine.plugins.lib.humanize import amount_words, part_words, report_words
+from engine.plugins.lib.inputs import report_age
 from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -83,16 +84,17 @@ class PeaksScore(NeverFaults):
             points[is_known] = inverse_minmax(costs)
         return points
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the cpu that is used and requested, and the power model of the node."""
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         model = self._models.get(view.names[row])
-        return {
-            "cpu measured": part_words(CPU, used, whole),
-            "this pod": amount_words(CPU, pod.shape.requests.get(CPU, 0)),
-            "power": f"{model.k0:g} + {model.k1:g} * e^({model.k2:g} * x)" if model else "unknown",
-            "report": report_words(view, row, now),
-        }
+        power = f"{model.k0:g} + {model.k1:g} * e^({model.k2:g} * x)" if model else "unknown"
+        return (
+            RuleInput("cpu measured", round(used), Unit.MILLICORES, capacity=round(whole)),
+            RuleInput("this pod", pod.shape.requests.get(CPU, 0), Unit.MILLICORES),
+            RuleInput("power", text=power),
+            report_age(view, row, now),
+        )
 
     def _curves(self, view: ClusterView) -> FloatColumn:
         """Return k1, k2 and whether both model and usage are known, (3, n)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize
@@ -40,11 +41,14 @@ class PodStateScore(NeverFaults):
         """Return the scores stretched over the scale, 0 if they are equal."""
         return minmax_normalize(scores)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return how many pods leave the node, and how many are to come."""
         turnover = view.transitions.get(view.names[row], NO_TRANSITIONS)
         coming = turnover.nominated + (pod.nominated_node_name == view.names[row])
-        return {"pods that leave": f"{turnover.terminating}", "pods to come": f"{coming}"}
+        return (
+            RuleInput("pods that leave", turnover.terminating, Unit.COUNT),
+            RuleInput("pods to come", coming, Unit.COUNT),
+        )
 
 
 def _differences(rows: ClusterView) -> IntColumn:

@@ -19,10 +19,10 @@ from pydantic import Field
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Quantities, Scores
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
-from engine.plugins.lib.humanize import part_words
 from engine.view import ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
 
@@ -78,15 +78,16 @@ class ResourceLimitAwareScore(NeverFaults):
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""
         return minmax_normalize(scores)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what limits would add up to with the pod, of what the node offers."""
-        words = {}
+        inputs = []
         for (name, _), amount in zip(self._scored, self._amounts(pod), strict=True):
             offered = int(view.amount(view.allocatable, name)[row])
             others = int(view.amount(view.sums[Sum.CONTAINER_LIMITS], name)[row])
             own = offered if amount is None else amount
-            words[f"{name} limits"] = part_words(name, others + own, offered)
-        return words
+            total = others + own
+            inputs.append(RuleInput(f"{name} limits", total, unit_of(name), capacity=offered))
+        return tuple(inputs)
 
     def _amounts(self, pod: Pod) -> tuple[int | None, ...]:
         """Return what the pod counts for per scored resource; None is all the node offers."""

@@ -14,6 +14,7 @@ import numpy as np
 from engine.model import api
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.time import Micros
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
@@ -53,9 +54,9 @@ class TaintTolerationFilter(NeverFaults):
         taint = _by_code(view)[code]
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the taints that count."""
-        return _taint_words(view, row, _REPELLING)
+        return (_taint_input(view, row, _REPELLING),)
 
 
 class TaintTolerationScore(NeverFaults):
@@ -76,17 +77,18 @@ class TaintTolerationScore(NeverFaults):
         """Return 100 for no taint, 0 for the most among the candidates."""
         return default_normalize(scores, reverse=True)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the taints that count."""
-        return _taint_words(view, row, _DISCOURAGING)
+        return (_taint_input(view, row, _DISCOURAGING),)
 
 
-def _taint_words(view: ClusterView, row: int, effects: Sequence[str]) -> dict[str, str]:
+def _taint_input(view: ClusterView, row: int, effects: Sequence[str]) -> RuleInput:
     """Return the taints of a node that have one of these effects, the first few."""
     node = view.nodes[row]
     taints = [taint for taint in (node.taints if node else ()) if taint.effect in effects]
-    told = [f"{taint.key}={taint.value}:{taint.effect}" for taint in taints[:_MOST_TOLD]]
-    return {"taints": ", ".join([*told, *(["..."] if len(taints) > len(told) else [])]) or "none"}
+    texts = [f"{taint.key}={taint.value}:{taint.effect}" for taint in taints[:_MOST_TOLD]]
+    more = ["..."] if len(taints) > len(texts) else []
+    return RuleInput("taints", text=", ".join([*texts, *more]) or "none")
 
 
 def _first_untolerated(pod: Pod, taints: tuple[api.Taint, ...] | None) -> api.Taint | None:

@@ -21,11 +21,12 @@ from pydantic import AfterValidator, Field
 from engine.model.pod import Pod, PodShape
 from engine.model.quantity import INT64_MIN, base_units
 from engine.model.resource_names import CPU
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Quantities, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
-from engine.plugins.lib.humanize import amount_words, number_words, part_words, report_words
+from engine.plugins.lib.inputs import report_age
 from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
 from engine.plugins.lib.trimaran_args import TrimaranArgs
 from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
@@ -134,17 +135,17 @@ class TargetLoadPackingScore(NeverFaults):
         """Return the scores, which are on the scale unless a multiplier is negative."""
         return np.clip(scores, 0, MAX_SCORE)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return what is measured, and what of new pods and of this one is predicted."""
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         new = view.pod_sums[self._prediction][0, row]
-        return {
-            "cpu measured": part_words(CPU, used, whole),
-            "new pods": amount_words(CPU, new),
-            "this pod": amount_words(CPU, self._prediction.of(pod.shape)),
-            "target": f"{number_words(self._target)} %",
-            "report": report_words(view, row, now),
-        }
+        return (
+            RuleInput("cpu measured", round(used), Unit.MILLICORES, capacity=round(whole)),
+            RuleInput("new pods", int(new), Unit.MILLICORES),
+            RuleInput("this pod", self._prediction.of(pod.shape), Unit.MILLICORES),
+            RuleInput("target", self._target, Unit.PERCENT),
+            report_age(view, row, now),
+        )
 
 
 def points(percent: FloatColumn, target: float) -> IntColumn:

@@ -13,14 +13,12 @@ from engine.model.request import PlacementRequest
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
+from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.view import ClusterView, IntColumn, Sum
 from engine.view.axis import PODS
 
 USAGE_LIFETIME: Final = 180 * SECOND
 """How long a usage report is believed: as long as LoadAware does by default."""
-
-NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
-"""Set on every namespace by the API server, and so known even where the view is not."""
 
 _MILLI = 1000
 _SHAPES_REMEMBERED = 4096

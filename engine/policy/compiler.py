@@ -244,8 +244,8 @@ def _slow_parts(filters: Iterable[FilterRule], scores: Iterable[ScoreRule]) -> I
     scorers = ((rule.name, rule.scorer) for rule in scores)
     for name, by in (*judges, *scorers):
         if isinstance(by, ExpressionJudge | ExpressionScorer):
-            for part in by.expression.plan.routes:
-                if part.route is Strategy.ROWS:
+            for part in by.expression.plan.parts:
+                if part.strategy is Strategy.ROWS:
                     cost = math.ceil(part.cost / _MICROS_PER_MILLI)
                     yield f"{name}: `{part.text}` takes some {cost} ms for each pod and 5,000 nodes"
 

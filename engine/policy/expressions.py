@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Reference
 from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
+from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.time import Micros
 from engine.plugins import FAULT
 from engine.policy.context import PolicyContext
-from engine.policy.field_words import field_words
+from engine.policy.field_input import field_input
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
 from engine.view import BoolColumn, ClusterView, Domain
 
@@ -112,17 +113,17 @@ class NodeExpression:
             return str(error)
         return "the expression could not be evaluated for all nodes together"
 
-    def inputs(self, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
-        """Return the values of the node's fields that are read, in words, the first few."""
+    def inputs(self, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+        """Return the values of the node's fields that are read, the first few."""
         # Where both `node.usage` and `node.usage.cpu` are read the latter says it all.
         outer = {path[:end] for path in self.of_node for end in range(1, len(path))}
         read = [path for path in self.of_node if path not in outer]
         told = read[:_MOST_FIELDS_TOLD]
         node, source = NodeTable(view, now).row(row, told), self.program.source
-        inputs = {".".join(path): field_words(path, node, source) for path in told}
+        inputs = [field_input(path, node, source) for path in told]
         if len(read) > len(told):
-            inputs["..."] = f"{len(read) - len(told)} more"
-        return inputs
+            inputs.append(RuleInput("...", text=f"{len(read) - len(told)} more"))
+        return tuple(inputs)
 
 
 def node_condition(program: Program, environment: Environment) -> NodeExpression:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.model.decision import FilterResult
+from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.plugins import Filter, judged_by
 from engine.policy.context import PolicyContext
@@ -38,8 +38,8 @@ class PluginJudge:
 
     def inputs(
         self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> Mapping[str, str]:
-        """Return the plugin's words."""
+    ) -> RuleInputs:
+        """Return the values that the plugin used."""
         return self.plugin.inputs(context.request.pod, view, row, now)
 
 
@@ -89,6 +89,6 @@ class ExpressionJudge:
         view: ClusterView,
         row: int,
         now: Micros,
-    ) -> Mapping[str, str]:
+    ) -> RuleInputs:
         """Return the fields of the node that the expression reads."""
         return self.expression.inputs(view, row, now)

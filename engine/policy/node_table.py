@@ -28,6 +28,7 @@ from engine.cel.vector import (
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy.activation import NODE_FIELDS, USAGE_LIFETIME, node_value, taints_value
 from engine.view import (
     LOAD_DOMAINS,
@@ -66,8 +67,8 @@ _DOMAINS: Final = {
 
 _FEW, _MANY = 32, 1 << 20  # different values in a large cluster
 _MOST_CODES = 64  # that are given out even for a small cluster
-_UNIQUE: Final = frozenset({"kubernetes.io/hostname"})
-"""Labels that have another value on every node."""
+_UNIQUE: Final = frozenset({HOSTNAME_LABEL})
+"""Labels that differ on every node."""
 
 
 @lru_cache
@@ -119,9 +120,9 @@ class NodeTable:
         """Return whether the last key of a path is there, at fault where its map is not."""
         return self._kept(("presence", path), lambda: self._presence(path))
 
-    def coded(self, path: Path) -> DictColumn | None:
+    def dictionary(self, path: Path) -> DictColumn | None:
         """Return the values of a path by code; None for a map, and if too many differ."""
-        return self._kept(("coded", path), lambda: self._coded(path))
+        return self._kept(("dictionary", path), lambda: self._dictionary(path))
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row with the fields that `paths` name."""
@@ -199,7 +200,7 @@ class NodeTable:
             return Column(present, self._without_usage(field))
         return Column(self._texts(field, rest[0]).present)
 
-    def _coded(self, path: Path) -> DictColumn | None:
+    def _dictionary(self, path: Path) -> DictColumn | None:
         _, field, key = (*path, "", "")[:3]
         if field == "taints":
             taints = taint_column(self._view)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from engine.model.decision import FilterOutcome, FilterResult, ScoreOutcome
 from engine.model.label_condition import LabelCondition
+from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.plugins import FAULT
 from engine.policy.context import PolicyContext
@@ -42,8 +43,8 @@ class FilterEvaluator(Protocol):
 
     def inputs(
         self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> Mapping[str, str]:
-        """Return what the row was judged by, in words."""
+    ) -> RuleInputs:
+        """Return the values that were used for the row."""
 
 
 class Scorer(Protocol):
@@ -72,8 +73,8 @@ class Scorer(Protocol):
 
     def inputs(
         self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> Mapping[str, str]:
-        """Return what the row was scored by, in words."""
+    ) -> RuleInputs:
+        """Return the values that were used for the row."""
 
 
 class _Teller:
@@ -99,7 +100,7 @@ class _Teller:
             return self.fault
         return self._rule.judge.reason(self._context, self._view, code)
 
-    def inputs(self, row: int) -> Mapping[str, str]:
+    def inputs(self, row: int) -> RuleInputs:
         return self._rule.judge.inputs(self._context, self._view, row, self._now)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.plugins import MAX_SCORE, Score
 from engine.policy.context import PolicyContext
@@ -42,8 +42,8 @@ class PluginScorer:
 
     def inputs(
         self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> Mapping[str, str]:
-        """Return the plugin's words."""
+    ) -> RuleInputs:
+        """Return the values that the plugin used."""
         return self.plugin.inputs(context.request.pod, view, row, now)
 
 
@@ -95,6 +95,6 @@ class ExpressionScorer:
         view: ClusterView,
         row: int,
         now: Micros,
-    ) -> Mapping[str, str]:
+    ) -> RuleInputs:
         """Return the fields of the node that the expression reads."""
         return self.expression.inputs(view, row, now)

@@ -4,11 +4,11 @@ What belongs here: how nodes, pods, usage and quotas become columns and stay rig
 of events. What never does: any opinion on where a pod should go.
 """
 
+from engine.model.domain import LOAD_DOMAINS, Domain
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis, capped
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
-from engine.view.domain import LOAD_DOMAINS, Domain
 from engine.view.images import image_column
 from engine.view.labels import (
     LabelColumn,

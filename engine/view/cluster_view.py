@@ -10,8 +10,8 @@ from weakref import proxy
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.domain import Domain
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
-from engine.view.domain import Domain
 
 if TYPE_CHECKING:
     from engine.model.aux_object import AuxObject

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from engine.view.lru_cache import Entry, LruCache
 
 if TYPE_CHECKING:
+    from engine.model.domain import Domain
     from engine.view.cluster_view import ClusterView
-    from engine.view.domain import Domain
 
 _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper than picking
 

@@ -20,10 +20,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.domain import Domain
 from engine.view.axis import BoolColumn
 from engine.view.cluster_view import ClusterView
 from engine.view.column_cache import ColumnCache
-from engine.view.domain import Domain
 
 MISSING = 0
 """The code of a row that has no value."""

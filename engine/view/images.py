@@ -12,9 +12,9 @@ from typing import cast
 import numpy as np
 
 from engine.model import api
+from engine.model.domain import Domain
 from engine.view.axis import IntColumn, capped
 from engine.view.cluster_view import ClusterView
-from engine.view.domain import Domain
 
 _NODES = (Domain.NODES,)
 _IN_MEMORY = "image index"

@@ -7,11 +7,11 @@ from typing import TypeAlias
 import numpy as np
 
 from engine.model import api
+from engine.model.domain import Domain
 from engine.model.selectors import integer
 from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import DictionaryColumn, dictionary_column
-from engine.view.domain import Domain
 
 LabelColumn: TypeAlias = DictionaryColumn[str]
 """One label of every node."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.view.domain import Domain
+from engine.model.domain import Domain
 
 if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView

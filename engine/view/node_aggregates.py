@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from engine.view.lru_cache import LruCache
 
 if TYPE_CHECKING:
+    from engine.model.domain import Domain
     from engine.view.cluster_view import ClusterView
-    from engine.view.domain import Domain
 
 _T = TypeVar("_T")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.model.domain import Domain
 from engine.view.assumed import AssumedPods
-from engine.view.domain import Domain
 from engine.view.namespace_totals import REQUESTED, NamespaceTotals
 from engine.view.pod_table import NO_ROW, RUNNING, SCHEDULED, PodEntry, PodTable
 from engine.view.pod_transitions import TransitionCounts

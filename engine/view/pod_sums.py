@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from engine.model.domain import Domain
 from engine.model.usage import NodeUsage
 from engine.view.axis import IntColumn
-from engine.view.domain import Domain
 from engine.view.pod_table import PodEntry, PodTable
 from engine.view.rows import NodeRows
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.model.domain import Domain
 from engine.view.axis import ResourceAxis
-from engine.view.domain import Domain
 from engine.view.sums import Sum
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.domain import Domain
 from engine.view.axis import IntColumn
-from engine.view.domain import Domain
 
 if TYPE_CHECKING:
     from engine.view.cluster_view import ClusterView

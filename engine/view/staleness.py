@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.view.domain import Domain
+from engine.model.domain import Domain
 
 DOMAIN_NAMES: Final[Mapping[Domain, str]] = {
     Domain.NODES: "nodes",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.advice import Advice, advice_in
+from engine.model.domain import Domain
 from engine.view.assumed import (
     DEFAULT_ASSUMED_SECONDS,
     DEFAULT_IN_FLIGHT_SECONDS,
@@ -16,7 +17,6 @@ from engine.view.assumed import (
 )
 from engine.view.caches import Caches
 from engine.view.cluster_view import ClusterView, ViewHandle
-from engine.view.domain import Domain
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
 from engine.view.pod_sums import PodSumProfile, TrackedSums

@@ -12,7 +12,6 @@ from engine.model.disk_io import THROUGHPUT_ANNOTATION, Disk, NodeDisks
 from engine.model.network import (
     APP_GROUP_LABEL,
     WORKLOAD_LABEL,
-    ZONE_LABEL,
     AppGroup,
     Dependency,
     NetworkTopology,
@@ -20,6 +19,7 @@ from engine.model.network import (
 from engine.model.node import node_of
 from engine.model.numa import CONTAINER_SCOPE, SINGLE_ZONE, NodeZones, NumaLayout
 from engine.model.pod import pod_of
+from engine.model.well_known import ZONE_LABEL
 from engine.view import ClusterState
 
 if TYPE_CHECKING:

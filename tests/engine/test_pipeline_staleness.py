@@ -17,6 +17,7 @@ from engine.model.node import Node
 from engine.model.numa import NodeZones
 from engine.model.pod import Pod
 from engine.model.usage import NodeUsage
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
 from engine.placement import patch_for
 from engine.plugins import PLUGINS
@@ -35,7 +36,6 @@ TEXTS = {
 }
 RESOURCES = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
 REQUEST = request_of({"containers": [{"resources": RESOURCES}]}, uid="1")
-HOSTNAME = "kubernetes.io/hostname"
 OFFER = {"cpu": 4000, "memory": 8 * GIB, "pods": 9}
 
 
@@ -62,8 +62,8 @@ def _two(policy_set: PolicySet) -> ClusterView:
     """Return a node in zone a that is hot and nearly full of limits, and an idle one in zone b."""
     return _view(
         policy_set,
-        node("hot", allocatable=OFFER, labels={"zone": "a", HOSTNAME: "hot"}),
-        node("idle", allocatable=OFFER, labels={"zone": "b", HOSTNAME: "idle"}),
+        node("hot", allocatable=OFFER, labels={"zone": "a", HOSTNAME_LABEL: "hot"}),
+        node("idle", allocatable=OFFER, labels={"zone": "b", HOSTNAME_LABEL: "idle"}),
         usage("hot", cpu=3900, memory=GIB),
         usage("idle", cpu=100, memory=GIB),
         pod("a", "hot", limits={"cpu": "3500m"}, requests={"cpu": "3500m"}),

@@ -201,8 +201,12 @@ def test_every_explanation_is_plain_json() -> None:
 # What the rules were given.
 
 
-def _given(policy: str, rule: str, **inputs: str) -> Json:
-    return {"policy": policy, "rule": rule, "inputs": inputs}
+def _given(policy: str, rule: str, *inputs: Json) -> Json:
+    return {"policy": policy, "rule": rule, "inputs": list(inputs)}
+
+
+def _cpu_limits(value: int) -> Json:
+    return {"name": "cpu limits", "value": value, "unit": "millicores", "capacity": 8000}
 
 
 def test_what_the_rules_were_given_is_told_of_as_many_nodes_as_are_asked_for() -> None:
@@ -211,18 +215,20 @@ def test_what_the_rules_were_given_is_told_of_as_many_nodes_as_are_asked_for() -
     # Limits may add up to 200 % of 4 cores; the filter and the score of cool were given the same.
     assert told == {
         "cool": [
-            _given("limits", "LimitAware", **{"cpu limits": "7 of 8 cores"}),
-            _given("words", "zoned", **{"node.labels": '{"zone": "a"}'}),
-            _given("words", "cold", **{"node.usage.cpu": "0.5 cores"}),
+            _given("limits", "LimitAware", _cpu_limits(7000)),
+            _given("words", "zoned", {"name": "node.labels", "text": '{"zone": "a"}'}),
+            _given("words", "cold", {"name": "node.usage.cpu", "value": 500, "unit": "millicores"}),
         ],
-        "bare": [_given("words", "zoned", **{"node.labels": "{}"})],
+        "bare": [_given("words", "zoned", {"name": "node.labels", "text": "{}"})],
     }
 
 
 def test_of_a_node_that_was_left_out_the_rules_are_told_that_did_it() -> None:
     told = explanation(_decision(), most_inputs=None)["inputs"]
-    assert told["full"] == [_given("limits", "LimitAware", **{"cpu limits": "8.5 of 8 cores"})]
-    assert told["cordoned"] == [_given("scheduler", "NodeUnschedulable", cordoned="yes")]
+    assert told["full"] == [_given("limits", "LimitAware", _cpu_limits(8500))]
+    assert told["cordoned"] == [
+        _given("scheduler", "NodeUnschedulable", {"name": "cordoned", "text": "yes"})
+    ]
 
 
 def test_what_is_told_of_a_node_stays_within_bounds() -> None:
@@ -230,7 +236,7 @@ def test_what_is_told_of_a_node_stays_within_bounds() -> None:
     decision = _decision(policies(p=f'scores: [{{name: s, expression: "{fields}"}}]'))
     (given,) = next(iter(explanation(decision, most_inputs=1)["inputs"].values()))
     assert len(given["inputs"]) <= 9
-    assert max(len(text) for text in given["inputs"].values()) < 80
+    assert max(len(value.get("text", "")) for value in given["inputs"]) < 80
 
 
 def test_where_no_node_was_looked_at_nothing_was_given() -> None:

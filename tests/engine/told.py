@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.model.label_condition import LabelCondition, unknown
+from engine.model.rule_input import RuleInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Told:
         """Return the text of a code."""
         return self.texts[code]
 
-    def inputs(self, row: int) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, row: int) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return nothing."""
-        return {}
+        return ()
+
+
+def described(inputs: RuleInputs) -> dict[str, str]:
+    """Return inputs in words, by name."""
+    return {value.name: value.describe() for value in inputs}

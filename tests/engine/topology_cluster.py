@@ -10,9 +10,7 @@ from engine.model import api, topology_api
 from engine.model.disk_io import Disk, NodeDisks
 from engine.model.network import (
     APP_GROUP_LABEL,
-    REGION_LABEL,
     WORKLOAD_LABEL,
-    ZONE_LABEL,
     AppGroup,
     NetworkTopology,
     app_group_of,
@@ -21,6 +19,7 @@ from engine.model.network import (
 from engine.model.node import Node, node_of
 from engine.model.numa import NodeZones, node_zones_of
 from engine.model.pod import Pod, pod_of
+from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW
 

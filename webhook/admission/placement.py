@@ -11,6 +11,7 @@ from engine.model.decision import Decision, Verdict
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
+from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide
 from engine.placement import Advice, patch_for
 from engine.policy import PolicySet
@@ -26,7 +27,6 @@ _LONGEST_EVALUATION_SECONDS = 0.2
 """How long the expressions of all policies may take for one pod; the rules that are left err."""
 
 _NODES_EXPLAINED = 10
-_NAMESPACE_LABEL = "kubernetes.io/metadata.name"  # set on every namespace by the API server
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class PlacementReviews:
     ) -> tuple[ReviewResult, Advice]:
         view = self._view()
         until = self._clock() + _LONGEST_EVALUATION_SECONDS
-        labels = view.namespace_labels.get(pod.namespace) or {_NAMESPACE_LABEL: pod.namespace}
+        labels = view.namespace_labels.get(pod.namespace) or {NAMESPACE_NAME_LABEL: pod.namespace}
         placement = PlacementRequest(
             pod=pod,
             raw=bytes(request.object),

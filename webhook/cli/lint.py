@@ -120,5 +120,5 @@ def _show_inside(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: C
 
 def _effort(plan: Plan) -> str:
     """Return about how long an expression takes, and how its costliest part is evaluated."""
-    costliest = max(plan.routes, key=lambda part: part.cost)
-    return f"{plan.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.route.value}"
+    costliest = max(plan.parts, key=lambda part: part.cost)
+    return f"{plan.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.strategy.value}"

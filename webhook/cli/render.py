@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.highlighter import JSONHighlighter
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.model.resource_names import EPHEMERAL_STORAGE, MEMORY
+from engine.model.rule_input import RuleInputs
 
 _VERDICT_STYLE = {"Place": "bold green", "Abstain": "bold yellow", "Deny": "bold red"}
 _IN_BYTES = (MEMORY, EPHEMERAL_STORAGE)
@@ -110,7 +112,10 @@ def _inputs(told: Mapping[str, Any]) -> Table:
     table = plain_table("node", *(["policy"] if several else []), "rule", "inputs")
     for node, rules in told["inputs"].items():
         for i, rule in enumerate(rules):
-            inputs = "\n".join(f"{name}: {value}" for name, value in rule["inputs"].items())
+            inputs = "\n".join(
+                f"{value.name}: {value.describe()}"
+                for value in msgspec.convert(rule["inputs"], RuleInputs)
+            )
             told_before = [escape(node) if i == 0 else ""]
             names = [rule["policy"], rule["rule"]] if several else [rule["rule"]]
             table.add_row(*told_before, *map(escape, (*names, inputs)))

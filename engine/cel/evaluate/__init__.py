@@ -7,16 +7,13 @@ the frame holds what it reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from engine.cel import ast
+from engine.cel.environment import Environment
 from engine.cel.evaluate import access, arithmetic, calls, logic, loops
 from engine.cel.evaluate.frame import BUDGET, Closure, Frame, new_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from engine.cel.environment import Environment
 
 
 def compile_node(node: ast.Node, environment: Environment) -> Closure:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.cel import ast, operators
+from engine.cel.environment import Environment
 from engine.cel.errors import CelError
 from engine.cel.evaluate.frame import Closure, Compile, Frame, failing
 from engine.cel.values import OptionalValue, map_key, type_of
-
-if TYPE_CHECKING:
-    from engine.cel.environment import Environment
 
 
 def literal(node: ast.Literal, _compile: Compile, _environment: Environment) -> Closure:
@@ -37,9 +33,9 @@ def variable(
 
 def select(node: ast.Select, compile_: Compile, _environment: Environment) -> Closure:
     """Compile a field selection."""
-    path = _constant_path(node)
+    path = _variable_path(node)
     if path is not None:
-        return _path(*path)
+        return path
     operand, field = compile_(node.operand), node.field
     selection = operators.optional_select if node.optional else operators.select
     return lambda frame: selection(operand(frame), field)
@@ -47,9 +43,9 @@ def select(node: ast.Select, compile_: Compile, _environment: Environment) -> Cl
 
 def index(node: ast.Index, compile_: Compile, _environment: Environment) -> Closure:
     """Compile an element selection."""
-    path = _constant_path(node)
+    path = _variable_path(node)
     if path is not None:
-        return _path(*path)
+        return path
     operand, key = compile_(node.operand), compile_(node.index)
     selection = operators.optional_index if node.optional else operators.index
     return lambda frame: selection(operand(frame), key(frame))
@@ -66,27 +62,16 @@ def has(node: ast.Has, compile_: Compile, _environment: Environment) -> Closure:
     return evaluate
 
 
-def _constant_path(node: ast.Node) -> tuple[str, tuple[str, ...]] | None:
-    """Return the variable and the string keys that the node follows from it, if it does that."""
-    keys: list[str] = []
-    while True:
-        if isinstance(node, ast.Select) and not node.optional:
-            keys.append(node.field)
-            node = node.operand
-        elif isinstance(node, ast.Index) and not node.optional:
-            if not isinstance(node.index, ast.Literal) or not isinstance(node.index.value, str):
-                return None
-            keys.append(node.index.value)
-            node = node.operand
-        else:
-            break
-    if isinstance(node, ast.Variable | ast.Local):
-        return node.name, tuple(reversed(keys))
-    return None
+def _variable_path(node: ast.Node) -> Closure | None:
+    """Compile constant selections from a variable, None if the node is something else."""
+    root, keys, optional = ast.field_path(node)
+    if optional or not isinstance(root, ast.Variable | ast.Local):
+        return None
+    return _path(root.name, keys)
 
 
 def _path(name: str, keys: tuple[str, ...]) -> Closure:
-    """Return the closure that follows string keys from a variable: the commonest thing of all."""
+    """Follow string keys from a variable: the most frequent closure."""
 
     def evaluate(frame: Frame) -> object:
         try:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from engine.cel import ast, operators
+from engine.cel.budget import Budget
+from engine.cel.environment import Environment
 from engine.cel.evaluate.frame import BUDGET, Closure, Compile, Frame
 from engine.cel.values import EXACT, INT, NUMBERS, STRING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from engine.cel.budget import Budget
-    from engine.cel.environment import Environment
 
 _OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
     "-": operators.subtract,

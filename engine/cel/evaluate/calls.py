@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from engine.cel import ast
+from engine.cel.environment import Environment
 from engine.cel.errors import CelError
 from engine.cel.evaluate.frame import BUDGET, Closure, Compile, Frame, failing
+from engine.cel.functions import Function
 from engine.cel.operators import no_overload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.cel.environment import Environment
-    from engine.cel.functions import Function
 
 
 def call(node: ast.Call, compile_: Compile, environment: Environment) -> Closure:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from engine.cel import ast
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Frame = dict[str, Any]
 """Variables by name, the budget under `BUDGET`, and the variables of macros.

@@ -6,16 +6,12 @@ whatever happened on the other. An exhausted budget is no such error: it ends th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.cel import ast
+from engine.cel.environment import Environment
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate.frame import Closure, Compile, Frame
 from engine.cel.operators import no_overload, not_bool
 from engine.cel.values import OptionalValue
-
-if TYPE_CHECKING:
-    from engine.cel.environment import Environment
 
 
 def and_(node: ast.And, compile_: Compile, _environment: Environment) -> Closure:

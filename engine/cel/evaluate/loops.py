@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from engine.cel import ast, operators
+from engine.cel.environment import Environment
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate.frame import BUDGET, Closure, Compile, Frame
 from engine.cel.operators import no_overload, not_bool
 from engine.cel.values import ABSENT, OptionalValue, map_key, present, type_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from engine.cel.environment import Environment
-
-    _Loop = Callable[[Frame], Iterator[object]]
+_Loop = Callable[[Frame], Iterator[object]]
 
 
 def _loop(range_: Closure, variables: tuple[str, ...]) -> _Loop:

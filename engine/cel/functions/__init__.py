@@ -7,7 +7,8 @@ object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from engine.cel.functions import (
     conversions,
@@ -29,9 +30,6 @@ from engine.cel.functions import (
     url,
 )
 from engine.cel.functions.registry import Function, Overload, Preparation, function_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FAMILIES: Final[tuple[tuple[Overload, ...], ...]] = (
     standard.FUNCTIONS,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.patterns import encode
 from engine.cel.times import (
-    SECOND,
     format_duration,
     format_timestamp,
     parse_duration,
@@ -29,6 +29,7 @@ from engine.cel.values import (
     TIMESTAMP,
     UINT,
     UINT_MAX,
+    CelType,
     Duration,
     Timestamp,
     UInt,
@@ -36,11 +37,7 @@ from engine.cel.values import (
     to_timestamp,
     to_uint,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from engine.cel.values import CelType
+from engine.model.duration import SECOND
 
 _INT: Final = re.compile(r"[+-]?[0-9]{1,100}")
 _UINT: Final = re.compile(r"[0-9]{1,100}")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.patterns import encode
 from engine.cel.values import BYTES, STRING
-
-if TYPE_CHECKING:
-    from engine.cel.budget import Budget
 
 
 def _decode(text: str) -> bytes:

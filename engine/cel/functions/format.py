@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import calendar
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.functions.url import check_url
 from engine.cel.values import ABSENT, OPTIONAL, CelType, Opaque, OptionalValue, present
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LABEL_LENGTH: Final = 63  # bytes
 _SUBDOMAIN_LENGTH: Final = 253

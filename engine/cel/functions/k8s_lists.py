@@ -5,18 +5,15 @@ Source: apiserver `pkg/cel/library/lists.go`. The other list functions are cel-g
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import add, contains, greater, less
 from engine.cel.values import BOOL, INT, Duration, UInt, equal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from engine.cel.budget import Budget
 
 _SUMMABLE: Final = frozenset({int, UInt, float, Duration})
 _ELEMENTS_PER_STEP: Final = 64

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
 
+from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import sorted_by
@@ -19,11 +21,6 @@ from engine.cel.values import (
     equal,
     present,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
-
-    from engine.cel.budget import Budget
 
 _COMPARISONS_PER_STEP: Final = 16
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
@@ -21,9 +22,6 @@ from engine.cel.values import (
     UInt,
     to_int,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 
 def _extreme(name: str, beats: Callable[[object, object], bool]) -> Callable[..., object]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
@@ -18,9 +19,6 @@ from engine.cel.values import (
     equal,
     present,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ZEROS: Final[tuple[object, ...]] = (None, False, 0, "", b"", [], {}, Duration(0), Timestamp(0))
 

@@ -5,19 +5,15 @@ Source: apiserver `pkg/cel/library/regex.go`; which matches count follows Go's `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.cel.budget import Budget
 from engine.cel.functions.registry import Overload
 from engine.cel.functions.standard import pattern_at
-from engine.cel.patterns import encode
+from engine.cel.patterns import Pattern, encode
 from engine.cel.values import INT_MAX, LIST, STRING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.cel.budget import Budget
-    from engine.cel.patterns import Pattern
 
 
 def find(text: str, pattern: Pattern) -> str:

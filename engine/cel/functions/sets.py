@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from engine.cel.budget import Budget
 from engine.cel.functions.lists import compare_with
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import contains
 from engine.cel.values import BOOL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.cel.budget import Budget
 
 
 def _found(budget: Budget, wanted: Sequence[object], values: Sequence[object]) -> Iterator[bool]:

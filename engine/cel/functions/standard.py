@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sized
+from typing import Final
 
 from engine.cel.functions.registry import Overload, Preparation
 from engine.cel.patterns import Pattern
 from engine.cel.values import BOOL, INT, TYPE, type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sized
 
 
 def _size(value: Sized) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import no_overload
 from engine.cel.values import INT, STRING, CelType
-
-if TYPE_CHECKING:
-    from engine.cel.budget import Budget
 
 # Unicode's property White_Space; Python's own idea of blanks has four more control characters.
 _BLANKS: Final = (

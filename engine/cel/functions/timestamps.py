@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import Final
 
 from engine.cel.functions.registry import Overload
-from engine.cel.times import SECOND, civil, zone
+from engine.cel.times import civil, zone
 from engine.cel.values import INT, Duration, Timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime, tzinfo
+from engine.model.duration import SECOND
 
 _MILLISECOND: Final = SECOND // 1000
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from engine.cel.budget import MAX_TEXT
+from engine.cel.budget import MAX_TEXT, Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.values import BOOL, MAP, STRING, CelType, Opaque
-
-if TYPE_CHECKING:
-    from engine.cel.budget import Budget
 
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

@@ -1,12 +1,11 @@
-"""Expressions over tables: one evaluation for all rows, with the answers of the scalar evaluator.
+"""Vectorized evaluation: one evaluation for all rows of a table, equal to the scalar one.
 
-What belongs here is how an expression is spread over rows: which part is the same for all, which
-depends on few distinct values, which is arithmetic on whole columns. What never does is any
-knowledge of what a table holds, and any meaning of the language but that of `kernels`: everything
-else runs the closures of `engine.cel.evaluate`.
+Strategies for computing an expression over rows belong here: once for all rows, once for each
+distinct value, or as arithmetic on whole columns. Knowledge of what a table holds never does, nor
+any semantics of the language beyond `kernels`: the rest runs the closures of `engine.cel.evaluate`.
 
-`parts` says what each part reads, `planner` chooses its route, `steps` and `spread` give its
-column, and a `plan` evaluates all of them.
+`parts` finds the dependencies of each part, `planner` chooses its strategy, `steps` and
+`scalar_fallback` compute its column, and a `plan` evaluates them all.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from engine.cel.vector.columns import (
     packed,
     unpacked,
 )
-from engine.cel.vector.eval_context import Strategy
-from engine.cel.vector.plan import Plan, Routed
+from engine.cel.vector.plan import Plan, PlannedPart
 from engine.cel.vector.planner import plan_condition, plan_number
 from engine.cel.vector.scalar_fallback import memory_key
+from engine.cel.vector.steps import Strategy
 
 __all__ = [
     "FAILED",
@@ -40,7 +39,7 @@ __all__ = [
     "MissingPath",
     "Path",
     "Plan",
-    "Routed",
+    "PlannedPart",
     "Strategy",
     "Table",
     "either",

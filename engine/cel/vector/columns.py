@@ -1,19 +1,16 @@
-"""What a plan reads and gives: columns of a table, and the face of the table itself."""
+"""Columns and tables: the input and output of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.values import INT_MAX, INT_MIN
-
-if TYPE_CHECKING:
-    from engine.cel.values import CelType
+from engine.cel.values import INT_MAX, INT_MIN, CelType
 
 Path: TypeAlias = tuple[str, ...]
 """A variable and the keys followed from it: `node.labels.zone` is ("node", "labels", "zone")."""
@@ -25,11 +22,10 @@ class Column(msgspec.Struct, frozen=True, gc=False):
     """One value for each row, or one for all of them.
 
     Attributes:
-        values: bool, int64 or float64, shape (n,), or () for one value that all rows share. Only
-            with shape () also object, for a value of any other type, or for an int that JSON had
-            beyond 64 bits. Where a row is at fault its value means nothing.
-        faults: where there is no value because the evaluation failed, shape (n,) or (); None when
-            nowhere, which is the fast path.
+        values: bool, int64 or float64, shape (n,), or () for a value that all rows share. Shape ()
+            may also be object, for a value of any other type, such as an int of JSON beyond 64
+            bits. The value of a row at fault is meaningless.
+        faults: the rows whose evaluation failed, shape (n,) or (); None, the fast path, if none.
     """
 
     values: NDArray[Any]
@@ -37,12 +33,12 @@ class Column(msgspec.Struct, frozen=True, gc=False):
 
 
 class DictColumn(msgspec.Struct, frozen=True, gc=False):
-    """A dictionary column: a small number for each row in place of a value that many rows share.
+    """A dictionary-encoded column: each row has the code of its value.
 
     Attributes:
-        codes: (n,), int32; 0 where the last key of the path is missing from its map.
-        values: the value of each code, of any CEL type, or a `Gap`; that of code 0 is not looked
-            at. There may be values that no row has.
+        codes: shape (n,), int32; 0 where the last key of the path is missing from its map.
+        values: the value of each code, of any CEL type, or a `MissingPath`; that of code 0 is
+            ignored. Values that no row has are allowed.
     """
 
     codes: NDArray[np.int32]
@@ -51,11 +47,11 @@ class DictColumn(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class MissingPath:
-    """Stands for a path that cannot be followed to its end.
+    """Stands for a path that ends early in some row.
 
     Attributes:
-        found: how many keys could be followed; the next one could not.
-        value: what stands there; {} for any map, which then lacks the next key.
+        found: keys that could be followed; the next key could not.
+        value: the value reached; {} for any map, because it lacks the next key.
     """
 
     found: int
@@ -64,13 +60,13 @@ class MissingPath:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What a table has for a path.
+    """The column of a table that holds a path.
 
     Attributes:
-        path: as far as the table goes: the whole of what was asked for, or its beginning.
-        type: `BOOL`, `INT` or `DOUBLE` if the table has the values as numbers, `MAP` if they are
-            always maps, None if they may be anything.
-        distinct: about how many different values to expect in a large table.
+        path: the path, or the prefix of it that the table has a column for.
+        type: `BOOL`, `INT` or `DOUBLE` if the table stores numbers, `MAP` if the values are always
+            maps, None if they may be of any type.
+        distinct: estimated number of distinct values in a large table.
     """
 
     path: Path
@@ -79,39 +75,39 @@ class Leaf:
 
 
 class Layout(Protocol):
-    """What is known of a table before there is one; never changes."""
+    """The schema of tables, known before any rows; immutable."""
 
     @property
     def variables(self) -> frozenset[str]:
-        """The variables that have another value in each row; the values are maps."""
+        """Variables with a value for each row, which is a map."""
 
     def leaf(self, path: Path) -> Leaf:
-        """Return what tables have for a path that begins with one of `variables`."""
+        """Return the leaf for a path that begins with one of `variables`."""
 
 
 class Table(Protocol):
-    """Rows on which an expression is evaluated; nothing in it changes.
+    """Rows on which an expression is evaluated; immutable.
 
-    A path here is always that of a `Leaf` of the layout.
+    Paths are always those of a `Leaf` of the layout.
     """
 
     def __len__(self) -> int:
         """Return the number of rows."""
 
     def numbers(self, path: Path) -> Column:
-        """Return the values of a leaf that is numeric, at fault where there is none."""
+        """Return the values of a numeric leaf, at fault where it has none."""
 
     def presence(self, path: Path) -> Column:
-        """Return whether the last key of a path is in its map, at fault where there is no map."""
+        """Return whether the last key of a path is in its map, at fault without a map."""
 
-    def coded(self, path: Path) -> DictColumn | None:
-        """Return the values by code.
+    def dictionary(self, path: Path) -> DictColumn | None:
+        """Return the dictionary-encoded values.
 
-        None if so many differ that codes would not pay, and for a variable as a whole.
+        None for a variable as a whole, and if too many values are distinct.
         """
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
-        """Return the variables of a row, with at least what `paths` name."""
+        """Return the variables of a row, with at least the values at `paths`."""
 
     def remember(
         self,
@@ -121,19 +117,19 @@ class Table(Protocol):
         *,
         for_all_requests: bool,
     ) -> Column:
-        """Return the column that `compute` gives for this table; it may be remembered.
+        """Return the cached column of `key`, computed if it is missing or rows have changed.
 
         Args:
-            key: names the column.
-            paths: what of a row decides its value, so that only changed rows need be redone.
-            compute: row-wise; gets this table or some rows of it. Its values are (n,) and always
-                of one type. What it raises goes through, and nothing is remembered.
+            key: identifies the column.
+            paths: the values of a row that determine its result: other rows are not recomputed.
+            compute: row-wise; gets this table or a subset of its rows. Its values are (n,) and
+                always of one type. Its errors propagate, and nothing is cached then.
             for_all_requests: whether the column depends on the rows alone.
         """
 
 
 def constant(value: object) -> Column:
-    """Return the column of one value that all rows share."""
+    """Return the column of a value that all rows share."""
     if type(value) is bool or type(value) is float:
         return Column(np.array(value))
     if type(value) is int and INT_MIN <= value <= INT_MAX:
@@ -148,20 +144,20 @@ FAILED: Final = Column(np.array(False), np.array(True))  # noqa: FBT003 (numpy h
 
 
 def either(a: Bools | None, b: Bools | None) -> Bools | None:
-    """Return where one of two masks is set."""
+    """Return the union of two masks, None being the empty one."""
     if a is None:
         return b
     return a if b is None else a | b
 
 
 def packed(column: Column) -> NDArray[Any]:
-    """Return a column of shape (n,) as one array, shape (2, n): values above faults."""
+    """Return a column of shape (n,) as an array of shape (2, n): values, then faults."""
     faults = np.zeros_like(column.values) if column.faults is None else column.faults
     return np.stack([column.values, faults.astype(column.values.dtype)])
 
 
 def unpacked(cells: NDArray[Any]) -> Column:
-    """Return the column that `packed` was given."""
+    """Return the column of an array made by `packed`."""
     values, marks = cells
     faults = marks.astype(np.bool_, copy=False)
     return Column(values, faults if faults.any() else None)

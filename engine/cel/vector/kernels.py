@@ -1,12 +1,12 @@
-"""Operators on whole columns: the only place where a meaning of the language is written twice.
+"""Operators on whole columns: the only semantics of the language that are implemented twice.
 
-Each function here gives, row by row, the value or the fault that its namesake in
-`engine.cel.operators`, `engine.cel.evaluate.logic` or `engine.cel.functions` gives. The values of
-rows at fault are garbage, so callers silence numpy's warnings. Columns of shape () hold one value
-for all rows, which may be of any type; those of shape (n,) are bool, int64 or float64.
+Each kernel gives, row by row, the value or the fault of its counterpart in `engine.cel.operators`,
+`engine.cel.evaluate.logic` or `engine.cel.functions`. The values of rows at fault are garbage, so
+callers silence numpy's warnings. A column of shape () holds a value of any type for all rows, one
+of shape (n,) is bool, int64 or float64.
 
-An int compares with a double as a double, rounded from 2**53 on, as `engine.cel.values.comparable`
-does: so does numpy.
+numpy compares an int with a double as a double, rounded from 2**53 on, and so does
+`engine.cel.values.comparable`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from engine.cel.values import INT_MAX, INT_MIN
 from engine.cel.vector.columns import FAILED, Bools, Column, either
 
 Kernel: TypeAlias = Callable[..., Column]
-"""Takes the columns of the operands."""
+"""Maps the columns of the operands to that of the result."""
 
 _Ints: TypeAlias = NDArray[np.int64]
 _Doubles: TypeAlias = NDArray[np.float64]
 
 
 class NotVectorizableError(Exception):
-    """Columns do not do: values are of unlike types, or beyond 64 bits, or nested too deeply.
+    """Values that columns cannot hold: of mixed types, beyond 64 bits, or nested too deeply.
 
-    It is rare, and no fault of the expression, which then has to be evaluated row by row.
+    Rare, and no mistake in the expression, which then has to be evaluated row by row.
     """
 
 
@@ -40,12 +40,12 @@ class NotVectorizableError(Exception):
 
 
 def as_bool(column: Column) -> Column:
-    """Return a column as it stands where only a bool may: anything else is a fault."""
+    """Return a column of bools unchanged; any other is a fault."""
     return column if column.values.dtype.kind == "b" else FAILED
 
 
 def as_number(column: Column) -> Column:
-    """Return a column as it stands where any number may, as doubles: anything else is a fault."""
+    """Convert a column of numbers to doubles; any other is a fault."""
     number = _whole_number(column.values)
     if number is None:
         return to_double(column)
@@ -56,7 +56,7 @@ def as_number(column: Column) -> Column:
 
 
 def _whole_number(values: NDArray[Any]) -> int | None:
-    """Return a number that no column holds, for it is a uint or an int beyond 64 bits."""
+    """Return a number that only an object column holds: a uint, or an int beyond 64 bits."""
     value = values.item() if values.dtype.kind == "O" else None
     return int(value) if isinstance(value, int) else None  # a bool is never of that dtype
 
@@ -72,7 +72,7 @@ def not_(column: Column) -> Column:
 
 
 class LogicAccumulator:
-    """`&&` or `||` over operands that come one by one.
+    """`&&` or `||` over operands added in turn.
 
     A row is decided as soon as one operand is false (`&&`) or true (`||`), whatever the others
     are; a row that is not decided is at fault if any operand is.
@@ -85,11 +85,11 @@ class LogicAccumulator:
 
     @property
     def decided(self) -> Bools | None:
-        """Which rows are decided, None if none can be yet."""
+        """The rows that are decided, None before the first operand."""
         return self._decided
 
     def add(self, column: Column) -> None:
-        """Take the next operand, a column of bools."""
+        """Add the next operand, a column of bools."""
         decides = column.values if self._decisive else ~column.values
         if column.faults is not None:
             decides = decides & ~column.faults
@@ -97,7 +97,7 @@ class LogicAccumulator:
         self._decided = decides if self._decided is None else self._decided | decides
 
     def result(self) -> Column:
-        """Return the value of the whole; there was at least one operand."""
+        """Return the value of the expression; at least one operand was added."""
         decided = self._decided
         assert decided is not None  # noqa: S101 - INVARIANT: `add` was called
         faults = None if self._faults is None else self._faults & ~decided
@@ -105,10 +105,10 @@ class LogicAccumulator:
 
 
 def choose(test: Column, then: Column, otherwise: Column) -> Column:
-    """Return `test ? then : otherwise`; what happened in the branch not taken does not matter.
+    """Return `test ? then : otherwise`; faults of the branch not taken are ignored.
 
     Raises:
-        NotVectorizableError: the branches are of unlike types.
+        NotVectorizableError: the branches are of different types.
     """
     faults = test.faults
     if then.faults is not None or otherwise.faults is not None:
@@ -121,7 +121,7 @@ def _mask(column: Column) -> Bools:
 
 
 def _alike(columns: Sequence[Column]) -> list[NDArray[Any]]:
-    """Return the values of columns that have to be of one type; one that failed is of any."""
+    """Return the values of columns that must share a type; a failed column has any type."""
     sound = {column.values.dtype for column in columns if column is not FAILED}
     if len(sound) > 1 or np.dtype(np.object_) in sound:
         raise NotVectorizableError
@@ -129,7 +129,7 @@ def _alike(columns: Sequence[Column]) -> list[NDArray[Any]]:
     return [column.values.astype(kind, copy=False) for column in columns]
 
 
-# Arithmetic: on ints with the rows where the result does not fit, on doubles as in IEEE 754.
+# Arithmetic: on ints with the rows that overflow, on doubles as in IEEE 754.
 
 
 def _arithmetic(
@@ -147,7 +147,7 @@ def _arithmetic(
                 faults = either(left.faults, right.faults)
                 return Column(result, either(faults, wrong) if wrong.any() else faults)
         if _is_huge(left.values) or _is_huge(right.values):
-            raise NotVectorizableError  # it may still give a number within 64 bits
+            raise NotVectorizableError  # the result may fit into 64 bits
         return FAILED
 
     return apply
@@ -198,30 +198,29 @@ _ZERO: Final = Column(np.array(0, np.int64))
 # Comparison.
 
 
-def _comparison(compare: Callable[[Any, Any], Any], *, unlike: Column) -> Kernel:
-    """Return the kernel of a comparison; `unlike` is its value between types it does not cover."""
+def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> Kernel:
+    """Return the kernel of a comparison; `across_types` is its value for incomparable types."""
 
     def apply(left: Column, right: Column) -> Column:
-        one, other = left.values, right.values
-        kinds = one.dtype.kind + other.dtype.kind
-        if kinds not in _COMPARABLE:
-            one, other = _beside(one, other), _beside(other, one)
-            if one is None or other is None:
-                faults = either(unlike.faults, either(left.faults, right.faults))
-                return Column(unlike.values, faults)
-        return Column(compare(one, other), either(left.faults, right.faults))
+        faults = either(left.faults, right.faults)
+        a, b = left.values, right.values
+        if a.dtype.kind + b.dtype.kind not in _COMPARABLE:
+            a, b = _beside(a, b), _beside(b, a)
+            if a is None or b is None:
+                return Column(across_types.values, either(across_types.faults, faults))
+        return Column(compare(a, b), faults)
 
     return apply
 
 
 _COMPARABLE: Final = frozenset({"bb", "ii", "ff", "if", "fi"})
-"""The kinds that numpy compares as they are; an int beside a double becomes one."""
+"""The kinds that numpy compares directly; it converts an int beside a double."""
 
 
 def _beside(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)
-    """Return values as numpy has to compare them with those of another type, None if it cannot.
+    """Convert values for a comparison with those of another type, None if there is none.
 
-    An int column compares rightly with a Python int, even with one beyond its range.
+    An int column compares correctly with a Python int, even beyond the range of the column.
     """
     if other.dtype.kind == "O" and values.dtype.kind in "if":
         return values
@@ -245,7 +244,7 @@ def to_double(column: Column) -> Column:
 
 
 def to_int(column: Column) -> Column:
-    """Return `int(column)`, truncated; what is not within 64 bits is a fault."""
+    """Return `int(column)`, truncated; a value beyond 64 bits is a fault."""
     values = column.values
     if values.dtype.kind != "f":
         return column if values.dtype.kind == "i" else FAILED
@@ -255,7 +254,7 @@ def to_int(column: Column) -> Column:
 
 
 def _extreme(beats: Callable[[Any, Any], Any]) -> Kernel:
-    """Return the kernel of `math.greatest` or `math.least`: of equals and NaN the first stays."""
+    """Return the kernel of `math.greatest` or `math.least`: the first of equals and NaN wins."""
 
     def pick(*columns: Column) -> Column:
         if any(column.values.dtype.kind == "b" for column in columns):
@@ -290,8 +289,8 @@ def _on_doubles(apply: Callable[[_Doubles], _Doubles]) -> Kernel:
 def _nearest(values: _Doubles) -> _Doubles:
     """Return the nearest whole numbers, halves away from zero, the sign of zero kept."""
     whole = np.trunc(values)
-    half = np.abs(values - whole) >= 0.5  # noqa: PLR2004 (a half)
-    return np.where(half, whole + np.copysign(1.0, values), whole)
+    rounds_up = np.abs(values - whole) >= 0.5  # noqa: PLR2004 (a half)
+    return np.where(rounds_up, whole + np.copysign(1.0, values), whole)
 
 
 _square_root: Final = _on_doubles(np.sqrt)
@@ -302,14 +301,14 @@ OPERATORS: Final[Mapping[str, Kernel]] = {
     "*": _arithmetic(_multiply, operator.mul),
     "/": _arithmetic(_divide, operator.truediv),
     "%": _arithmetic(_modulo, None),
-    "==": _comparison(operator.eq, unlike=Column(np.array(False))),  # noqa: FBT003 (numpy)
-    "!=": _comparison(operator.ne, unlike=Column(np.array(True))),  # noqa: FBT003 (numpy)
-    "<": _comparison(operator.lt, unlike=FAILED),
-    "<=": _comparison(operator.le, unlike=FAILED),
-    ">": _comparison(operator.gt, unlike=FAILED),
-    ">=": _comparison(operator.ge, unlike=FAILED),
+    "==": _comparison(operator.eq, across_types=Column(np.array(False))),  # noqa: FBT003 (numpy)
+    "!=": _comparison(operator.ne, across_types=Column(np.array(True))),  # noqa: FBT003 (numpy)
+    "<": _comparison(operator.lt, across_types=FAILED),
+    "<=": _comparison(operator.le, across_types=FAILED),
+    ">": _comparison(operator.gt, across_types=FAILED),
+    ">=": _comparison(operator.ge, across_types=FAILED),
 }
-"""By symbol: takes left and right."""
+"""Kernels of binary operators, by symbol."""
 
 FUNCTIONS: Final[Mapping[str, Kernel]] = {
     "double": to_double,
@@ -323,4 +322,4 @@ FUNCTIONS: Final[Mapping[str, Kernel]] = {
     "math.sqrt": lambda column: _square_root(to_double(column)),
     "math.trunc": _on_doubles(np.trunc),
 }
-"""By full name: takes the arguments."""
+"""Kernels of functions, by full name."""

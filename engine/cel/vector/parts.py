@@ -1,4 +1,4 @@
-"""What each part of an expression reads, and which type its values are sure to have."""
+"""Data dependencies and static types of each part of an expression."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.cel import ast
 from engine.cel.environment import Environment
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, CelType
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
 from engine.cel.vector.columns import Layout, Leaf, Path
 
 NUMERIC: Final = frozenset({BOOL, INT, DOUBLE})
@@ -17,16 +17,16 @@ NUMERIC: Final = frozenset({BOOL, INT, DOUBLE})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A node of a resolved tree with what is known of it.
+    """A node of a resolved tree with its dependencies and its type.
 
     Attributes:
         node: the node.
-        below: the parts directly below, in source order; none below what is read as a whole.
-        type: what its values are whenever it has one, if that is sure to be one of `NUMERIC`.
-        leaf: if it is nothing but the value of a leaf, or asks for the presence of one: that leaf.
+        below: the parts directly below, in source order; empty if the node is one path of a row.
+        type: of its values wherever it has one, if certain to be one of `NUMERIC`, else None.
+        leaf: the leaf whose value or presence the node is, if it is exactly that.
         rows: paths of the leaves that it reads.
-        request: whether it reads a variable that is the same in all rows.
-        free: variables of macros around it that it reads.
+        request: whether it reads a variable that all rows share.
+        free: variables of enclosing macros that it reads.
     """
 
     node: ast.Node
@@ -43,7 +43,7 @@ class Part:
         return not self.rows and not self.free
 
     def paths(self) -> tuple[Path, ...]:
-        """Return the leaves to have for it, without those that lie within another."""
+        """Return the leaves that it needs, without those that lie within another."""
         return tuple(
             path
             for path in sorted(self.rows)
@@ -53,20 +53,20 @@ class Part:
 
 def part_of(node: ast.Node, layout: Layout, environment: Environment) -> Part:
     """Return the part for a node of a resolved tree, with all parts below it."""
-    read = _reading(node, layout)
+    read = _row_value(node, layout) or _row_presence(node, layout)
     if read is not None:
         return read
     below = tuple(part_of(child, layout, environment) for child in ast.children(node))
-    whole = Part(
+    part = Part(
         node,
         below,
-        rows=frozenset().union(*(part.rows for part in below)),
-        request=isinstance(node, ast.Variable | ast.Name) or any(part.request for part in below),
-        free=frozenset().union(*(part.free for part in below)) - frozenset(_bound(node)),
+        rows=frozenset().union(*(child.rows for child in below)),
+        request=isinstance(node, ast.Variable | ast.Name) or any(child.request for child in below),
+        free=frozenset().union(*(child.free for child in below)) - frozenset(_bound(node)),
     )
     if isinstance(node, ast.Local):
-        return replace(whole, free=frozenset({node.name}))
-    return replace(whole, type=_type_of(whole, environment))
+        return replace(part, free=frozenset({node.name}))
+    return replace(part, type=_type_of(part, environment))
 
 
 def _bound(node: ast.Node) -> Iterator[str]:
@@ -77,62 +77,46 @@ def _bound(node: ast.Node) -> Iterator[str]:
         yield node.variable
 
 
-# Reading a row.
+# Paths of a row.
 
 
-def _reading(node: ast.Node, layout: Layout) -> Part | None:
-    """Return the part of a node that follows constant keys from a variable of the rows."""
-    followed = _followed(node)
-    if followed is not None:
-        path, plain = followed
-        if path[0] not in layout.variables:
-            return None
-        leaf = layout.leaf(path)
-        if leaf.path == path and plain:
-            of_type = leaf.type if leaf.type in NUMERIC else None
-            return Part(node, type=of_type, leaf=leaf, rows=frozenset({path}))
-        return Part(node, rows=frozenset({leaf.path}))
-    asked = _asked(node)
-    if asked is None or asked[0][0] not in layout.variables:
+def _row_value(node: ast.Node, layout: Layout) -> Part | None:
+    """Return the part of a node that selects constant keys from a variable of the rows."""
+    path = _row_path(node, layout)
+    if path is None:
         return None
-    path, plain = asked
     leaf = layout.leaf(path)
-    # `'k' in x` is also a question to a list.
-    certain = isinstance(node, ast.Has) or layout.leaf(path[:-1]).type == MAP
-    whole = leaf if leaf.path == path and plain and certain else None
-    return Part(node, type=BOOL, leaf=whole, rows=frozenset({leaf.path}))
+    if leaf.path != path or ast.field_path(node).optional:
+        return Part(node, rows=frozenset({leaf.path}))
+    of_type = leaf.type if leaf.type in NUMERIC else None
+    return Part(node, type=of_type, leaf=leaf, rows=frozenset({path}))
 
 
-def _followed(node: ast.Node) -> tuple[Path, bool] | None:
-    """Return the path that a node stands for, and whether it does so without optionals."""
-    keys: list[str] = []
-    plain = True
-    while not isinstance(node, ast.Variable):
-        if isinstance(node, ast.Select):
-            keys.append(node.field)
-        elif isinstance(node, ast.Index) and _is_text(node.index):
-            keys.append(str(node.index.value))  # type: ignore[attr-defined]
-        else:
+def _row_presence(node: ast.Node, layout: Layout) -> Part | None:
+    """Return the part of `has(a.k)` or `'k' in a`, where `a` is a path of a row."""
+    match node:
+        case ast.Has(operand=operand, field=key):
+            is_map = True
+        case ast.Binary(operator="in", left=ast.Literal(value=str(key)), right=operand):
+            is_map = False  # `'k' in x` may also search a list
+        case _:
             return None
-        plain = plain and not node.optional
-        node = node.operand
-    return (node.name, *reversed(keys)), plain
-
-
-def _asked(node: ast.Node) -> tuple[Path, bool] | None:
-    """Return the path whose presence a node asks for: `has(a.k)` or `'k' in a`."""
-    if isinstance(node, ast.Has):
-        operand, key = node.operand, node.field
-    elif isinstance(node, ast.Binary) and node.operator == "in" and _is_text(node.left):
-        operand, key = node.right, str(node.left.value)  # type: ignore[attr-defined]
-    else:
+    above = _row_path(operand, layout)
+    if above is None:
         return None
-    followed = _followed(operand)
-    return None if followed is None else ((*followed[0], key), followed[1])
+    path = (*above, key)
+    leaf = layout.leaf(path)
+    is_map = is_map or layout.leaf(above).type == MAP
+    exact = is_map and leaf.path == path and not ast.field_path(operand).optional
+    return Part(node, type=BOOL, leaf=leaf if exact else None, rows=frozenset({leaf.path}))
 
 
-def _is_text(node: ast.Node) -> bool:
-    return isinstance(node, ast.Literal) and node.type == STRING
+def _row_path(node: ast.Node, layout: Layout) -> Path | None:
+    """Return the path that a node selects from a variable of the rows, if it does."""
+    root, keys, _ = ast.field_path(node)
+    if isinstance(root, ast.Variable) and root.name in layout.variables:
+        return (root.name, *keys)
+    return None
 
 
 # Types.
@@ -159,7 +143,7 @@ def _type_of(part: Part, environment: Environment) -> CelType | None:
 
 
 def _common(parts: tuple[Part, ...]) -> CelType | None:
-    """Return the one type of some parts; what all rows share goes along with the others."""
+    """Return the only type of the parts; a constant of unknown type takes that of the others."""
     types = {part.type for part in parts if part.type is not None or not part.constant}
     return types.pop() if len(types) == 1 else None
 

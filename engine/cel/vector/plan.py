@@ -11,23 +11,23 @@ from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, new_frame
 from engine.cel.vector.columns import FAILED, Bools, Column, Table
-from engine.cel.vector.eval_context import EvalContext, Step, Strategy, outcome
 from engine.cel.vector.kernels import Kernel, NotVectorizableError, as_bool
 from engine.cel.vector.scalar_fallback import ScalarFallback, memory_key
+from engine.cel.vector.steps import EvalContext, Step, Strategy, outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
-    """What becomes of a part of an expression.
+class PlannedPart:
+    """One part of an expression, as planned.
 
     Attributes:
-        text: the part.
-        route: how its column comes about.
-        cost: about how many microseconds it takes for 5,000 rows, without its own parts.
+        text: source text of the part.
+        strategy: how its column is computed.
+        cost: estimated microseconds for 5,000 rows, without its own parts.
     """
 
     text: str
-    route: Strategy
+    strategy: Strategy
     cost: float
 
 
@@ -35,42 +35,42 @@ class Routed:
 class Plan:
     """An expression that is evaluated for all rows of a table at once; immutable.
 
-    For each row it gives what `Program.evaluate` gives with the variables of that row, but for the
-    limits of the evaluator (the budget, the depth of a value, an int beyond all doubles): one
-    budget is there for all rows together, and where an operand of `&&` or `||` decides, another
-    may not be evaluated that would have come up against a limit.
+    For each row it gives what `Program.evaluate` gives with the variables of that row, except for
+    the limits of the evaluator (the budget, the depth of a value, an int beyond all doubles): all
+    rows share one budget, and where an operand of `&&` or `||` decides, another that would have
+    hit a limit may not be evaluated.
     """
 
     _root: Step
     _convert: Kernel
-    _whole: ScalarFallback | None  # for when columns do not do; None if all rows share the value
-    _constants: tuple[Closure, ...]  # what it makes of the variables that all rows share
+    _fallback: ScalarFallback | None
+    _constants: tuple[Closure, ...]
 
     @classmethod
-    def of(cls, root: Step, convert: Kernel, whole: ScalarFallback | None) -> Plan:
-        """Return the plan of an expression.
+    def of(cls, root: Step, convert: Kernel, fallback: ScalarFallback | None) -> Plan:
+        """Build the plan of an expression.
 
         Args:
-            root: gives its column.
-            convert: brings that into the type that is asked for.
-            whole: gives it where columns do not do, None if all rows share its value.
+            root: computes its column.
+            convert: brings that column to the type of the plan.
+            fallback: computes it when columns cannot; None if all rows share its value.
         """
         constants = (closure for step in root.walk() for closure in step.constants)
-        return cls(root, convert, whole, tuple(constants))
+        return cls(root, convert, fallback, tuple(constants))
 
     def key(self, activation: Mapping[str, object], budget: Budget | None = None) -> str | None:
-        """Return a text that is another one where `column` may give another one for the same table.
+        """Key of the column for this activation: equal keys mean equal columns for a table.
 
-        It tells what the expression makes of the activation before it looks at any row: `pod.cpu >
-        2.0` is true for pods of many sizes. Empty where rows alone have a say, None where it would
-        be too long.
+        It holds the values of all sub-expressions that read no row: `pod.cpu > 2.0` is true for
+        pods of many sizes, which share a key. Empty if the column depends on rows alone, None if
+        the key would be too long.
 
         Args:
             activation: the variables that all rows share.
-            budget: what it may cost.
+            budget: what the evaluation may cost.
 
         Raises:
-            BudgetExhaustedError: it costs too much.
+            BudgetExhaustedError: it costs more.
         """
         if not self._constants:
             return ""
@@ -86,18 +86,18 @@ class Plan:
         table: Table,
         activation: Mapping[str, object],
         budget: Budget | None = None,
-        wanted: Bools | None = None,
+        mask: Bools | None = None,
     ) -> Column:
-        """Return the value of each row, bool or float64, shape (n,).
+        """Value of each row, bool or float64, shape (n,).
 
         Args:
             table: the rows.
             activation: the variables that all rows share.
-            budget: what it may cost; if it is exhausted, all rows are at fault.
-            wanted: the rows that matter, shape (n,), None for all; others get anything.
+            budget: what the evaluation may cost; if it is exhausted, all rows are at fault.
+            mask: the rows to evaluate, shape (n,), None for all; others may get any value.
         """
         try:
-            return self.column(table, activation, budget, wanted)
+            return self.column(table, activation, budget, mask)
         except BudgetExhaustedError:
             return self.failed(table)
 
@@ -106,31 +106,32 @@ class Plan:
         table: Table,
         activation: Mapping[str, object],
         budget: Budget | None = None,
-        wanted: Bools | None = None,
+        mask: Bools | None = None,
     ) -> Column:
-        """Return what `evaluate` does, but what depends on the budget: fit to be remembered.
+        """Value of each row, as `evaluate`, but safe to cache: independent of the budget.
 
         Raises:
-            BudgetExhaustedError: it costs too much.
+            BudgetExhaustedError: the evaluation costs more than the budget.
         """
-        run = EvalContext(table, new_frame(activation, budget))
+        context = EvalContext(table, new_frame(activation, budget))
         with np.errstate(all="ignore"):
-            return self._in_full(self._column(run, wanted), len(table))
+            return self._expanded(self._column(context, mask), len(table))
 
     def failed(self, table: Table) -> Column:
-        """Return the column in which all rows are at fault."""
-        return self._in_full(FAILED, len(table))
+        """Column in which all rows are at fault."""
+        return self._expanded(FAILED, len(table))
 
-    def _column(self, run: EvalContext, wanted: Bools | None) -> Column:
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         try:
-            return self._convert(self._root.column(run, wanted))
+            return self._convert(self._root.column(context, mask))
         except NotVectorizableError:
-            if self._whole is None:
+            if self._fallback is None:
                 return FAILED
-            return self._whole.over(run.table, run.frame, run.frame[BUDGET], wanted)
+            frame = context.frame
+            return self._fallback.evaluate(context.table, frame, frame[BUDGET], mask)
 
-    def _in_full(self, column: Column, rows: int) -> Column:
-        """Return a column in shape (n,), always of one type."""
+    def _expanded(self, column: Column, rows: int) -> Column:
+        """Bring a column to shape (n,) and the type of the plan."""
         values, faults = column.values.astype(self._dtype, copy=False), column.faults
         if faults is not None and not faults.any():
             faults = None
@@ -146,24 +147,24 @@ class Plan:
 
     @property
     def benefits_from_mask(self) -> bool:
-        """Whether it does less when fewer rows are wanted."""
-        return self._root.picks
+        """Whether a mask with fewer rows makes the evaluation cheaper."""
+        return self._root.benefits_from_mask
 
     @property
-    def routes(self) -> tuple[Routed, ...]:
-        """What becomes of each part, the whole expression first."""
-        return tuple(Routed(step.text, step.route, step.cost) for step in self._root.walk())
+    def parts(self) -> tuple[PlannedPart, ...]:
+        """Each part of the expression as planned, the whole expression first."""
+        return tuple(PlannedPart(step.text, step.strategy, step.cost) for step in self._root.walk())
 
     @property
     def cost(self) -> float:
-        """About how many microseconds it takes for 5,000 rows, with all that can be remembered."""
+        """Estimated microseconds for 5,000 rows when everything that is cached is current."""
         return sum(step.cost for step in self._root.walk())
 
     def describe(self) -> str:
-        """Return a line for each part: its route, its cost, its text, indented by depth."""
+        """Return a line for each part: its strategy, cost and text, indented by depth."""
         return "\n".join(_lines(self._root, 0))
 
 
 def _lines(step: Step, depth: int) -> list[str]:
-    own = f"{step.route.value:18} {step.cost:8.1f} us  {'  ' * depth}{step.text}"
-    return [own, *(line for below in step.below for line in _lines(below, depth + 1))]
+    line = f"{step.strategy.value:18} {step.cost:8.1f} us  {'  ' * depth}{step.text}"
+    return [line, *(line for below in step.below for line in _lines(below, depth + 1))]

@@ -1,4 +1,4 @@
-"""What has no kernel: the scalar evaluator, run once for each distinct value that rows have."""
+"""Scalar evaluation of parts without a kernel, once for each distinct combination of values."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.values import NUMBERS
 from engine.cel.vector.columns import Bools, Column, DictColumn, MissingPath, Path, Table
-from engine.cel.vector.eval_context import EvalContext, Step, outcome
 from engine.cel.vector.kernels import NotVectorizableError
+from engine.cel.vector.steps import EvalContext, Step, outcome
 
 MOST_DISTINCT: Final = 512
-"""Evaluations of one request that are free; of more, each costs an iteration of the budget."""
+"""Evaluations per request that are free; beyond, each costs an iteration of the budget."""
 
-_FEW: Final = 32  # evaluations that take no longer than to look for what is remembered
-_LONGEST_KEY: Final = 4096  # characters of values that may name what is remembered
+_FEW: Final = 32  # evaluations that take no longer than a lookup in the cache
+_LONGEST_KEY: Final = 4096  # characters
 _DENSE: Final = 65_536  # combinations of codes up to which counting them beats sorting them
-_COUNTABLE: Final = 2**62  # combinations of codes that a number can tell apart
+_COUNTABLE: Final = 2**62  # combinations of codes that fit into an int64
 
 
 class Accepts(enum.Enum):
-    """Which values a part may give, where it stands."""
+    """The values that the position of a part allows."""
 
     CONDITION = enum.auto()  # a bool, anything else is a fault
     NUMBER = enum.auto()  # any number, as a double, anything else is a fault
-    BOOL = enum.auto()  # always of this type, as the next two
+    BOOL = enum.auto()  # certain to be of this type, like the next two
     INT = enum.auto()
     DOUBLE = enum.auto()
 
     def admit(self, value: Any) -> Any:  # noqa: ANN401 (any CEL value to one that numpy takes)
-        """Return a value as it stands in a column.
+        """Convert a value to the type of the column.
 
         Raises:
             CelError: it is a fault.
-            NotVectorizableError: it is not what was thought certain.
+            NotVectorizableError: it is not of the type that was certain.
         """
         kind = type(value)
         if self is Accepts.NUMBER:
@@ -51,7 +51,7 @@ class Accepts(enum.Enum):
         elif kind is _KINDS[self]:
             return value
         if self in {Accepts.CONDITION, Accepts.NUMBER}:
-            raise CelError("a value of another type than may stand here")
+            raise CelError("a value of a type that is not allowed here")
         raise NotVectorizableError
 
 
@@ -66,93 +66,94 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScalarFallback(Step):
-    """Evaluates a part by its closure, on values that stand for many rows.
+    """Evaluates a part by its closure, once for all rows with equal values.
 
-    What the part reads of the request is evaluated once, beforehand, and is part of the name under
-    which the column is remembered, so pods of one template share it.
+    Its constants, the sub-expressions that read the request alone, are evaluated first. Their
+    values belong to the cache key of the column, so pods of one template share it.
 
     Attributes:
-        accepts: what its values may be.
+        accepts: the values that its position allows.
         paths: the leaves that it reads; at least one.
         closure: reads the leaves, and the constants by the names of `constant_name`.
-        whole: whether it is all of an expression.
+        is_root: whether it is a whole expression.
     """
 
     accepts: Accepts
     paths: tuple[Path, ...]
     closure: Closure
-    whole: bool = False
+    is_root: bool = False
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
-        """Return the column, remembered if that may pay."""
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Evaluate the column, or take it from the cache of the table."""
         if not self.constants:
-            return run.table.remember(
+            return context.table.remember(
                 (self.accepts, self.text),
                 self.paths,
-                lambda rows: self.over(rows, {}, None, None),
+                lambda rows: self.evaluate(rows, {}, None, None),
                 for_all_requests=True,
             )
         constants: Frame = {}
         for position, closure in enumerate(self.constants):
-            value = outcome(closure, run.frame)
-            if not isinstance(value, CelError):  # else its name stays unknown, which is an error
+            value = outcome(closure, context.frame)
+            if not isinstance(value, CelError):  # else reading its name fails
                 constants[constant_name(position)] = value
-        budget: Budget = run.frame[BUDGET]
-        key = None if self._are_few(run.table, wanted) else memory_key(constants)
+        budget: Budget = context.frame[BUDGET]
+        key = None if self._has_few_values(context.table, mask) else memory_key(constants)
         if key is None:
-            return self.over(run.table, constants, budget, wanted)
-        return run.table.remember(
+            return self.evaluate(context.table, constants, budget, mask)
+        return context.table.remember(
             (self.accepts, self.text, key),
             self.paths,
-            lambda rows: self.over(rows, constants, budget, None),
+            lambda rows: self.evaluate(rows, constants, budget, None),
             for_all_requests=False,
         )
 
-    def _are_few(self, table: Table, wanted: Bools | None) -> bool:
-        if wanted is not None and np.count_nonzero(wanted) <= _FEW:
+    def _has_few_values(self, table: Table, mask: Bools | None) -> bool:
+        if mask is not None and np.count_nonzero(mask) <= _FEW:
             return True
-        columns = self._coded(table)
+        columns = self._dictionaries(table)
         return columns is not None and math.prod(_sizes(columns)) <= _FEW
 
-    def _coded(self, table: Table) -> list[DictColumn] | None:
-        """Return what it reads by code, None if that is not to be had or there are too many."""
-        columns = [column for path in self.paths if (column := table.coded(path)) is not None]
-        whole = len(columns) == len(self.paths) and math.prod(_sizes(columns)) <= _COUNTABLE
-        return columns if whole else None
+    def _dictionaries(self, table: Table) -> list[DictColumn] | None:
+        """Dictionary columns of all leaves; None if one has none, or they have too many values."""
+        columns = [column for path in self.paths if (column := table.dictionary(path)) is not None]
+        if len(columns) < len(self.paths) or math.prod(_sizes(columns)) > _COUNTABLE:
+            return None
+        return columns
 
-    def over(
-        self, table: Table, constants: Frame, budget: Budget | None, wanted: Bools | None
+    def evaluate(
+        self, table: Table, constants: Frame, budget: Budget | None, mask: Bools | None
     ) -> Column:
-        """Return the column for a table, shape (n,).
+        """Evaluate the column, shape (n,).
 
         Args:
             table: the rows.
-            constants: all that the closure reads beside the leaves, by name.
-            budget: what it may cost; if None, each value has a budget of its own.
-            wanted: the rows that matter; others get anything.
+            constants: the variables of the closure other than the leaves.
+            budget: what it may cost; if None, each evaluation has a budget of its own.
+            mask: the rows to evaluate, None for all; others may get any value.
         """
-        columns = self._coded(table)
+        columns = self._dictionaries(table)
         rows: Iterator[Mapping[str, object]]
         if columns is None:
-            numbers = np.arange(len(table)) if wanted is None else np.flatnonzero(wanted)
+            numbers = np.arange(len(table)) if mask is None else np.flatnonzero(mask)
             rows = (table.row(number, self.paths) for number in numbers.tolist())
             count, index = len(numbers), _positions(numbers, len(table))
         else:
-            combinations, index = _combinations(columns, wanted)
-            rows = (_assembled(self.paths, columns, codes) for codes in combinations)
+            combinations, index = _combinations(columns, mask)
+            rows = (_row_of(self.paths, columns, codes) for codes in combinations)
             count = len(combinations)
         if budget is not None and count > MOST_DISTINCT:
             budget.spend(count)
-        return self._taken(rows, count, index, {**constants, BUDGET: budget})
+        return self._gather(rows, count, index, {**constants, BUDGET: budget})
 
-    def _taken(
+    def _gather(
         self,
         rows: Iterator[Mapping[str, object]],
         count: int,
         index: NDArray[np.intp],
         frame: Frame,
     ) -> Column:
-        """Return, for each row, the outcome at its index."""
+        """Evaluate the closure on each of `count` rows, then take the results by `index`."""
         values: NDArray[Any] = np.zeros(max(count, 1), _KINDS[self.accepts])
         faults = np.zeros(max(count, 1), np.bool_)
         budget = frame[BUDGET]
@@ -169,19 +170,19 @@ class ScalarFallback(Step):
             except CelError:
                 faults[position] = True
             except (RecursionError, OverflowError):
-                if not self.whole:  # then what is around it must not absorb the failure
+                if not self.is_root:  # the expression around it must not absorb the failure
                     raise NotVectorizableError from None
                 faults[position] = True
         return Column(values.take(index), faults.take(index) if faults.any() else None)
 
 
 def constant_name(position: int) -> str:
-    """Return the name that a constant has in a frame; no variable of a macro has such a one."""
+    """Return the name of a constant in a frame; no variable of a macro has such a name."""
     return f"@{position}"
 
 
 def memory_key(values: object) -> str | None:
-    """Return a text that is another one for other CEL values, None if it would be too long."""
+    """Return a text that differs for different CEL values, None if it would be too long."""
     try:
         text = repr(values)
     except (RecursionError, ValueError):  # the second: an int of thousands of digits
@@ -194,51 +195,51 @@ def _sizes(columns: Sequence[DictColumn]) -> tuple[int, ...]:
 
 
 def _combinations(
-    columns: Sequence[DictColumn], wanted: Bools | None
+    columns: Sequence[DictColumn], mask: Bools | None
 ) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:
-    """Return the combinations of codes that wanted rows have, and which one each row has.
+    """Return the combinations of codes that occur within the mask, and the index of each row's.
 
-    Rows that are not wanted get any.
+    The index of other rows is arbitrary.
     """
     sizes = _sizes(columns)
     total = math.prod(sizes)
     if len(sizes) == 1 and total <= _FEW:
         return [(code,) for code in range(total)], columns[0].codes.astype(np.intp)
     joint = np.ravel_multi_index([column.codes for column in columns], sizes)
-    asked = joint if wanted is None else joint[wanted]
+    masked = joint if mask is None else joint[mask]
     if total <= _DENSE:
-        present = np.flatnonzero(np.bincount(asked, minlength=total))
+        present = np.flatnonzero(np.bincount(masked, minlength=total))
         index = _positions(present, total).take(joint)
     else:
-        present = np.unique(asked)
+        present = np.unique(masked)
         index = np.searchsorted(present, joint).clip(max=max(len(present) - 1, 0))
     codes = (part.tolist() for part in np.unravel_index(present, sizes))
     return list(zip(*codes, strict=True)), index
 
 
 def _positions(numbers: NDArray[np.intp], size: int) -> NDArray[np.intp]:
-    """Return, for each number below `size`, where it stands among `numbers`; 0 for others."""
+    """Return the inverse of `numbers`: the position of each number below `size`, 0 for others."""
     positions = np.zeros(size, np.intp)
     positions[numbers] = np.arange(len(numbers))
     return positions
 
 
-def _assembled(
+def _row_of(
     paths: Sequence[Path], columns: Sequence[DictColumn], codes: Sequence[int]
 ) -> dict[str, object]:
-    """Return the variables of a row that has these codes, with nothing but what `paths` read."""
+    """Return the variables of a row with these codes, restricted to `paths`."""
     row: dict[str, object] = {}
     for path, column, code in zip(paths, columns, codes, strict=True):
         value = column.values[code] if code else MissingPath(len(path) - 2)
-        whole = path
+        path_to_value = path
         if type(value) is MissingPath:
-            whole, value = path[: value.found + 1], value.value
-        *above, last = whole
-        into: Any = row
+            path_to_value, value = path[: value.found + 1], value.value
+        *above, last = path_to_value
+        parent: Any = row
         for key in above:
-            into = into.setdefault(key, {})
-        if type(value) is dict and not value:  # a map that other paths may put something into
-            into.setdefault(last, {})
+            parent = parent.setdefault(key, {})
+        if type(value) is dict and not value:  # other paths may have filled this map
+            parent.setdefault(last, {})
         else:
-            into[last] = value
+            parent[last] = value
     return row

@@ -1,126 +1,221 @@
-"""The steps that work on whole columns, and those that read them."""
+"""Steps of a plan: each computes the column of one part of an expression.
+
+Steps that work on whole columns, and those that read them, are here; `scalar_fallback` has the one
+that evaluates closures.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from engine.cel.errors import CelError
-from engine.cel.vector.columns import FAILED, Bools, Column, Path, constant
-from engine.cel.vector.eval_context import EvalContext, Step, outcome
-from engine.cel.vector.kernels import Kernel, LogicAccumulator, as_bool, choose
+from engine.cel.errors import BudgetExhaustedError, CelError
+from engine.cel.evaluate import Closure, Frame
+from engine.cel.vector.columns import FAILED, Bools, Column, Path, Table, constant
+from engine.cel.vector.kernels import (
+    Kernel,
+    LogicAccumulator,
+    NotVectorizableError,
+    as_bool,
+    choose,
+)
+
+
+class Strategy(enum.Enum):
+    """How the column of a part is computed, and so how its cost grows."""
+
+    ONCE = "once"  # the value is the same in all rows
+    REMEMBERED = "remembered"  # depends on the rows alone: only changed rows are recomputed
+    DISTINCT = "per distinct value"  # of a few columns, for each request
+    COLUMNS = "columns"  # as an operation on whole columns
+    ROWS = "per row"  # for each request: slow
+
+
+class EvalContext(NamedTuple):
+    """Input of one evaluation of a plan.
+
+    Attributes:
+        table: the rows.
+        frame: the variables that all rows share, and the budget.
+    """
+
+    table: Table
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step(ABC):
+    """The evaluation of one part of an expression.
+
+    Attributes:
+        text: source text of the part.
+        strategy: how its column is computed.
+        cost: estimated microseconds for 5,000 rows, without the steps below it.
+        below: the steps whose columns it works on.
+        constants: sub-expressions that are evaluated once, because all rows share them.
+        benefits_from_mask: whether a mask with fewer rows makes it cheaper.
+    """
+
+    text: str
+    strategy: Strategy
+    cost: float
+    below: tuple[Step, ...] = ()
+    constants: tuple[Closure, ...] = ()
+    benefits_from_mask: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        slow = self.strategy in {Strategy.DISTINCT, Strategy.ROWS}
+        benefits = slow or any(step.benefits_from_mask for step in self.below)
+        object.__setattr__(self, "benefits_from_mask", benefits)
+
+    @abstractmethod
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Compute the column; rows outside `mask`, shape (n,), may get any value.
+
+        Raises:
+            BudgetExhaustedError: it costs more than the budget.
+            NotVectorizableError: columns cannot hold the values of this table or request.
+        """
+
+    def walk(self) -> Iterator[Step]:
+        """Yield this step and all below it."""
+        yield self
+        for step in self.below:
+            yield from step.walk()
+
+
+def outcome(closure: Closure, frame: Frame) -> object:
+    """Return the value of a closure, or the `CelError` that it raised.
+
+    Raises:
+        BudgetExhaustedError: it costs more than the budget.
+        NotVectorizableError: it failed in a way that `&&` and `||` do not absorb.
+    """
+    try:
+        return closure(frame)
+    except BudgetExhaustedError:
+        raise
+    except CelError as error:
+        return error
+    except (RecursionError, OverflowError):
+        raise NotVectorizableError from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Constant(Step):
-    """A part that all rows share: its one constant."""
+    """A part whose value all rows share: its only constant."""
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Return the one value."""
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+        """Evaluate the constant."""
         (closure,) = self.constants
-        value = outcome(closure, run.frame)
+        value = outcome(closure, context.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fixed(Step):
+class Literal(Step):
     """A literal."""
 
     value: Column
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the literal."""
         return self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Numbers(Step):
-    """A leaf that the table has as numbers or bools."""
+    """A leaf that the table stores as numbers or bools."""
 
     path: Path
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Return the leaf."""
-        return run.table.numbers(self.path)
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+        """Read the leaf."""
+        return context.table.numbers(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Presence(Step):
-    """The question whether a map has a key."""
+    """The presence of a key in a map."""
 
     path: Path
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Return the answers."""
-        return run.table.presence(self.path)
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+        """Read whether the last key of the path is there."""
+        return context.table.presence(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Apply(Step):
-    """An operator or function that needs all of its operands, which are `below`."""
+    """A strict operator or function; its operands are `below`."""
 
     kernel: Kernel
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
-        """Return the kernel's result."""
-        return self.kernel(*[step.column(run, wanted) for step in self.below])
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Apply the kernel to the operands."""
+        return self.kernel(*[step.column(context, mask) for step in self.below])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Logic(Step):
-    """`&&` or `||`; the operands are `below`, cheapest first, for their order does not matter.
+    """`&&` or `||`; the operands are `below`, cheapest first, because their order is irrelevant.
 
-    What is slow is asked only for rows that no operand before it has decided.
+    A slow operand is evaluated only for rows that no operand before it has decided.
     """
 
     decisive: bool
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
-        """Return the conjunction or disjunction."""
-        deciding = LogicAccumulator(decisive=self.decisive)
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Combine the operands, stopping when all rows are decided."""
+        logic = LogicAccumulator(decisive=self.decisive)
         for step in self.below:
-            open_ = wanted
-            if deciding.decided is not None and (step.picks or not deciding.decided.ndim):
-                open_ = _within(~deciding.decided, wanted, run)
-                if not open_.any():
+            undecided = mask
+            decided = logic.decided
+            if decided is not None and (step.benefits_from_mask or not decided.ndim):
+                undecided = _intersect(~decided, mask, context)
+                if not undecided.any():
                     break
-            deciding.add(as_bool(step.column(run, open_)))
-        return deciding.result()
+            logic.add(as_bool(step.column(context, undecided)))
+        return logic.result()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Choice(Step):
+class Conditional(Step):
     """`test ? then : otherwise`, the three of `below`; each branch for the rows that take it.
 
     Attributes:
-        convert: what is done to the branches, None if they are of one type as they are.
+        convert: applied to both branches, None if they are of one type already.
     """
 
     convert: Kernel | None = None
 
-    def column(self, run: EvalContext, wanted: Bools | None) -> Column:
-        """Return the branches taken."""
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Evaluate the branches that are taken."""
         test_step, then_step, otherwise_step = self.below
-        test = as_bool(test_step.column(run, wanted))
+        test = as_bool(test_step.column(context, mask))
         if test is FAILED:
             return FAILED
         if not test.values.ndim and test.faults is None:
-            return self._branch(then_step if test.values else otherwise_step, run, wanted)
+            return self._branch(then_step if test.values else otherwise_step, context, mask)
         branches = []
         for step, taken in ((then_step, test.values), (otherwise_step, ~test.values)):
-            takers = _within(taken, wanted, run) if step.picks else wanted
-            branches.append(self._branch(step, run, takers))
+            rows = _intersect(taken, mask, context) if step.benefits_from_mask else mask
+            branches.append(self._branch(step, context, rows))
         return choose(test, *branches)
 
-    def _branch(self, step: Step, run: EvalContext, wanted: Bools | None) -> Column:
-        column = step.column(run, wanted)
+    def _branch(self, step: Step, context: EvalContext, mask: Bools | None) -> Column:
+        column = step.column(context, mask)
         return column if self.convert is None else self.convert(column)
 
 
-def _within(mask: Bools, wanted: Bools | None, run: EvalContext) -> Bools:
-    """Return a mask of shape () or (n,) in shape (n,), for wanted rows alone."""
-    if wanted is not None and not mask.ndim and mask:
-        return wanted
-    whole: Bools = np.broadcast_to(mask, len(run.table))
-    return whole if wanted is None else whole & wanted
+def _intersect(rows: Bools, mask: Bools | None, context: EvalContext) -> Bools:
+    """Intersect rows, shape () or (n,), with a mask; shape (n,)."""
+    if mask is not None and not rows.ndim and rows:
+        return mask
+    expanded: Bools = np.broadcast_to(rows, len(context.table))
+    return expanded if mask is None else expanded & mask

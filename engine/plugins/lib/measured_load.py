@@ -27,10 +27,11 @@ import numpy as np
 from engine.model.node import Node
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.lib.arithmetic import FloatColumn
-from engine.plugins.lib.humanize import amount_words, part_words, report_words
+from engine.plugins.lib.inputs import report_age
 from engine.view import BoolColumn, ClusterView, Domain
 
 RESOURCES = (CPU, MEMORY)
@@ -105,17 +106,24 @@ def load_stats(view: ClusterView) -> LoadStats:
     return LoadStats(offered, average, deviation, is_measured != 0)
 
 
-def load_words(view: ClusterView, row: int, now: Micros) -> dict[str, str]:
-    """Return in words what `load_stats` says of a node, and how old that is."""
-    words = {}
+def load_inputs(view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    """Return the `load_stats` of a node, and the age of its report."""
+    inputs = []
     for name, *load, is_measured in zip(
         RESOURCES, *(each[:, row].tolist() for each in load_stats(view)), strict=True
     ):
-        offered, average, deviation = load
+        offered, average, deviation = map(round, load)
         if is_measured:
-            varies = f", deviation {amount_words(name, deviation)}" if deviation else ""
-            words[f"{name} load"] = f"{part_words(name, average, offered)}{varies}"
-    return {**words, "report": report_words(view, row, now)}
+            inputs.append(
+                RuleInput(
+                    f"{name} load",
+                    average,
+                    unit_of(name),
+                    capacity=offered,
+                    deviation=deviation or None,
+                )
+            )
+    return (*inputs, report_age(view, row, now))
 
 
 def share(amounts: FloatColumn, offered: FloatColumn) -> FloatColumn:

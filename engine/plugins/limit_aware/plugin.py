@@ -16,10 +16,10 @@ from pydantic import AfterValidator, Field
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
-from engine.plugins.lib.humanize import part_words
 from engine.plugins.lib.reason_codes import complaint_texts, rejected_with
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -79,16 +79,18 @@ class _LimitAware:
         """Return why the ratios of a node are unknown."""
         return self._ratios.fault_of(view.nodes[row])
 
-    def _taken(self, view: ClusterView, row: int, sums: Sum, own: _Limits) -> dict[str, str]:
-        """Return what limits on a node add up to with a pod's own, of what they may."""
-        part = view.take(np.array([row]))
-        taken = {}
-        for name, amount in own:
+    def _limits_with_pod(
+        self, view: ClusterView, row: int, sums: Sum, limits: _Limits
+    ) -> RuleInputs:
+        """Return the sums of limits on a node with those of the pod, of the capacity for them."""
+        part, inputs = view.take(np.array([row])), []
+        for name, amount in limits:
             (capacity,) = self._capacity(part, name).tolist()
             if capacity != _UNCHECKED:
                 (others,) = part.amount(part.sums[sums], name).tolist()
-                taken[f"{name} limits"] = part_words(name, others + amount, capacity)
-        return taken
+                total = others + amount
+                inputs.append(RuleInput(f"{name} limits", total, unit_of(name), capacity=capacity))
+        return tuple(inputs)
 
     def _is_faulty(self, view: ClusterView) -> BoolColumn:
         """Return where the ratios of a node are unknown."""
@@ -164,10 +166,10 @@ class LimitAwareFilter(_LimitAware):
             native[:n_rated], frozenset(self._ratios.named(view)), faulty if faulty.any() else None
         )
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what limits would add up to, of what they may."""
         checked = () if pod.is_daemon_set else _checked(pod.shape)
-        return self._taken(view, row, Sum.EFFECTIVE_LIMITS, checked)
+        return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS, checked)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
@@ -235,11 +237,11 @@ class LimitAwareScore(_LimitAware):
         share *= MAX_SCORE
         return share.astype(np.int64)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what limits would add up to, of what they may; without one some are assumed."""
         own = pod.shape.effective_limits_non_zero
         scored = tuple((name, capped(own.get(name, 0))) for name in self._names)
-        return self._taken(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
+        return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
 
     def _capacities(self, view: ClusterView) -> IntColumn:
         """Return the capacities of the scored resources, (n_scored, n).

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resources import Amounts
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, least_reaching
-from engine.plugins.lib.humanize import amount_words, part_words, report_words
+from engine.plugins.lib.inputs import report_age
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import estimate, estimate_vector
 from engine.plugins.load_aware.sums import LoadProfile
@@ -119,25 +121,24 @@ class LoadAwareFilter(NeverFaults):
         usage = "aggregated usage" if is_aggregated else "usage"
         return (f"node(s) {self._profile.known[resource]} {usage} exceed threshold",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the usage that is expected with the pod, of what there is, and what is too much.
 
         Only resources with a threshold are named, and none for a pod that is not looked at.
         """
         if pod.is_daemon_set:
-            return {}
+            return ()
         is_prod, part = pod.shape.is_prod, view.take(np.array([row]))
         bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
         readings = self._readings(part, is_prod=is_prod)
-        used = _usage_words(self._profile, readings, part, pod, totals[:, 0])
+        usages = _usage_inputs(self._profile, readings, part, pod, totals[:, 0])
         # INVARIANT of bounds: a threshold is what is left of one without its fraction.
-        thresholds = dict(zip(self._profile.known, bounds[:, 0].tolist(), strict=True))
-        checked = {name: int(bound) for name, bound in thresholds.items() if np.isfinite(bound)}
-        words = {
-            f"{name} usage": f"{used[name]}, {percent} % allowed"
-            for name, percent in checked.items()
-        }
-        return {**words, "report": report_words(view, row, now)}
+        checked = (
+            structs.replace(usage, allowed_percent=int(bound))
+            for usage, bound in zip(usages.values(), bounds[:, 0].tolist(), strict=True)
+            if np.isfinite(bound)
+        )
+        return (*checked, report_age(view, row, now))
 
     # What depends on nodes and reports alone, remembered for production and other pods each.
 
@@ -228,15 +229,15 @@ class LoadAwareScore(NeverFaults):
         """Return the scores, which are percentages unless estimates are negative."""
         return np.maximum(np.minimum(scores, MAX_SCORE), 0)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the usage that is expected with the pod, of what there is."""
         part = view.take(np.array([row]))
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
         readings = self._readings(part, by_production=by_production)
-        used = _usage_words(self._profile, readings, part, pod, self._totals(part)[:, 0])
-        weighed = self._args.resource_weights
-        words = {f"{name} usage": text for name, text in used.items() if name in weighed}
-        return {**words, "report": report_words(view, row, now)}
+        usages = _usage_inputs(self._profile, readings, part, pod, self._totals(part)[:, 0])
+        weighted = self._args.resource_weights
+        scored = (usage for name, usage in usages.items() if name in weighted)
+        return (*scored, report_age(view, row, now))
 
     def _side(self, view: ClusterView, *, by_production: bool) -> _ScoreSide:
         def make(whole: ClusterView) -> _ScoreSide:
@@ -301,15 +302,17 @@ def _expected(profile: LoadProfile, shape: PodShape) -> IntColumn:
     return np.array(estimate_vector(profile, shape), np.int64)[:, np.newaxis]
 
 
-def _usage_words(
+def _usage_inputs(
     profile: LoadProfile, readings: Readings, part: ClusterView, pod: Pod, totals: FloatColumn
-) -> dict[str, str]:
-    """Return the usage that is expected of each known resource on the one node of `part`."""
+) -> dict[str, RuleInput]:
+    """Return the expected usage of each known resource on the one node of `part`."""
     others = (readings.amounts + readings.added(part, profile))[:, 0].tolist()
-    own = _expected(profile, pod.shape)[:, 0].tolist()
+    expected = _expected(profile, pod.shape)[:, 0].tolist()
     return {
-        name: f"{part_words(name, used + more, total)}, {amount_words(name, more)} of it this pod"
-        for name, used, more, total in zip(profile.known, others, own, totals, strict=True)
+        name: RuleInput(f"{name} usage", used + more, unit_of(name), capacity=total, pod=more)
+        for name, used, more, total in zip(
+            profile.known, others, expected, totals.astype(np.int64).tolist(), strict=True
+        )
     }
 
 

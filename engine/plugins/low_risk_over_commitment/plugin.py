@@ -19,18 +19,18 @@ from pydantic import AfterValidator, Field
 
 from engine.model.pod import Pod, PodShape
 from engine.model.quantity import INT64_MAX, INT64_MIN
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
-from engine.plugins.lib.humanize import part_words
 from engine.plugins.lib.measured_load import (
     RESOURCES,
     LoadStats,
     is_recent,
     is_reported,
+    load_inputs,
     load_stats,
-    load_words,
     share,
 )
 from engine.plugins.lib.trimaran_args import TrimaranArgs
@@ -135,20 +135,20 @@ class LowRiskOverCommitmentScore(NeverFaults):
         """Return the scores, which are on the scale."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return what pods request and limit with this one, of what there is, and the load."""
         own, part = COMMITTED.of(pod.shape), view.take(np.array([row]))
         if not any(own):
-            return {}
+            return ()
         asked = totals(own, part)
-        words = {
-            f"{name} {what}": part_words(name, amount, offered)
+        committed = (
+            RuleInput(f"{name} {what}", int(amount), unit_of(name), capacity=int(offered))
             for what, amounts in (("requests", asked.requests), ("limits", asked.limits))
             for name, amount, offered in zip(
                 RESOURCES, amounts[:, 0].tolist(), asked.offered[:, 0].tolist(), strict=True
             )
-        }
-        return {**words, **load_words(view, row, now)}
+        )
+        return (*committed, *load_inputs(view, row, now))
 
     def _load_risk(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, model_validator
 from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.quantity import INT64_MIN
+from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize, trunc_div
@@ -101,11 +102,11 @@ class NodeMetadataScore(NeverFaults):
         points[is_there] = 1 + minmax_normalize(scores[is_there], MAX_SCORE - 1)
         return points
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> dict[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the node says."""
         node, source = view.nodes[row], "label" if self._in_labels else "annotation"
         said = (node.labels if self._in_labels else node.annotations) if node else {}
-        return {f"{source} {self._key}": said.get(self._key, "absent")}
+        return (RuleInput(f"{source} {self._key}", text=said.get(self._key, "absent")),)
 
     def _said(self, node: Node | None) -> int:
         """Return a node's number, or its time in microseconds since the epoch."""

@@ -20,10 +20,10 @@ from engine.model.decision import FilterResult
 from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE, NodeZones
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
+from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import FloatColumn
-from engine.plugins.lib.humanize import amount_words
 from engine.plugins.node_resource_topology_match.args import NodeResourceTopologyMatchArgs
 from engine.plugins.node_resource_topology_match.least_numa_nodes import least_numa_nodes
 from engine.plugins.node_resource_topology_match.numa_strategies import STRATEGIES, ZoneScore
@@ -84,9 +84,9 @@ class NodeResourceTopologyMatchFilter:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the pod asks for and what each zone has left of it."""
-        return _inputs(pod, view, row) if _is_concerned(pod) else {}
+        return _inputs(pod, view, row) if _is_concerned(pod) else ()
 
 
 class NodeResourceTopologyMatchScore:
@@ -122,9 +122,9 @@ class NodeResourceTopologyMatchScore:
         """Return nothing: this scorer can always be evaluated."""
         return ""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> Mapping[str, str]:  # noqa: ARG002 (protocol)
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what the pod asks for and what each zone has left of it."""
-        return _inputs(pod, view, row) if pod.shape.qos_class == _GUARANTEED else {}
+        return _inputs(pod, view, row) if pod.shape.qos_class == _GUARANTEED else ()
 
 
 class _Requests(NamedTuple):
@@ -274,25 +274,29 @@ def _pod_request(pod: Pod) -> Amounts:
     return {name: capped(amount) for name, amount in pod.shape.peak_requests.items()}
 
 
-def _inputs(pod: Pod, view: ClusterView, row: int) -> dict[str, str]:
+def _inputs(pod: Pod, view: ClusterView, row: int) -> RuleInputs:
     known = view.lookup(NodeZones, view.names[row])
     if known is None:
-        return {"zones": "not known"}
+        return (RuleInput("zones", text="not known"),)
     layout = known.layout
     requests = (
         [_pod_request(pod)] if layout.scope == POD_SCOPE else [*chain(*container_requests(pod))]
     )
     names = dict.fromkeys(name for request in requests for name in request)
     left = [{name: free[name] for name in names if name in free} for free in known.available]
-    return {
-        "topology manager": f"{layout.policy}, scope {layout.scope}",
-        "asked for": "; ".join(map(_words, requests)),
-        **{f"zone {i} has left": _words(amounts) for i, amounts in enumerate(left)},
-    }
+    return (
+        RuleInput("topology manager", text=f"{layout.policy}, scope {layout.scope}"),
+        RuleInput("asked for", parts=tuple(_amounts("", request) for request in requests)),
+        *(_amounts(f"zone {i} has left", amounts) for i, amounts in enumerate(left)),
+    )
 
 
-def _words(amounts: Amounts) -> str:
-    return ", ".join(f"{name} {amount_words(name, one)}" for name, one in amounts.items()) or "none"
+def _amounts(name: str, amounts: Amounts) -> RuleInput:
+    """Return amounts of several resources as one input."""
+    if not amounts:
+        return RuleInput(name, text="none")
+    parts = [RuleInput(resource, amount, unit_of(resource)) for resource, amount in amounts.items()]
+    return RuleInput(name, parts=tuple(parts))
 
 
 def _is_reserved(zones: ZoneTables) -> BoolColumn:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.model.label_condition import ALWAYS, NEVER, Exactness, LabelCondition
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy.label_analysis.label_predicate import (
     Comparison,
     Conditional,
@@ -23,9 +24,6 @@ from engine.policy.label_analysis.label_predicate import (
     Unknown,
 )
 from engine.policy.label_analysis.requirements import NO_NUMBER
-
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-"""A label that no new node has before it exists."""
 
 _WORDS: Final = {
     Exactness.EXACT: "by labels",

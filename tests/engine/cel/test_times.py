@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from engine.cel.errors import CelError
 from engine.cel.times import (
-    SECOND,
     civil,
     format_duration,
     format_timestamp,
@@ -15,6 +14,7 @@ from engine.cel.times import (
     zone,
 )
 from engine.cel.values import INT_MAX, INT_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, Duration, Timestamp
+from engine.model.duration import SECOND
 
 
 @given(st.integers(TIMESTAMP_MIN, TIMESTAMP_MAX).map(Timestamp))

@@ -9,7 +9,7 @@ from engine.cel.check import check
 from engine.cel.parser import parse
 from engine.cel.unparse import unparse
 from engine.cel.values import DYN
-from tests.engine.cel.columnar.random_expressions import EXPRESSIONS
+from tests.engine.cel.vector.random_expressions import EXPRESSIONS
 
 _ENVIRONMENT = Environment(
     variables=dict.fromkeys(("a", "b", "c", "node", "pod", "x.y"), DYN), limits=Limits(depth=99)

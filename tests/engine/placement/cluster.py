@@ -25,7 +25,7 @@ from engine.model.node import Node
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
-from engine.placement.hostnames import HOSTNAME
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import ClusterState, ClusterView
 from tests.engine.told import Told
 
@@ -36,7 +36,7 @@ Labels = Mapping[str, str]
 
 def named(*names: str) -> dict[str, Labels]:
     """Return nodes whose hostname is their name and an `h-` before it."""
-    return {name: {HOSTNAME: f"h-{name}"} for name in names}
+    return {name: {HOSTNAME_LABEL: f"h-{name}"} for name in names}
 
 
 def view_of(nodes: Mapping[str, Labels]) -> ClusterView:
@@ -44,7 +44,7 @@ def view_of(nodes: Mapping[str, Labels]) -> ClusterView:
     state = ClusterState()
     for index, (name, labels) in enumerate(nodes.items()):
         if index == 1:
-            state.set_node(node("gone", {HOSTNAME: "h-gone"}))
+            state.set_node(node("gone", {HOSTNAME_LABEL: "h-gone"}))
         state.set_node(node(name, labels))
     state.delete_node("gone")
     return state.view()

@@ -8,8 +8,9 @@ from engine.model import api
 from engine.model.node import Node
 from engine.model.pod import pod_of
 from engine.model.time import Micros
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.exclusion import Rejections, exclusion_of
-from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.placement.hostnames import Hostnames
 from engine.view import BoolColumn, ClusterState, ClusterView
 from tests.engine.placement.cluster import decided, named, node, view_of
 
@@ -50,7 +51,7 @@ def test_a_filter_that_the_pod_demands_is_one_of_the_scheduler() -> None:
 def test_rejected_nodes_are_excluded_by_hostname() -> None:
     view = view_of(named("a", "b", "c"))
     exclusion = exclusion_of(marked(view, "a", "c"), view, Hostnames(view), 64)
-    expected = {"key": HOSTNAME, "operator": "NotIn", "values": ["h-a", "h-c"]}
+    expected = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": ["h-a", "h-c"]}
     assert exclusion.requirements == (expected,)
     assert exclusion.left_out == 0
 
@@ -62,7 +63,7 @@ def test_nothing_rejected_is_no_requirement() -> None:
 
 
 def test_a_node_that_cannot_be_told_by_its_hostname_is_not_excluded() -> None:
-    twins = {"a": {HOSTNAME: "t"}, "b": {HOSTNAME: "t"}, "bare": {}}
+    twins = {"a": {HOSTNAME_LABEL: "t"}, "b": {HOSTNAME_LABEL: "t"}, "bare": {}}
     view = view_of(twins)
     exclusion = exclusion_of(marked(view, "a", "bare"), view, Hostnames(view), 64)
     assert (exclusion.requirements, exclusion.left_out) == ((), 2)
@@ -73,8 +74,8 @@ def test_of_too_many_those_are_excluded_that_the_scheduler_likes_best() -> None:
     # has nothing to offer.
     state = ClusterState()
     for name in "abcd":
-        state.set_node(node(name, {HOSTNAME: name}))
-    state.set_node(Node(name="e", labels={HOSTNAME: "e"}, allocatable={}))
+        state.set_node(node(name, {HOSTNAME_LABEL: name}))
+    state.set_node(Node(name="e", labels={HOSTNAME_LABEL: "e"}, allocatable={}))
     for name, cpu, memory in [("a", "1", "4Gi"), ("b", "2", "1Gi"), ("c", "3", "2Gi")]:
         state.set_pod(pod_of(pod_on(name, cpu, memory)), seen_at=Micros(0))
     view = state.view()

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.model.well_known import HOSTNAME_LABEL
+from engine.placement.hostnames import Hostnames
 from tests.engine.placement.cluster import view_of
 
 
 def test_a_hostname_is_what_the_label_says_and_of_use_only_if_no_other_node_has_it() -> None:
     nodes = {
-        "plain": {HOSTNAME: "plain"},
-        "renamed": {HOSTNAME: "host-7"},
+        "plain": {HOSTNAME_LABEL: "plain"},
+        "renamed": {HOSTNAME_LABEL: "host-7"},
         "bare": {},
-        "twin-1": {HOSTNAME: "twin"},
-        "twin-2": {HOSTNAME: "twin"},
+        "twin-1": {HOSTNAME_LABEL: "twin"},
+        "twin-2": {HOSTNAME_LABEL: "twin"},
     }
     view = view_of(nodes)
     rows = np.array([view.rows[name] for name in nodes])
@@ -22,5 +23,5 @@ def test_a_hostname_is_what_the_label_says_and_of_use_only_if_no_other_node_has_
 
 
 def test_the_only_node_without_a_hostname_is_not_listable() -> None:
-    view = view_of({"bare": {}, "other": {HOSTNAME: "o"}})
+    view = view_of({"bare": {}, "other": {HOSTNAME_LABEL: "o"}})
     assert Hostnames(view).of(np.array([view.rows["bare"]])) == [None]

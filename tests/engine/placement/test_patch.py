@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from engine.errors import PatchError
 from engine.model.decision import DynamicFilters, PlacementOptions, Verdict
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import (
     ADVICE_ANNOTATION,
     ESTIMATED_USAGE_ANNOTATION,
@@ -20,7 +21,6 @@ from engine.placement import (
     Patch,
     patch_for,
 )
-from engine.placement.hostnames import HOSTNAME
 from engine.placement.patch import ensure_applies
 from tests.engine.placement.cluster import (
     Json,
@@ -42,8 +42,8 @@ VIEW = view_of(named("good", "bad", "hot"))
 DECISION = decided(VIEW, {"good": 9, "bad": 1}, rejected=["hot"])
 BINDING = replace(DECISION, placement=REQUIRED_OPTIONS)
 
-PREFER_GOOD = {"key": HOSTNAME, "operator": "In", "values": ["h-good"]}
-NOT_HOT = {"key": HOSTNAME, "operator": "NotIn", "values": ["h-hot"]}
+PREFER_GOOD = {"key": HOSTNAME_LABEL, "operator": "In", "values": ["h-good"]}
+NOT_HOT = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": ["h-hot"]}
 OUR_TERM = {"weight": 100, "preference": {"matchExpressions": [PREFER_GOOD]}}
 OUR_ANNOTATIONS = {
     ADVICE_ANNOTATION: '{"policies":["spread-load"],"nodes":["good"],"candidates":2}',
@@ -98,7 +98,7 @@ def test_whichever_parent_is_missing_the_pod_comes_out_the_same(pod: Json) -> No
 
 def test_rejected_nodes_are_not_excluded_unless_the_policy_says_so() -> None:
     after = patched({"metadata": {}, "spec": {}}, patch_for(DECISION, request_of(), VIEW))
-    assert admits(after, "hot", {HOSTNAME: "h-hot"})
+    assert admits(after, "hot", {HOSTNAME_LABEL: "h-hot"})
     assert preferred(after) == [OUR_TERM]
 
 
@@ -154,7 +154,7 @@ def clusters(draw: st.DrawFn) -> dict[str, Labels]:
         name = f"n{index}"
         hostname = draw(HOSTNAMES)
         labels = {
-            HOSTNAME: f"h-{name}" if hostname == "own" else hostname,
+            HOSTNAME_LABEL: f"h-{name}" if hostname == "own" else hostname,
             ZONE: draw(VALUES),
             POOL: draw(VALUES),
         }
@@ -165,7 +165,7 @@ def clusters(draw: st.DrawFn) -> dict[str, Labels]:
 EXPRESSIONS = st.one_of(
     st.fixed_dictionaries(
         {
-            "key": st.sampled_from([ZONE, POOL, HOSTNAME]),
+            "key": st.sampled_from([ZONE, POOL, HOSTNAME_LABEL]),
             "operator": st.sampled_from(["In", "NotIn"]),
             "values": st.lists(st.sampled_from(["a", "b", "h-n0", "h-n1"]), min_size=1, max_size=2),
         }
@@ -291,7 +291,7 @@ def assert_terms_say_the_ranking(
 def listed_names(term: Json) -> list[str]:
     """Return the nodes that a term of ours lists one by one."""
     (requirement,) = next(iter(term["preference"].values()))
-    return requirement["values"] if requirement["key"] in (HOSTNAME, "metadata.name") else []
+    return requirement["values"] if requirement["key"] in (HOSTNAME_LABEL, "metadata.name") else []
 
 
 @given(clusters(), st.sets(st.sampled_from([f"n{i}" for i in range(10)])), PODS)
@@ -305,7 +305,7 @@ def test_binding_filters_keep_the_pod_off_every_rejected_node_that_has_a_hostnam
         return
     after = patched(pod, patch_for(decision, request_of(pod), view))
     for name in rejected:
-        if nodes[name].get(HOSTNAME) == f"h-{name}":
+        if nodes[name].get(HOSTNAME_LABEL) == f"h-{name}":
             assert not admits(after, name, nodes[name])
 
 

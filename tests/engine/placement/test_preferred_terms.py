@@ -3,8 +3,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.model.decision import Decision, PlacementOptions
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.exclusion import Rejections
-from engine.placement.hostnames import HOSTNAME, Hostnames
+from engine.placement.hostnames import Hostnames
 from engine.placement.preferred_terms import Preference, preference_of
 from engine.view import ClusterView
 from tests.engine.placement.cluster import Json, decided, named, view_of
@@ -16,7 +17,7 @@ def preferred(decision: Decision, view: ClusterView, total_weight: int = 100) ->
     return preference_of(decision, view, Hostnames(view), Rejections(decision), total_weight)
 
 
-def term(weight: int, *values: str, key: str = HOSTNAME) -> Json:
+def term(weight: int, *values: str, key: str = HOSTNAME_LABEL) -> Json:
     requirement = {"key": key, "operator": "In", "values": [*values]}
     return {"weight": weight, "preference": {"matchExpressions": [requirement]}}
 
@@ -30,7 +31,9 @@ def test_tiers_are_listed_by_hostname_best_first() -> None:
 
 
 def test_a_group_label_stands_for_a_tier_of_more_nodes_than_may_be_named() -> None:
-    nodes = {f"n{i}": {HOSTNAME: f"n{i}", SPOT: "spot" if i < 6 else "on-demand"} for i in range(9)}
+    nodes = {
+        f"n{i}": {HOSTNAME_LABEL: f"n{i}", SPOT: "spot" if i < 6 else "on-demand"} for i in range(9)
+    }
     view = view_of(nodes)
     scores = {name: 100 if nodes[name][SPOT] == "spot" else int(name[1:]) for name in nodes}
     result = preferred(decided(view, scores, placement=PlacementOptions(max_nodes=2)), view)
@@ -41,7 +44,9 @@ def test_a_group_label_stands_for_a_tier_of_more_nodes_than_may_be_named() -> No
 
 
 def test_a_whole_score_group_is_described_where_the_rest_would_be_too_many_names() -> None:
-    nodes = {f"n{i}": {HOSTNAME: f"n{i}", SPOT: "spot" if i < 6 else "on-demand"} for i in range(9)}
+    nodes = {
+        f"n{i}": {HOSTNAME_LABEL: f"n{i}", SPOT: "spot" if i < 6 else "on-demand"} for i in range(9)
+    }
     view = view_of(nodes)
     scores = {name: 100 if nodes[name][SPOT] == "spot" else int(name[1:]) for name in nodes}
     result = preferred(decided(view, scores, placement=PlacementOptions(max_nodes=1)), view)
@@ -72,7 +77,7 @@ def test_a_node_without_hostname_is_left_out_of_a_tier_of_several() -> None:
 
 
 def test_nodes_that_share_a_hostname_are_left_out() -> None:
-    view = view_of({"t1": {HOSTNAME: "t"}, "t2": {HOSTNAME: "t"}, **named("a", "b")})
+    view = view_of({"t1": {HOSTNAME_LABEL: "t"}, "t2": {HOSTNAME_LABEL: "t"}, **named("a", "b")})
     result = preferred(decided(view, {"t1": 100, "t2": 100, "a": 60, "b": 0}), view)
     assert result.terms == [term(66, "h-a")]
     assert [view.names[row] for row in result.best_tier] == ["a"]

@@ -14,9 +14,9 @@ from engine.model.decision import Decision, Verdict
 from engine.model.label_condition import Exactness
 from engine.model.node import Node
 from engine.model.request import PlacementRequest
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
 from engine.placement import Patch, patch_for
-from engine.placement.hostnames import HOSTNAME
 from engine.placement.required_labels import MOST_TERMS, required_labels
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
@@ -198,7 +198,7 @@ def test_nodes_that_labels_shut_out_are_not_excluded_by_name() -> None:
     view = view_of({**labels, "gpu": {**labels["gpu"], "gpu": "a100"}})
     rules = policies(GUARD, "node.name != 'busy'", placement={"dynamicFilters": "Required"})
     after, _, _ = placed(rules, view=view)
-    not_busy = {"key": HOSTNAME, "operator": "NotIn", "values": ["h-busy"]}
+    not_busy = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": ["h-busy"]}
     assert terms(after) == [{"matchExpressions": [NO_GPU, not_busy]}]
 
 

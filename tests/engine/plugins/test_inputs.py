@@ -9,9 +9,11 @@ import pytest
 
 from engine.model import api
 from engine.model.node import node_of
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.plugins import PLUGINS
 from engine.view import ClusterView
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
+from tests.engine.told import described
 
 NODE = node_of(
     msgspec.convert(
@@ -143,14 +145,14 @@ SENTENCES: list[tuple[str, dict[str, Any], str, dict[str, str]]] = [
 ]
 
 
-def told(name: str, args: dict[str, Any], side: str) -> dict[str, str]:
-    """Return what one side of a plugin tells of the node."""
+def inputs_of(name: str, args: dict[str, Any], side: str) -> RuleInputs:
+    """Return what one side of a plugin was given for the node."""
     plugin = PLUGINS[name]
     read = plugin.args.model_validate(args)
     build = plugin.filter if side == "filter" else plugin.score
     assert build is not None
     view = _view(plugin.sum_profiles(read))
-    return dict(build(read).inputs(INCOMING, view, view.rows["a"], NOW))
+    return build(read).inputs(INCOMING, view, view.rows["a"], NOW)
 
 
 def _view(profiles: Any) -> ClusterView:  # noqa: ANN401 - as a plugin names them
@@ -170,7 +172,16 @@ def _view(profiles: Any) -> ClusterView:  # noqa: ANN401 - as a plugin names the
 def test_a_formula_is_told_with_what_it_was_given(
     name: str, args: dict[str, Any], side: str, inputs: dict[str, str]
 ) -> None:
-    assert told(name, args, side) == inputs
+    assert described(inputs_of(name, args, side)) == inputs
+
+
+def test_the_inputs_of_load_aware_are_numbers_in_base_units() -> None:
+    cpu, memory, age = inputs_of("LoadAware", {}, "filter")
+    assert cpu == RuleInput(
+        "cpu usage", 12_500, Unit.MILLICORES, capacity=8000, pod=1700, allowed_percent=65
+    )
+    assert (memory.unit, memory.capacity, memory.allowed_percent) == (Unit.BYTES, 16 * GI, 95)
+    assert age == RuleInput("report", 20, Unit.SECONDS)
 
 
 NEEDED: dict[str, dict[str, Any]] = {"NodeMetadata": METADATA, "Peaks": POWER}
@@ -180,5 +191,6 @@ NEEDED: dict[str, dict[str, Any]] = {"NodeMetadata": METADATA, "Peaks": POWER}
 def test_every_plugin_can_say_what_it_was_given(name: str) -> None:
     for side in ("filter", "score"):
         if getattr(PLUGINS[name], side) is not None:
-            inputs = told(name, NEEDED.get(name, {}), side)
-            assert all(isinstance(text, str) and text for text in (*inputs, *inputs.values()))
+            inputs = inputs_of(name, NEEDED.get(name, {}), side)
+            assert all(value.name and value.describe() for value in inputs)
+            assert msgspec.json.decode(msgspec.json.encode(inputs), type=RuleInputs) == inputs

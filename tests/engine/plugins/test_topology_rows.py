@@ -20,6 +20,7 @@ from tests.engine.plugins.row_properties import (
     check_losers_sway_nobody,
     check_rows_stand_alone,
 )
+from tests.engine.told import described
 from tests.engine.topology_cluster import GPU, app_group, disks, network, node, pod, zones
 
 if TYPE_CHECKING:
@@ -216,8 +217,8 @@ def _inputs(plugin: Plugin, one: Pod, *told: AuxObject) -> tuple[dict[str, str],
     assert rules.score
     view = state.view()
     return (
-        dict(rules.filter.inputs(one, view, 0, NOW)),
-        dict(rules.score.inputs(one, view, 0, NOW)),
+        described(rules.filter.inputs(one, view, 0, NOW)),
+        described(rules.score.inputs(one, view, 0, NOW)),
     )
 
 

@@ -73,10 +73,10 @@ def _check(view: ClusterView, now: Micros) -> None:
             assert _told(table.presence(path), row) is (expected is not _MISSING)
             if leaf.type in (BOOL, DOUBLE, INT):
                 assert repr(_told(table.numbers(path), row)) == repr(expected)
-            coded = table.coded(path)
-            if coded is not None:
-                code = int(coded.codes[row])
-                assert (_MISSING if code == 0 else coded.values[code]) == expected
+            column = table.dictionary(path)
+            if column is not None:
+                code = int(column.codes[row])
+                assert (_MISSING if code == 0 else column.values[code]) == expected
 
 
 @settings(max_examples=60)
@@ -114,9 +114,9 @@ def test_a_path_ends_where_the_columns_do(path: Path, leaf: Path, of_type: objec
 def test_texts_that_differ_on_every_node_are_not_given_out_by_code() -> None:
     view = view_of(*(node(f"n{i}", labels={"host": f"h{i}", "zone": "z"}) for i in range(100)))
     table = NodeTable(view, NOW)
-    assert table.coded(("node", "labels", "host")) is None
-    assert table.coded(("node", "labels", "zone")) is not None
-    assert table.coded(("node", "labels")) is None
+    assert table.dictionary(("node", "labels", "host")) is None
+    assert table.dictionary(("node", "labels", "zone")) is not None
+    assert table.dictionary(("node", "labels")) is None
 
 
 def test_a_row_holds_the_fields_asked_for() -> None:

@@ -242,4 +242,4 @@ def test_json_tells_of_all_nodes_what_the_rules_were_given(stowplan: Stowplan) -
     told = json.loads(stowplan(*EXPLAIN_POD, "--json").out)
     assert told["inputs"].keys() == {"node1", "node2", "node3", "node4"}
     (given,) = told["inputs"]["node4"]
-    assert given["inputs"] == {"taints": "dedicated=batch:NoSchedule"}
+    assert given["inputs"] == [{"name": "taints", "text": "dedicated=batch:NoSchedule"}]

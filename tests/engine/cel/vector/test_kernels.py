@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from engine.cel.vector import Strategy
-from tests.engine.cel.columnar.rows_table import (
+from tests.engine.cel.vector.rows_table import (
     Row,
     RowsLayout,
     RowsTable,
@@ -30,7 +30,7 @@ _DOUBLES += [float("inf"), float("-inf"), float("nan")]
 def _columns_of(expression: str, rows: list[Row], pod: object = None) -> list[str]:
     """Return what a condition gives by operations on columns alone, as the scalar one does."""
     plan = condition(expression, RowsLayout(rows))
-    assert {part.route for part in plan.routes} <= {Strategy.COLUMNS, Strategy.ONCE}
+    assert {part.strategy for part in plan.parts} <= {Strategy.COLUMNS, Strategy.ONCE}
     found = listed(plan.evaluate(RowsTable(rows), {"pod": pod}))
     assert found == by_row(expression, rows, pod, as_number=False)
     return found
@@ -39,7 +39,7 @@ def _columns_of(expression: str, rows: list[Row], pod: object = None) -> list[st
 def _numbers_of(expression: str, rows: list[Row], pod: object = None) -> list[str]:
     """Return the same for a number."""
     plan = number(expression, RowsLayout(rows))
-    assert {part.route for part in plan.routes} <= {Strategy.COLUMNS, Strategy.ONCE}
+    assert {part.strategy for part in plan.parts} <= {Strategy.COLUMNS, Strategy.ONCE}
     found = listed(plan.evaluate(RowsTable(rows), {"pod": pod}))
     assert found == by_row(expression, rows, pod, as_number=True)
     return found

@@ -4,7 +4,7 @@ import pytest
 
 from engine.cel.values import BOOL, DOUBLE, INT, CelType
 from engine.cel.vector.parts import Part, part_of
-from tests.engine.cel.columnar.rows_table import ENVIRONMENT, RowsLayout, resolved
+from tests.engine.cel.vector.rows_table import ENVIRONMENT, RowsLayout, resolved
 
 _LAYOUT = RowsLayout([{"labels": {"a": "x"}, "i": 1, "d": 0.5, "flag": True, "tags": ["t"]}])
 

@@ -15,7 +15,7 @@ from engine.cel.functions import FAMILIES, Overload, function_table
 from engine.cel.parser import parse
 from engine.cel.values import BOOL, DOUBLE, INT, MAP
 from engine.cel.vector import Leaf, Path, Plan, Strategy, plan_condition, plan_number
-from tests.engine.cel.columnar.rows_table import ENVIRONMENT, Memory, Row, RowsTable, listed
+from tests.engine.cel.vector.rows_table import ENVIRONMENT, Memory, Row, RowsTable, listed
 
 _TYPES = {"flag": BOOL, "i": INT, "d": DOUBLE, "labels": MAP}
 
@@ -56,7 +56,7 @@ class _Probe:
 
 def _routes(expression: str, *, is_number: bool = False) -> list[tuple[str, Strategy]]:
     plan = _Probe().number(expression) if is_number else _Probe().condition(expression)
-    return [(part.text, part.route) for part in plan.routes]
+    return [(part.text, part.strategy) for part in plan.parts]
 
 
 def _rows(count: int, **more: object) -> list[Row]:
@@ -204,7 +204,7 @@ def test_rows_that_are_not_wanted_are_not_asked_a_slow_part() -> None:
     probe = _Probe()
     wanted = np.arange(100) < 3
     plan = probe.condition("seen(node.labels.host) == pod.x")
-    plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1"}}, wanted=wanted)
+    plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1"}}, mask=wanted)
     assert set(probe.calls) == {"h0", "h1", "h2"}
 
 

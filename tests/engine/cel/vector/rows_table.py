@@ -89,7 +89,7 @@ class RowsTable:
         values = np.array([type(one) is dict and path[-1] in one for one in above], np.bool_)
         return Column(values, np.array([type(one) is not dict for one in above], np.bool_))
 
-    def coded(self, path: Path) -> DictColumn | None:
+    def dictionary(self, path: Path) -> DictColumn | None:
         if len(path) == 1:
             return None
         codes: dict[str, int] = {repr(MissingPath(len(path) - 2)): 0}

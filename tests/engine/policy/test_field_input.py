@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.policy.field_words import field_words
+from engine.model.rule_input import RuleInput, Unit
+from engine.policy.field_input import field_input
 
 NODE = {
     "node": {
@@ -30,12 +31,21 @@ NODE = {
     ],
 )
 def test_a_field_is_told_as_people_write_it(path: str, words: str) -> None:
-    assert field_words(tuple(path.split(".")), NODE, "'zone' in node.labels") == words
+    field = field_input(tuple(path.split(".")), NODE, "'zone' in node.labels")
+    assert field.name == path
+    assert field.describe() == words
 
 
 def test_a_field_is_never_told_at_length() -> None:
-    assert len(field_words(("node", "annotations", "long"), NODE, "")) < 80
+    assert len(field_input(("node", "annotations", "long"), NODE, "").describe()) < 80
 
 
 def test_an_amount_of_what_a_vendor_counts_is_a_number() -> None:
-    assert field_words(("node", "usage", "x.com/gpu"), NODE, "") == "2"
+    gpus = field_input(("node", "usage", "x.com/gpu"), NODE, "")
+    assert gpus == RuleInput("node.usage.x.com/gpu", 2, Unit.COUNT)
+    assert gpus.describe() == "2"
+
+
+def test_an_amount_is_in_base_units() -> None:
+    cpu = field_input(("node", "usage", "cpu"), NODE, "")
+    assert cpu == RuleInput("node.usage.cpu", 5200, Unit.MILLICORES)

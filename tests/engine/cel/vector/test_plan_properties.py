@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cel.vector import Plan
-from tests.engine.cel.columnar.random_expressions import EXPRESSIONS, PODS, ROWS
-from tests.engine.cel.columnar.rows_table import (
+from tests.engine.cel.vector.random_expressions import EXPRESSIONS, PODS, ROWS
+from tests.engine.cel.vector.rows_table import (
     Memory,
     Row,
     RowsLayout,
@@ -89,7 +89,7 @@ def test_rows_that_are_wanted_get_the_same_answers_when_others_are_not(
     wanted = np.array([source.random() < 0.5 for _ in rows], np.bool_)
     for plan in _plans(expression, RowsLayout(rows)):
         all_rows = listed(plan.evaluate(RowsTable(rows), {"pod": pod}))
-        some = listed(plan.evaluate(RowsTable(rows), {"pod": pod}, wanted=wanted))
+        some = listed(plan.evaluate(RowsTable(rows), {"pod": pod}, mask=wanted))
         assert [one for one, want in zip(some, wanted, strict=True) if want] == [
             one for one, want in zip(all_rows, wanted, strict=True) if want
         ]

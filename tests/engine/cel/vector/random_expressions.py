@@ -6,7 +6,7 @@ import re
 
 from hypothesis import strategies as st
 
-from tests.engine.cel.columnar.rows_table import Row
+from tests.engine.cel.vector.rows_table import Row
 
 _INTS = [0, 1, -1, 3, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1]
 _DOUBLES = [0.0, -0.0, 0.5, 1.0, -2.5, 3.0, 9007199254740992.0, 9.3e18, 1e308, float("inf")]
