@@ -14,12 +14,11 @@ demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
 test: $(READY) ## Run the tests
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q --numprocesses auto
 
 e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
 	@$(BIN)/python -m tests.e2e.build
-	@# On a busy machine a control plane can be late for anything: what failed is tried once more.
-	@$(BIN)/pytest -q tests/e2e || $(BIN)/pytest -q tests/e2e --last-failed
+	@$(BIN)/pytest -q tests/e2e
 
 check: $(READY) ## Run the static checks: format, lint, types, import direction
 	@$(BIN)/ruff format --check --quiet .

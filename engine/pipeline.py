@@ -20,7 +20,7 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicyContext, PolicySet
+from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicySet
 from engine.report import summary
 from engine.view import (
     FRESH,
@@ -99,13 +99,13 @@ def _decide_by(
     """Decide by policies that all apply, highest priority first."""
     if not policies:
         return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
-    contexts = [PolicyContext(policy, request) for policy in policies]
+    contexts = [policy.context(request, view, now, freshness) for policy in policies]
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    own = [rule.outcome(contexts[0], view, now, freshness) for rule in SCHEDULER_FILTERS]
+    own = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
     reachable, unreachable = _apply_filters(own, view.valid)
     asked = [
-        rule.outcome(context, view, now, freshness)
+        rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
@@ -114,7 +114,7 @@ def _decide_by(
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [
-        rule.outcome(context, view, candidates, now, freshness)
+        rule.outcome(context, candidates)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.scores
     ]

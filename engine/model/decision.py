@@ -78,6 +78,11 @@ Codes: TypeAlias = NDArray[np.signedinteger[Any]]
 """What a filter says of each row, in as few bytes as will do: caches are small."""
 
 
+def and_not(these: NDArray[np.bool_], those: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return `these & ~those` in one pass: `>` orders False before True."""
+    return these > those
+
+
 class FilterResult:
     """What a filter says of each row: whether it turns it away, and why as soon as someone asks.
 
@@ -317,7 +322,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 counts = {1: stopped}  # most filters have one thing to say
             else:
                 counts = tally(outcome.codes.take((left & outcome.rejects).nonzero()[0]))
-            left = left > outcome.rejects  # of bools: and not
+            left = and_not(left, outcome.rejects)
             left_out += [
                 RejectionSummary(
                     policy=outcome.policy,

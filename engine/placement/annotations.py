@@ -65,9 +65,14 @@ def advice_id(review_uid: str) -> str:
     return blake2b(review_uid.encode(), digest_size=_ID_BYTES).hexdigest()
 
 
+def advice_text(advice: Advice) -> str:
+    """Value of the annotation with an advice."""
+    return msgspec.json.encode(advice).decode()
+
+
 def annotations_of(decision: Decision, advice: Advice) -> dict[str, str]:
     """Return the annotations to add, at most `MAX_BYTES` with their keys."""
-    annotations = {ADVICE_ANNOTATION: msgspec.json.encode(advice).decode()}
+    annotations = {ADVICE_ANNOTATION: advice_text(advice)}
     estimate = _estimate_text(decision.estimate)
     if estimate:
         annotations[ESTIMATED_USAGE_ANNOTATION] = estimate

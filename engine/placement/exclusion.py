@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import SCHEDULER, Decision, FilterOutcome
+from engine.model.decision import SCHEDULER, Decision, FilterOutcome, and_not
 from engine.model.selectors import Operator
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Requirement, requirement
@@ -58,7 +58,7 @@ class Rejections:
     @cached_property
     def rejected(self) -> BoolColumn:
         """The nodes that the scheduler would take and a policy's filter turned away, (n,)."""
-        rejected = self._decision.valid > self.unreachable  # of bools: and not
+        rejected = and_not(self._decision.valid, self.unreachable)
         rejected[self._decision.candidates] = False
         return rejected
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ import msgspec
 
 from engine.errors import PatchError
 from engine.model import api
-from engine.model.advice import Advice
+from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.model.decision import Decision, DynamicFilters, Verdict
 from engine.model.request import PlacementRequest
 from engine.model.well_known import HOSTNAME_LABEL
@@ -26,7 +26,7 @@ from engine.placement.affinity import (
     is_empty,
     required_terms,
 )
-from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
+from engine.placement.annotations import ANNOTATIONS, advice_of, advice_text, annotations_of
 from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
 from engine.placement.hostnames import Hostnames
 from engine.placement.preferred_terms import Preference, preference_of
@@ -49,8 +49,14 @@ class Patch:
     advice: Advice = field(default_factory=Advice)
     warnings: tuple[str, ...] = ()
 
+    def with_advice(self, advice: Advice) -> Patch:
+        """Patch for another pod of the same template, equal but for the advice in it."""
+        text = advice_text(advice)
+        return replace(self, advice=advice, operations=_with_advice(self.operations, text))
+
 
 _LONGEST_RULE = 63
+_ADVICE_PATH = f"/metadata/annotations/{jsonpointer.escape(ADVICE_ANNOTATION)}"
 _WHY = f"label {HOSTNAME_LABEL} is missing or not unique"
 
 
@@ -154,6 +160,22 @@ def _operations(
     if to_affinity:
         added["spec"] = {"affinity": to_affinity}
     return (*graft(document, added, ""), *and_into_required(affinity, required))
+
+
+def _with_advice(operations: Sequence[Operation], text: str) -> tuple[Operation, ...]:
+    """Operations with another advice, wherever `graft` has put its annotation."""
+    annotation: Any = {ADVICE_ANNOTATION: text}
+    changed: list[Operation] = []
+    for operation in operations:
+        path, value = operation["path"], operation["value"]
+        if path == _ADVICE_PATH:
+            value = text
+        elif path == "/metadata/annotations":
+            value = value | annotation
+        elif path == "/metadata":
+            value = {"annotations": value["annotations"] | annotation}
+        changed.append({**operation, "value": value})
+    return tuple(changed)
 
 
 def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any]) -> None:

@@ -1,16 +1,15 @@
-"""Policies: from YAML files to filters and scores that run, and which of them speak of a pod.
+"""Policies: from YAML files to the filters and scores that run, and those that select a pod.
 
-What belongs here is the policy kind, its files with the place of every mistake, and the world that
-its expressions read. What never does is any decision: that is made in `engine.pipeline`.
+The policy kind, its files with the place of every mistake, and the values that its expressions
+read belong here. Decisions never do: they are made in `engine.pipeline`.
 """
 
 from __future__ import annotations
 
-from engine.policy.compiled import CompiledPolicy, Match, PolicySet
-from engine.policy.context import PolicyContext
+from engine.policy.context import RuleContext
 from engine.policy.loader import load_policies
-from engine.policy.rules import FilterRule, ScoreRule
-from engine.policy.scheduler_filters import SCHEDULER_FILTERS
+from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
+from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
@@ -20,8 +19,8 @@ __all__ = [
     "Match",
     "Mode",
     "PlacementPolicy",
-    "PolicyContext",
     "PolicySet",
+    "RuleContext",
     "ScoreRule",
     "load_policies",
 ]

@@ -1,9 +1,11 @@
-"""What one policy knows of one request: the values its expressions read, and what they may cost."""
+"""The request and the cluster as the rules of one policy see them, for one decision."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +13,9 @@ from numpy.typing import NDArray
 from engine.cel import Budget, CelError, Program, Reference
 from engine.cel.vector import memory_key
 from engine.model.request import PlacementRequest
+from engine.model.time import Micros
 from engine.policy.activation import POD_FIELDS, pod_value, request_value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.policy.compiled import CompiledPolicy
+from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness
 
 MOST_ITERATIONS: Final = 250_000
 """Loop iterations that all expressions of a policy may take for one pod: some 100 ms at worst."""
@@ -25,27 +24,38 @@ _NO_ROWS: Final = np.zeros(0, np.bool_)
 
 
 class PolicyContext:
-    """Lives as long as one decision; every value is computed at most once, when it is first read.
+    """The values that expressions of a policy read of a request, each computed once, when read.
 
     Attributes:
         request: the pod and what the API server says around it.
-        errors: what could not be evaluated, a line each, in the order it was met.
+        errors: what could not be evaluated, a line each, in the order of occurrence.
         budget: shared by everything that is evaluated here.
     """
 
-    def __init__(self, policy: CompiledPolicy | None, request: PlacementRequest) -> None:
-        """Take a policy, None for rules that are not part of one."""
+    def __init__(
+        self,
+        request: PlacementRequest,
+        *,
+        policy: str = "",
+        variables: Mapping[str, Program] = MappingProxyType({}),
+    ) -> None:
+        """Create the context of a request.
+
+        Args:
+            request: the request.
+            policy: the name of the policy, for error lines.
+            variables: the programs of its variables, in order.
+        """
         self.request = request
         self.errors: list[str] = []
         self.budget = Budget(MOST_ITERATIONS, expired=request.expired)
         self._policy = policy
+        self._programs = variables
         self._activation: dict[str, object] = {}
         self._pod: dict[str, object] = {}
         self._variables: dict[str, object] = {}
         self._prepared: set[str] = set()  # sources of programs
         self._failed: set[str] = set()
-        self._rows: NDArray[np.intp] | None = None
-        self._mask = _NO_ROWS
 
     def activation(self, program: Program) -> dict[str, object]:
         """Return the values that a program reads, all but `node`, and those of others before it.
@@ -56,10 +66,10 @@ class PolicyContext:
         if program.source in self._prepared:
             return activation
         self._prepared.add(program.source)
-        for root, fields in _read_of(program.references):
+        for root, fields in _fields_read(program.references):
             if root == "variables":
                 activation["variables"] = self._variables
-                for name in fields or self._variable_names():
+                for name in fields or self._programs:
                     self._compute(name)
             elif root == "pod":
                 activation["pod"] = self._pod
@@ -70,46 +80,75 @@ class PolicyContext:
         return activation
 
     def key_of(self, program: Program) -> str | None:
-        """Return a text that is another one where a program reads other values of the request.
+        """Return a text that differs whenever a program reads other values of the request.
 
         None if it would be too long.
         """
-        paths = of_request(program.references)
+        paths = _request_references(program.references)
         if not paths:
             return ""
         activation = self.activation(program)
         return memory_key([_followed(path, activation) for path in paths])
 
-    def mask_of(self, rows: NDArray[np.intp], length: int) -> NDArray[np.bool_]:
-        """Return some rows as a mask, shape (length,); the scores of a policy share one."""
-        if rows is not self._rows:
-            self._rows, self._mask = rows, np.zeros(length, np.bool_)
-            self._mask[rows] = True
-        return self._mask
-
-    def _variable_names(self) -> list[str]:
-        return list(self._policy.variables) if self._policy else []
-
     def _compute(self, name: str) -> None:
-        """Bring a variable into `_variables`, unless it fails."""
-        if name in self._variables or name in self._failed or self._policy is None:
+        """Add a variable to `_variables`, unless it fails or does not exist."""
+        if name in self._variables or name in self._failed or name not in self._programs:
             return
-        program = self._policy.variables[name]
+        program = self._programs[name]
         try:
             self._variables[name] = program.evaluate(self.activation(program), self.budget)
         except CelError as error:
             self._failed.add(name)
-            self.errors.append(f"{self._policy.name}: variable `{name}`: {error}")
+            self.errors.append(f"{self._policy}: variable `{name}`: {error}")
+
+
+class RuleContext(PolicyContext):
+    """A policy's context with the cluster that its rules look at.
+
+    Attributes:
+        view: the nodes.
+        now: the moment to judge the age of reports at.
+        freshness: which domains of the view are too old to judge by.
+    """
+
+    def __init__(
+        self,
+        request: PlacementRequest,
+        view: ClusterView,
+        now: Micros,
+        freshness: Freshness = FRESH,
+        *,
+        policy: str = "",
+        variables: Mapping[str, Program] = MappingProxyType({}),
+    ) -> None:
+        """Create the context of a request and a view; see `PolicyContext` for the rest."""
+        super().__init__(request, policy=policy, variables=variables)
+        self.view = view
+        self.now = now
+        self.freshness = freshness
+        self._rows: NDArray[np.intp] | None = None
+        self._mask = _NO_ROWS
+
+    def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:
+        """Return which of `domains` are too old, by name, each with a text that says so."""
+        return self.freshness.stale_among(domains) if self.freshness.stale else {}
+
+    def mask_of(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """Return rows as a mask, shape (n,); the scores of a policy share one."""
+        if rows is not self._rows:
+            self._rows, self._mask = rows, np.zeros(len(self.view), np.bool_)
+            self._mask[rows] = True
+        return self._mask
 
 
 @lru_cache(maxsize=1024)
-def _read_of(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _fields_read(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return which variables are read, all but the node, and which fields of each.
 
     No field stands for a variable that is read as a whole.
     """
     fields: dict[str, set[str]] = {}
-    for root, *path in of_request(references):
+    for root, *path in _request_references(references):
         fields.setdefault(root, set()).add(path[0] if path else "")
     return tuple(
         (root, () if "" in names else tuple(sorted(names))) for root, names in fields.items()
@@ -117,13 +156,13 @@ def _read_of(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str, ..
 
 
 @lru_cache(maxsize=1024)
-def of_request(references: frozenset[Reference]) -> tuple[Reference, ...]:
-    """Return what is read of everything but the node, in order."""
+def _request_references(references: frozenset[Reference]) -> tuple[Reference, ...]:
+    """Return the references to anything but the node, in order."""
     return tuple(path for path in sorted(references) if path[0] != "node")
 
 
 def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:
-    """Return how many keys of a path could be followed, and what stands there.
+    """Return how many keys of a path could be followed, and the value there.
 
     An empty map stands for any that lacks the next key.
     """

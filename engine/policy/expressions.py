@@ -1,156 +1,198 @@
-"""Expressions that are asked of every node, and how they are evaluated."""
+"""Filters and scores by an expression, evaluated for all nodes at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel import BudgetExhaustedError, CelError, Environment, Program, Reference
+from engine.cel import BudgetExhaustedError, CelError, Program
 from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
+from engine.model.decision import FilterResult
 from engine.model.rule_input import RuleInput, RuleInputs
-from engine.model.time import Micros
-from engine.plugins import FAULT
-from engine.policy.context import PolicyContext
+from engine.plugins import FAULT, MAX_SCORE, judged_by
+from engine.policy.context import RuleContext
+from engine.policy.environment import ExpressionScope, environment
 from engine.policy.field_input import field_input
 from engine.policy.node_table import NodeLayout, NodeTable, domains_of
-from engine.view import BoolColumn, ClusterView, Domain
+from engine.view import BoolColumn, Domain, IntColumn
 
 FALSE: Final = 1
 """The code of a node that a condition is false for; PASS and FAULT are the others."""
 
+_ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _LAYOUT: Final = NodeLayout()
-_MOST_FIELDS_TOLD: Final = 8
+_MOST_INPUTS: Final = 8
+_LONGEST_QUOTE: Final = 120  # characters of an expression that are repeated in a reason
 
 
-@dataclass(frozen=True, slots=True)
-class NodeExpression:
-    """A condition or a number that is asked of every node.
+class NodeExpression(ABC):
+    """An expression that has a value for every node.
 
     Attributes:
-        program: evaluates it for one node; the last word on what it means.
+        program: evaluates it for one node; the definition of its meaning.
         plan: evaluates it for all nodes at once.
-        checked: returns the value of the program if it is what it has to be, else raises
-            `CelError`.
-        written: puts what the plan gives into one array; see `column`.
-        reads: what of the cluster its value rests on.
-        of_node: what it reads of a node, in order.
-        is_steady: whether its column lasts, and is cheap to compute for rows that nobody wants.
+        references: the paths below `node` that it reads, in order.
+        reads: the domains of the cluster that its value rests on.
     """
 
-    program: Program
-    plan: Plan
-    checked: Callable[[object], float]
-    written: Callable[[Column], NDArray[Any]]
-    reads: tuple[Domain, ...]
-    of_node: tuple[Reference, ...]
-    is_steady: bool
+    def __init__(self, program: Program, plan: Plan) -> None:
+        """Take a program and its plan."""
+        self.program = program
+        self.plan = plan
+        self.references = tuple(path for path in sorted(program.references) if path[0] == "node")
+        self.reads: tuple[Domain, ...] = domains_of(self.references)
+        # Its column lasts, and is cheap to compute for rows that are not needed.
+        self._is_steady = (
+            Domain.PODS not in self.reads and bool(self.references) and not plan.benefits_from_mask
+        )
 
-    @classmethod
-    def of(
-        cls,
-        program: Program,
-        plan: Plan,
-        checked: Callable[[object], float],
-        written: Callable[[Column], NDArray[Any]],
-    ) -> NodeExpression:
-        """Return the expression of a program and its plan."""
-        of_node = tuple(path for path in sorted(program.references) if path[0] == "node")
-        reads = domains_of(of_node)
-        is_steady = Domain.PODS not in reads and bool(of_node) and not plan.benefits_from_mask
-        return cls(program, plan, checked, written, reads, of_node, is_steady)
+    @abstractmethod
+    def check(self, value: object) -> float:
+        """Return the value of the program for a node.
+
+        Raises:
+            CelError: it is not of the type that the rule needs.
+        """
+
+    @abstractmethod
+    def _array(self, column: Column) -> NDArray[Any]:
+        """Return the column that the plan gives as one array; see `column`."""
 
     @property
     def reads_labels_alone(self) -> bool:
         """Whether nothing of a node decides its value but its labels."""
-        return all(path[1:2] == ("labels",) for path in self.of_node)
+        return all(path[1:2] == ("labels",) for path in self.references)
 
-    def column(
-        self, context: PolicyContext, view: ClusterView, wanted: BoolColumn, now: Micros
-    ) -> NDArray[Any]:
-        """Return what comes of each row, shape (n,).
+    def column(self, context: RuleContext, mask: BoolColumn) -> NDArray[Any]:
+        """Return the value for each row, shape (n,).
 
         Of a condition that is a code, int8: PASS where it is true, FALSE where it is false, FAULT
-        where it cannot be evaluated; the same as bools where that is nowhere. Of a number it is a
-        double, where it cannot be evaluated NaN; what is not finite is a fault too.
+        where it cannot be evaluated; bools of the same meaning where there is no fault. Of a number
+        it is a double, NaN where it cannot be evaluated; any that is not finite is a fault.
 
-        It is remembered by what the expression makes of the request, so all pods share it that are
-        alike in that, unless it reads what almost every decision changes.
+        It is remembered by the values that the expression computes of the request, so all pods
+        that agree in those share it, unless it reads what almost every decision changes.
 
         Args:
-            context: the request.
-            view: the nodes.
-            wanted: the valid rows that matter, shape (n,); others get anything.
-            now: the moment to judge the age of reports at.
+            context: the request and the cluster.
+            mask: the valid rows that matter, shape (n,); others get anything.
         """
-        table, budget = NodeTable(view, now), context.budget
+        table, budget = NodeTable(context.view, context.now), context.budget
         activation = context.activation(self.program)
         try:
-            key = self.plan.key(activation, budget) if self.is_steady else None
+            key = self.plan.key(activation, budget) if self._is_steady else None
             if key is not None:
                 return table.remembered(
-                    (self.checked, self.program.source, key),
-                    self.of_node,
-                    lambda rows: self.written(self.plan.column(rows, activation, budget)),
+                    (type(self), self.program.source, key),
+                    self.references,
+                    lambda rows: self._array(self.plan.column(rows, activation, budget)),
                     for_all_requests=not key,
                 )
         except BudgetExhaustedError:
-            return self.written(self.plan.failed(table))
-        return self.written(self.plan.evaluate(table, activation, budget, wanted))
+            return self._array(self.plan.failed(table))
+        return self._array(self.plan.evaluate(table, activation, budget, mask))
 
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
+    def fault(self, context: RuleContext, row: int) -> str:
         """Return why there is no value for a row."""
-        node = NodeTable(view, now).row(row, self.of_node)
+        node = NodeTable(context.view, context.now).row(row, self.references)
         activation = {**context.activation(self.program), **node}
         try:
-            self.checked(self.program.evaluate(activation, context.budget))
+            self.check(self.program.evaluate(activation, context.budget))
         except CelError as error:
             return str(error)
         return "the expression could not be evaluated for all nodes together"
 
-    def inputs(self, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, context: RuleContext, row: int) -> RuleInputs:
         """Return the values of the node's fields that are read, the first few."""
-        # Where both `node.usage` and `node.usage.cpu` are read the latter says it all.
-        outer = {path[:end] for path in self.of_node for end in range(1, len(path))}
-        read = [path for path in self.of_node if path not in outer]
-        told = read[:_MOST_FIELDS_TOLD]
-        node, source = NodeTable(view, now).row(row, told), self.program.source
-        inputs = [field_input(path, node, source) for path in told]
-        if len(read) > len(told):
-            inputs.append(RuleInput("...", text=f"{len(read) - len(told)} more"))
+        # `node.usage.cpu` makes `node.usage` redundant.
+        outer = {path[:end] for path in self.references for end in range(1, len(path))}
+        read = [path for path in self.references if path not in outer]
+        shown = read[:_MOST_INPUTS]
+        node = NodeTable(context.view, context.now).row(row, shown)
+        inputs = [field_input(path, node, self.program.source) for path in shown]
+        if len(read) > len(shown):
+            inputs.append(RuleInput("...", text=f"{len(read) - len(shown)} more"))
         return tuple(inputs)
 
 
-def node_condition(program: Program, environment: Environment) -> NodeExpression:
-    """Return an expression that gives a bool for a node."""
-    plan = plan_condition(program.root, environment, _LAYOUT)
-    return NodeExpression.of(program, plan, checked_bool, _codes)
+class FilterExpression(NodeExpression):
+    """A filter by an expression, true for the nodes that pass."""
+
+    def __init__(self, program: Program, message: str | None = None) -> None:
+        """Take a program, and why nodes are rejected; without a message the program is quoted."""
+        super().__init__(program, plan_condition(program.root, _ENVIRONMENT, _LAYOUT))
+        text = " ".join(program.source.split())
+        cut = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+        self._message = message or f"failed expression: {cut}"
+
+    def check(self, value: object) -> bool:
+        """Return a bool as it is."""
+        return checked_bool(value)
+
+    def _array(self, column: Column) -> NDArray[np.bool_] | NDArray[np.int8]:
+        is_false: NDArray[np.bool_] = ~column.values
+        if column.faults is None:
+            return is_false
+        codes = is_false.view(np.int8)  # PASS is 0 and FALSE is 1, as of bools
+        codes[column.faults] = FAULT
+        return codes
+
+    def filter(self, context: RuleContext) -> FilterResult:
+        """Return the code of each row."""
+        codes = self.column(context, context.view.valid)
+        if codes.dtype == np.bool_:
+            return FilterResult(codes, codes.view(np.int8))
+        return judged_by(codes)
+
+    def reason(self, context: RuleContext, code: int) -> str:  # noqa: ARG002 (as of a plugin)
+        """Return the message."""
+        return self._message
 
 
-def node_number(program: Program, environment: Environment) -> NodeExpression:
-    """Return an expression that gives a finite number for a node."""
-    plan = plan_number(program.root, environment, _LAYOUT)
-    return NodeExpression.of(program, plan, checked_number, _numbers)
+class ScoreExpression(NodeExpression):
+    """A score by an expression, any finite number."""
 
+    def __init__(self, program: Program) -> None:
+        """Take a program."""
+        super().__init__(program, plan_number(program.root, _ENVIRONMENT, _LAYOUT))
 
-def _codes(column: Column) -> NDArray[np.bool_] | NDArray[np.int8]:
-    is_false: NDArray[np.bool_] = ~column.values
-    if column.faults is None:
-        return is_false
-    codes = is_false.view(np.int8)  # PASS is 0 and FALSE is 1, as of bools
-    codes[column.faults] = FAULT
-    return codes
+    def check(self, value: object) -> float:
+        """Return a finite number as a float."""
+        return checked_number(value)
 
+    def _array(self, column: Column) -> NDArray[np.float64]:
+        if column.faults is None:
+            return column.values
+        return np.where(column.faults, np.nan, column.values)
 
-def _numbers(column: Column) -> NDArray[np.float64]:
-    if column.faults is None:
-        return column.values
-    return np.where(column.faults, np.nan, column.values)
+    def score(self, context: RuleContext, rows: NDArray[np.intp]) -> tuple[NDArray[Any], None]:
+        """Return the numbers for `rows`, not finite where there is none."""
+        mask = context.mask_of(rows) if self.plan.benefits_from_mask else context.view.valid
+        return self.column(context, mask).take(rows), None
+
+    def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn | None:
+        """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
+
+        All get 0 where all are equal. None if some are not finite: the ends of NaN and others are
+        NaN.
+        """
+        low, high = float(raw.min()), float(raw.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return None
+        if low == high:
+            return np.zeros(raw.size, np.int64)
+        if high - low == math.inf:  # the spread of doubles may be too much, that of halves is not
+            raw, low, high = raw / 2, low / 2, high / 2
+        points = np.asarray(raw - low, np.float64)
+        points /= high - low
+        points *= MAX_SCORE
+        points += 0.5
+        return points.astype(np.int64)
 
 
 def checked_bool(value: object) -> bool:
@@ -168,7 +210,7 @@ def checked_number(value: object) -> float:
     """Return a number as a float.
 
     Raises:
-        CelError: the value is none, or not finite.
+        CelError: the value is not a number, or not finite.
     """
     if type(value) not in NUMBERS:
         raise CelError(f"the expression gave a `{type_of(value)}`, not a number")

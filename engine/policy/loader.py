@@ -9,8 +9,8 @@ from typing import Final
 
 from engine.documents.places import MOST_BYTES, Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError
-from engine.policy.compiled import CompiledPolicy, PolicySet
-from engine.policy.compiler import compile_policy
+from engine.policy.compile import compile_policy
+from engine.policy.policy_set import CompiledPolicy, PolicySet
 
 CASES_FILE: Final = "cases.yaml"
 """The name of the file that holds the tests of the policies beside it."""

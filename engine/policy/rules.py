@@ -1,107 +1,62 @@
-"""Filters and scores of a policy, and what follows when one fails or abstains."""
+"""Filters and scores of a policy, and the filters of the scheduler: how each comes to its outcome.
+
+A rule abstains while the part of the cluster that it reads is too old to judge by.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterOutcome, FilterResult, ScoreOutcome
+from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
 from engine.model.rule_input import RuleInputs
-from engine.model.time import Micros
-from engine.plugins import FAULT
-from engine.policy.context import PolicyContext
+from engine.plugins import FAULT, PLUGINS
+from engine.policy.context import RuleContext
+from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
+from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.schema import OnFilterError, OnScoreError
-from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness, IntColumn
+from engine.view import BoolColumn, IntColumn
 
-Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
-"""Raw scores: whole numbers of a plugin, or what an expression gives."""
+FilterEvaluator: TypeAlias = PluginFilter | FilterExpression
+"""Gives each row a code: PASS, FAULT, or a reason > 0."""
 
+ScoreEvaluator: TypeAlias = PluginScore | ScoreExpression
+"""Gives rows raw scores, and normalizes those of all candidates to 0..MAX_SCORE."""
+
+STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintToleration"})
+"""Plugins whose filters read what an administrator says of a node, not its changing state."""
+
+_SCHEDULER_PLUGINS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit")
 _NO_POINTS = "it gives no candidate any points"
 
 
-class FilterEvaluator(Protocol):
-    """The part of a filter that looks at nodes."""
+@dataclass(slots=True)
+class _RuleExplainer:
+    """Explains the outcome of a filter on demand: few decisions are ever explained.
 
-    @property
-    def reads(self) -> tuple[Domain, ...]:
-        """What of the cluster its codes rest on."""
+    Attributes:
+        fault: why the first node that could not be evaluated could not.
+    """
 
-    def judged(self, context: PolicyContext, view: ClusterView, now: Micros) -> FilterResult:
-        """Return what it says of each row, by the code PASS, FAULT, or a reason > 0."""
-
-    def reason(self, context: PolicyContext, view: ClusterView, code: int) -> str:
-        """Return the text of a code > 0."""
-
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
-        """Return why a row whose code is FAULT could not be evaluated."""
-
-    def inputs(
-        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> RuleInputs:
-        """Return the values that were used for the row."""
-
-
-class Scorer(Protocol):
-    """The part of a score that looks at nodes."""
-
-    @property
-    def reads(self) -> tuple[Domain, ...]:
-        """What of the cluster its scores rest on."""
-
-    def raw(
-        self, context: PolicyContext, view: ClusterView, rows: NDArray[np.intp], now: Micros
-    ) -> tuple[Numbers, BoolColumn | None]:
-        """Return raw scores of some valid rows, and where there are none.
-
-        None for the second means nowhere, or that it is where they are not finite.
-        """
-
-    def normalize(self, raw: Numbers) -> IntColumn | None:
-        """Return the scores of all candidates on 0..MAX_SCORE; there is at least one.
-
-        None if some are not finite.
-        """
-
-    def fault(self, context: PolicyContext, view: ClusterView, row: int, now: Micros) -> str:
-        """Return why a row could not be scored."""
-
-    def inputs(
-        self, context: PolicyContext, view: ClusterView, row: int, now: Micros
-    ) -> RuleInputs:
-        """Return the values that were used for the row."""
-
-
-class _Teller:
-    """Puts what a filter did into words when someone asks: few decisions are ever explained."""
-
-    __slots__ = ("_context", "_now", "_rule", "_view", "fault")
-
-    def __init__(
-        self, rule: FilterRule, context: PolicyContext, view: ClusterView, now: Micros
-    ) -> None:
-        self._rule = rule
-        self._context = context
-        self._view = view
-        self._now = now
-        self.fault = ""  # why the first node that could not be evaluated could not
+    _rule: FilterRule
+    _context: RuleContext
+    fault: str = ""
 
     @property
     def labels(self) -> LabelCondition:
         return self._rule.labels.condition(self._context)
 
     def reason(self, code: int) -> str:
-        if code == FAULT:
-            return self.fault
-        return self._rule.judge.reason(self._context, self._view, code)
+        return self.fault if code == FAULT else self._rule.evaluator.reason(self._context, code)
 
     def inputs(self, row: int) -> RuleInputs:
-        return self._rule.judge.inputs(self._context, self._view, row, self._now)
+        return self._rule.evaluator.inputs(self._context, row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,62 +66,42 @@ class FilterRule:
     Attributes:
         policy: the name of its policy, SCHEDULER where it has none.
         name: its own.
-        dynamic: whether it speaks of changing state rather than of node labels alone.
-        on_error: what happens to a node that it cannot be evaluated for.
-        judge: the plugin or expression.
-        labels: what it says of node labels.
+        dynamic: whether it reads changing state rather than node labels alone.
+        on_error: the fate of a node that it cannot be evaluated for.
+        evaluator: the plugin or expression.
+        labels: its requirements on node labels.
     """
 
     policy: str
     name: str
     dynamic: bool
     on_error: OnFilterError = OnFilterError.REJECT_NODE
-    judge: FilterEvaluator
+    evaluator: FilterEvaluator
     labels: FilterLabels = PLUGIN_LABELS
 
-    def outcome(
-        self,
-        context: PolicyContext,
-        view: ClusterView,
-        now: Micros,
-        freshness: Freshness = FRESH,
-    ) -> FilterOutcome:
-        """Return what the filter says of every node; it passes all if what it reads is stale."""
-        if freshness.stale and (stale := freshness.stale_among(self.judge.reads)):
-            return self._abstention(context, view, now, stale)
-        judged = self.judge.judged(context, view, now)
-        teller = _Teller(self, context, view, now)
-        rejects, faults = judged.rejects, 0
-        if judged.has_faults:
-            faulty = view.valid & (judged.codes == FAULT)
+    def outcome(self, context: RuleContext) -> FilterOutcome:
+        """Return the outcome for every node; all pass if it abstains."""
+        view, evaluator = context.view, self.evaluator
+        stale = context.stale_among(evaluator.reads)
+        result = FilterResult.passing(len(view)) if stale else evaluator.filter(context)
+        explainer = _RuleExplainer(self, context)
+        rejects, faults = result.rejects, 0
+        if result.has_faults:
+            faulty = view.valid & (result.codes == FAULT)
             faults = int(np.count_nonzero(faulty))
         if faults:
-            teller.fault = self.judge.fault(context, view, int(faulty.argmax()), now)
-            context.errors.append(_fault_line(self.policy, self.name, teller.fault, faults))
+            explainer.fault = evaluator.fault(context, int(faulty.argmax()))
+            context.errors.append(_fault_line(self.policy, self.name, explainer.fault, faults))
             if self.on_error is OnFilterError.IGNORE_RULE:
-                rejects = rejects > faulty  # of bools: and not
+                rejects = and_not(rejects, faulty)
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            judged=judged,
+            judged=result,
             rejects=rejects,
-            teller=teller,
+            teller=explainer,
             dynamic=self.dynamic,
             faults=faults,
-        )
-
-    def _abstention(
-        self, context: PolicyContext, view: ClusterView, now: Micros, stale: Mapping[str, str]
-    ) -> FilterOutcome:
-        """Return that all nodes pass; what the filter says of labels holds as it is written."""
-        passing = FilterResult.passing(len(view))
-        return FilterOutcome(
-            policy=self.policy,
-            rule=self.name,
-            judged=passing,
-            rejects=passing.rejects,
-            teller=_Teller(self, context, view, now),
-            dynamic=self.dynamic,
             abstained=stale,
         )
 
@@ -178,41 +113,35 @@ class ScoreRule:
     Attributes:
         policy: the name of its policy.
         name: its own.
-        weight: what its points are multiplied by.
-        on_error: what happens when a candidate cannot be scored.
-        scorer: the plugin or expression.
+        weight: the factor of its points.
+        on_error: the consequence when a candidate cannot be scored.
+        evaluator: the plugin or expression.
     """
 
     policy: str
     name: str
     weight: int = 1
     on_error: OnScoreError = OnScoreError.ZERO_SCORE
-    scorer: Scorer
+    evaluator: ScoreEvaluator
 
-    def outcome(
-        self,
-        context: PolicyContext,
-        view: ClusterView,
-        candidates: NDArray[np.intp],
-        now: Micros,
-        freshness: Freshness = FRESH,
-    ) -> ScoreOutcome:
+    def outcome(self, context: RuleContext, candidates: NDArray[np.intp]) -> ScoreOutcome:
         """Return the scores of the candidates, in their order; no other node has a say in them.
 
-        All get nothing if what the score reads is stale.
+        All get nothing if it abstains.
         """
-        if freshness.stale and (stale := freshness.stale_among(self.scorer.reads)):
+        stale = context.stale_among(self.evaluator.reads)
+        if stale:
             return self._abstention(candidates.size, stale)
-        raw, faulty = self.scorer.raw(context, view, candidates, now)
+        raw, faulty = self.evaluator.score(context, candidates)
         normalized = None if faulty is not None else self._normalized(raw)
         faults, reason = 0, _NO_POINTS if raw.size else ""
         if normalized is None:
             faulty = ~np.isfinite(raw) if faulty is None else faulty
             raw, normalized = np.where(faulty, 0, raw), self._normalized_but(faulty, raw)
             faults = int(np.count_nonzero(faulty))
-            reason = self.scorer.fault(context, view, int(candidates[faulty.argmax()]), now)
+            reason = self.evaluator.fault(context, int(candidates[faulty.argmax()]))
             context.errors.append(_fault_line(self.policy, self.name, reason, faults))
-        # One that has some, as most often, then both ends: a fraction of the time of `any`.
+        # The first most often has points; else both ends: a fraction of the time of `any`.
         if normalized.size and (normalized[0] or normalized.max() or normalized.min()):
             reason = ""
         return ScoreOutcome(
@@ -223,13 +152,13 @@ class ScoreRule:
             normalized=normalized,
             reason=reason,
             faults=faults,
-            inputs=lambda row: self.scorer.inputs(context, view, row, now),
+            inputs=lambda row: self.evaluator.inputs(context, row),
         )
 
-    def _normalized(self, raw: Numbers) -> IntColumn | None:
-        return self.scorer.normalize(raw) if raw.size else np.zeros(0, np.int64)
+    def _normalized(self, raw: NDArray[Any]) -> IntColumn | None:
+        return self.evaluator.normalize(raw) if raw.size else np.zeros(0, np.int64)
 
-    def _normalized_but(self, faulty: BoolColumn, raw: Numbers) -> IntColumn:
+    def _normalized_but(self, faulty: BoolColumn, raw: NDArray[Any]) -> IntColumn:
         """Return the normalized scores, 0 for candidates at fault, which have no say in others."""
         normalized = np.zeros(raw.size, np.int64)
         if self.on_error is not OnScoreError.IGNORE_RULE:
@@ -254,3 +183,21 @@ class ScoreRule:
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:
     where = f"{policy}: " if policy else ""
     return f"{where}{rule} could not be evaluated for {count} nodes: {reason}"
+
+
+def _scheduler_filter(name: str) -> FilterRule:
+    plugin = PLUGINS[name]
+    assert plugin.filter is not None  # noqa: S101 - all of them are filters
+    return FilterRule(
+        policy=SCHEDULER,
+        name=name,
+        dynamic=name not in STATIC_PLUGINS,
+        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin.reads),
+    )
+
+
+SCHEDULER_FILTERS: Final = tuple(map(_scheduler_filter, _SCHEDULER_PLUGINS))
+"""Filters that the scheduler applies by itself, whatever a policy says, with its default args.
+
+A node that fails one of them cannot win; they are in the scheduler's order.
+"""

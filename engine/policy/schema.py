@@ -1,7 +1,7 @@
 """What an author writes: the `PlacementPolicy` kind, shaped like a custom resource.
 
 These models say which keys there are and what each one takes. What needs more than its own value
-to judge (an expression, the args of a plugin) is checked in `engine.policy.compiler`.
+to judge (an expression, the args of a plugin) is checked in `engine.policy.compile`.
 """
 
 from __future__ import annotations

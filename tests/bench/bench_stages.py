@@ -38,6 +38,7 @@ import engine.pipeline
 import engine.placement.patch
 import webhook.admission.placement
 import webhook.admission.wire
+import webhook.placement.placer
 from engine.model import api
 from engine.model.advice import advice_in
 from engine.model.pod import pod_of
@@ -56,6 +57,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.cluster.watch.known_cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 _POLICY = Path(__file__).with_name("policy.yaml")
 _NOW = micros(NOW)
@@ -91,15 +93,15 @@ _STAGES: Final[tuple[_Stage, ...]] = (
     ("filters", FilterRule, "outcome"),
     ("scores", ScoreRule, "outcome"),
     ("ranking", engine.pipeline, "_best_first"),
-    ("the rest of the decision", webhook.admission.placement, "decide"),
+    ("the rest of the decision", webhook.placement.placer, "decide"),
     ("summary", engine.pipeline, "summary"),
-    ("patch", webhook.admission.placement, "patch_for"),
+    ("patch", engine.placement, "patch_for"),
     ("patch, tried", engine.placement.patch, "ensure_applies"),
     ("encode", webhook.admission.wire, "allowed"),
     ("encode", webhook.admission.wire, "encode"),
-    ("explanation", webhook.admission.placement, "explanation"),
+    ("explanation", webhook.placement.placer, "explanation"),
     ("assumed", Cluster, "assume"),
-    ("the rest of placement", PlacementReviews, "answer"),
+    ("the rest of placement", PlacementReviews, "review"),
 )
 """Stage by stage, the functions that begin it: where they are looked up, and their name there."""
 
@@ -170,18 +172,19 @@ class _Bench:
         for stage in stages:  # before anyone takes hold of its function
             self._watch.watch(*stage)
         known = Cluster(state=state, now=lambda: _NOW, is_live=True)
-        placement = PlacementReviews(
-            policies=lambda: policies,
+        placer = Placer(
             view=known.view,
-            judged_at=known.now,
-            clock=time.monotonic,
+            now=known.now,
             scope=Scope(),
+            encode=engine.placement.patch_for,
+            clock=time.monotonic,
             explanations=Explanations(_EXPLANATIONS),
-            in_flight=known,
+            assumed=known,
         )
+        placement = PlacementReviews(placer, lambda: policies, time.monotonic)
         self._handler = ReviewHandler(
             "mutate",
-            placement.answer,
+            placement.review,
             fails_open=True,
             limits=Limits(max_in_flight=128, default_timeout_seconds=10, deadline_fraction=0.6),
             metrics=Metrics(),

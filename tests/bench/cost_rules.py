@@ -13,7 +13,7 @@ import msgspec
 from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.policy import CompiledPolicy, PolicySet, schema
-from engine.policy.compiler import compile_policy
+from engine.policy.compile import compile_policy
 
 _Rule: TypeAlias = tuple[str, dict[str, Any]]
 """A key of the spec, and what stands under it."""

@@ -26,7 +26,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope
 from engine.placement import patch_for
-from engine.policy import PolicyContext, load_policies
+from engine.policy import RuleContext, load_policies
 from engine.report import explanation
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
@@ -41,6 +41,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import pod_in
 from webhook.cluster.watch.known_cluster import Cluster
 from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 Spent: TypeAlias = Sequence[float]
 """CPU nanoseconds of a few calls."""
@@ -142,12 +143,12 @@ class _Rules:
 
     def _evaluated(self) -> int:
         view = self._state.view()
-        context = PolicyContext(None, REQUEST)
+        context = RuleContext(REQUEST, view, _NOW)
         for each in self._expressions:  # what a pod is, is the same for all rules
             context.activation(each.program)
         start = clock()
         for each in self._expressions:
-            each.column(context, view, view.valid, _NOW)
+            each.column(context, view.valid)
         return clock() - start
 
 
@@ -189,15 +190,15 @@ class _WholeReviews:
 
     def __init__(self, world: _World) -> None:
         self._known = Cluster(state=world.state, now=lambda: _NOW, is_live=True)
-        self._answer = PlacementReviews(
-            policies=lambda: world.policies,
+        placer = Placer(
             view=self._known.view,
-            judged_at=self._known.now,
-            clock=time.monotonic,
+            now=self._known.now,
             scope=Scope(),
+            clock=time.monotonic,
             explanations=Explanations(_EXPLANATIONS),
-            in_flight=self._known,
-        ).answer
+            assumed=self._known,
+        )
+        self._review = PlacementReviews(placer, lambda: world.policies, time.monotonic).review
         self._bodies = iter(Reviews(world.cluster.workloads, _REVIEWS))
 
     def answered(self) -> Spent:
@@ -206,7 +207,7 @@ class _WholeReviews:
         for body in islice(self._bodies, _CALLS):
             start = clock()
             request = wire.decode(body)
-            wire.encode(self._answer(request).response)
+            wire.encode(self._review(request).response)
             spent.append(clock() - start)
             self._known.withdraw(pod_in(request))
         return spent

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -122,8 +123,9 @@ def _comment_above(lines: list[str], line: int) -> str:
 # The schema.
 
 
+@cache
 def schema() -> Json:
-    """Return the JSON schema of the values: closed, so that a typo is told of."""
+    """JSON schema of the values: closed, so that a typo is refused. Callers do not change it."""
     root: Json = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the stowplan chart",

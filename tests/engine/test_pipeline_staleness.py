@@ -306,7 +306,7 @@ def test_what_is_stale_has_no_say_whatever_it_says(
 
 def _reads(policy_set: PolicySet) -> Mapping[tuple[str, str], frozenset[Domain]]:
     rules = [*SCHEDULER_FILTERS, *(rule for policy in policy_set for rule in policy.filters)]
-    return {(rule.policy, rule.name): frozenset(rule.judge.reads) for rule in rules}
+    return {(rule.policy, rule.name): frozenset(rule.evaluator.reads) for rule in rules}
 
 
 @settings(max_examples=100)

@@ -18,11 +18,11 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
 from engine.view import ClusterState, ClusterView, Sum
-from tests.webhook.admission.test_placement import asking
+from tests.webhook.admission.test_placement import review_of
 from tests.webhook.conftest import DENYING
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome, ReviewResult
-from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -40,8 +40,8 @@ Assumed = list[tuple[Pod, Advice]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Is told of pods in flight, and remembers each time one is assumed."""
+class Recorder:
+    """The pods in flight, with a record of each time one is assumed."""
 
     assumed: Assumed
     state: ClusterState
@@ -68,16 +68,11 @@ def review(state: ClusterState, tmp_path: Path, told: Assumed) -> Review:
         path = tmp_path / "policy.yaml"
         path.write_text(f"{policy}\n---\n{DENYING}")
         loaded = load_policies([path])
-        reviews = PlacementReviews(
-            policies=lambda: loaded,
-            view=state.view,
-            judged_at=lambda: Micros(0),
-            clock=lambda: 0.0,
-            scope=Scope(),
-            explanations=Explanations(9),
-            in_flight=Told(told, state),
+        placer = Placer(
+            view=state.view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(told, state)
         )
-        return reviews.answer(asking(**{"object": POD, **parts}))
+        reviews = PlacementReviews(placer, lambda: loaded, lambda: 0.0)
+        return reviews.review(review_of(**{"object": POD, **parts}))
 
     return answer
 
@@ -192,16 +187,11 @@ def test_pods_of_one_template_share_a_decision_where_time_is_short_and_count_eac
         now[0] += 0.03  # seconds; a decision takes so long here
         return state.view()
 
-    reviews = PlacementReviews(
-        policies=lambda: loaded,
-        view=slow_view,
-        judged_at=lambda: Micros(0),
-        clock=lambda: now[0],
-        scope=Scope(),
-        explanations=Explanations(9),
-        in_flight=Told(told, state),
+    placer = Placer(
+        view=slow_view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(told, state)
     )
-    answers = [reviews.answer(asking(uid=uid, object=POD)) for uid in ("first", "second")]
+    reviews = PlacementReviews(placer, lambda: loaded, lambda: now[0])
+    answers = [reviews.review(review_of(uid=uid, object=POD)) for uid in ("first", "second")]
     assert [answer.outcome for answer in answers] == [Outcome.PLACED, Outcome.SHARED]
     for answer, (_, advice) in zip(answers, told, strict=True):
         text = patched(answer, POD)["metadata"]["annotations"][ADVICE_ANNOTATION]

@@ -30,7 +30,7 @@ from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.cluster.watch.known_cluster import Cluster
-from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -116,15 +116,13 @@ class Replica:
             measured = {old.name: PodUsage({"cpu": one.usage}, is_prod=True)}
             self.state.set_usage(report(one.name, {"cpu": one.usage}, age=30, pods=measured))
         self._known = Cluster(state=self.state, now=lambda: NOW, is_live=True)
-        self._reviews = PlacementReviews(
-            policies=lambda: policies,
+        placer = Placer(
             view=self.state.view,
-            judged_at=lambda: NOW,
-            clock=lambda: 0.0,
+            now=lambda: NOW,
             scope=Scope(),
-            explanations=Explanations(0),
-            in_flight=self._known if assuming else None,
+            assumed=self._known if assuming else None,
         )
+        self._reviews = PlacementReviews(placer, lambda: policies, lambda: 0.0)
 
     def admitted(self, number: int) -> Pod:
         """Return the pod as the API server stores it once it is through its admission."""
@@ -141,7 +139,7 @@ class Replica:
             "object": sent,
         }
         body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
-        response = self._reviews.answer(wire.decode(json.dumps(body).encode())).response
+        response = self._reviews.review(wire.decode(json.dumps(body).encode())).response
         assert response.patch is not None
         stored: dict[str, Any] = jsonpatch.apply_patch(sent, json.loads(response.patch))
         stored["metadata"] |= {"name": f"web-{number}", "uid": f"pod-{number}"}

@@ -25,6 +25,7 @@ from webhook.admission.handler import Limits, ReviewHandler
 from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 REVIEWS = [
     json.loads(path.read_text())["review"]
@@ -47,17 +48,17 @@ class Mutate:
         state = small_cluster()
         loaded = load_policies([policies])
         state.track_sums(loaded.sum_profiles)
-        placement = PlacementReviews(
-            policies=lambda: loaded,
+        placer = Placer(
             view=state.view,
-            judged_at=lambda: Micros(0),
-            clock=time.monotonic,
+            now=lambda: Micros(0),
             scope=Scope(),
+            clock=time.monotonic,
             explanations=Explanations(9),
         )
+        placement = PlacementReviews(placer, lambda: loaded, time.monotonic)
         self._handler = ReviewHandler(
             "mutate",
-            placement.answer,
+            placement.review,
             fails_open=True,
             limits=Limits(max_in_flight=9, default_timeout_seconds=10.0, deadline_fraction=0.6),
             metrics=Metrics(),

@@ -1,9 +1,9 @@
-"""Pods of one template that come at the same time share a decision where time is short.
+"""Decisions shared by pods of one template that arrive together while time is short.
 
-A decision takes milliseconds, so of a thousand pods a second most would have to pass without any
-advice if each had one of its own. The pods of a workload are told apart by what the API server
-names after the webhooks, so what holds for one of them holds for the next, but that the first has
-taken some room. That is neglected for some of them and for a moment.
+A decision takes milliseconds, so of a thousand pods a second most would pass without advice if each
+had a decision of its own. Pods of one workload differ only in what the API server names after the
+webhooks, so what holds for the first of them holds for the next, but for the room that the first
+has taken. That is neglected for a few pods and a moment.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from typing import TypeAlias
 
 import msgspec
 
-from engine.model.advice import Advice
-from engine.model.pod import Pod
+from engine.model.decision import Verdict
 from engine.placement import advice_id
 from engine.policy import PolicySet
-from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionRequest
+from webhook.placement.placer import Placement
 
 _MICROS = 1_000_000
-_LATELY_SECONDS = 0.1
-_BUSY_SHARE = 0.1  # of the time lately: at four times that, reviews begin to wait for each other
-_LONGEST_SECONDS = 0.25
-_MOST_TWINS = 32
-_MOST_KEPT = 64  # of those that come at a time, each some 10 KB
-_MOST_BYTES = 16 * 1024  # of a request that is kept
+_WINDOW_SECONDS = 0.1
+_BUSY_SHARE = 0.1  # of the window: at four times that, reviews begin to wait for each other
+_MAX_AGE_SECONDS = 0.25
+_MAX_SHARES = 32
+_MAX_ENTRIES = 64  # of templates that arrive together, each some 10 KB
+_MAX_REQUEST_BYTES = 16 * 1024
 
 # The ServiceAccount admission plugin names the volume of a pod's token at random.
 _TOKEN_VOLUME = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
@@ -37,49 +36,40 @@ _TOKEN_VOLUME = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
 _encode = msgspec.json.Encoder().encode
 
 
-class Advised(msgspec.Struct, frozen=True):
-    """A pod, the answer to the request to create it, and the advice in that answer."""
-
-    pod: Pod
-    answer: ReviewResult
-    advice: Advice
-
-
 @dataclass(slots=True)
-class _Kept:
-    advised: Advised
-    around: tuple[bytes, bytes, bytes]  # the patch, but for the nodes and the id of its advice
+class _Entry:
+    placement: Placement
     policies: PolicySet
     at: float
-    twins: int = 0
+    shares: int = 0
 
 
 _Template: TypeAlias = tuple[bytes, bytes]
 
 
 class DecisionCache:
-    """The decisions of the last moments, for pods like those they were made for.
+    """The placements of the last moments, by template.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._kept: OrderedDict[_Template, _Kept] = OrderedDict()
-        self._spent: deque[tuple[float, int]] = deque()  # when, and how long; microseconds
-        self._spent_lately = 0  # INVARIANT: the sum of those
+        self._entries: OrderedDict[_Template, _Entry] = OrderedDict()
+        self._spent: deque[tuple[float, int]] = deque()  # when, and for how many microseconds
+        self._spent_in_window = 0  # INVARIANT: the sum of those
 
     @property
     def is_busy(self) -> bool:
-        """Whether decisions have taken so much of the time lately that some should be shared."""
-        since = self._clock() - _LATELY_SECONDS
+        """Whether decisions took so much of the last moments that some should be shared."""
+        since = self._clock() - _WINDOW_SECONDS
         while self._spent and self._spent[0][0] < since:
-            self._spent_lately -= self._spent.popleft()[1]
-        return self._spent_lately > _BUSY_SHARE * _LATELY_SECONDS * _MICROS
+            self._spent_in_window -= self._spent.popleft()[1]
+        return self._spent_in_window > _BUSY_SHARE * _WINDOW_SECONDS * _MICROS
 
-    def get(self, request: AdmissionRequest, policies: PolicySet) -> Advised | None:
-        """Return what comes of a request from what came of its twin, None where it is to be found.
+    def get(self, request: AdmissionRequest, policies: PolicySet) -> Placement | None:
+        """Placement for a pod by the decision for another of its template, None if there is none.
 
         Args:
             request: to create a pod.
@@ -87,78 +77,61 @@ class DecisionCache:
         """
         if not self._may_share(request):
             return None
-        kept = self._kept.get(_template(request))
-        if kept is None or kept.policies is not policies or kept.twins >= _MOST_TWINS:
+        entry = self._entries.get(_template(request))
+        if entry is None or entry.policies is not policies or entry.shares >= _MAX_SHARES:
             return None
-        if self._clock() - kept.at > _LONGEST_SECONDS:
+        if self._clock() - entry.at > _MAX_AGE_SECONDS:
             return None
-        kept.twins += 1
-        return _under_its_own_name(kept, request.uid)
+        entry.shares += 1
+        return _shared(entry, request.uid)
 
     def put(
-        self, request: AdmissionRequest, policies: PolicySet, advised: Advised, began: float
+        self, request: AdmissionRequest, policies: PolicySet, placement: Placement, began: float
     ) -> None:
-        """Keep what came of a request for twins of its pod, if they can be expected.
+        """Store a placement if further pods of its template can be expected.
 
         Args:
             request: to create a pod.
             policies: those it was decided by.
-            advised: what came of it.
-            began: when it was begun.
+            placement: of that pod.
+            began: when its decision was begun.
         """
-        now, answer = self._clock(), advised.answer
+        now = self._clock()
         spent = round((now - began) * _MICROS)
         self._spent.append((now, spent))
-        self._spent_lately += spent
-        if answer.outcome is not Outcome.PLACED or not self._may_share(request):
+        self._spent_in_window += spent
+        is_first_round = bool(placement.patch.advice.id)
+        if placement.verdict is not Verdict.PLACE or not is_first_round:
             return
-        around = _around(advised.advice, answer.response.patch or b"")
-        if around is None:
-            return  # the pod had an advice already
+        if not self._may_share(request):
+            return
         template = _template(request)
-        self._kept[template] = _Kept(advised, around, policies, now)
-        self._kept.move_to_end(template)
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        self._entries[template] = _Entry(placement, policies, now)
+        self._entries.move_to_end(template)
+        if len(self._entries) > _MAX_ENTRIES:
+            self._entries.popitem(last=False)
 
     def _may_share(self, request: AdmissionRequest) -> bool:
-        """Whether a pod may have twins: it is not named yet, and time is short."""
+        """Whether a pod may share a decision: it has no name yet, and time is short."""
         has_no_name = not request.name and not request.dry_run
-        return has_no_name and len(request.object) <= _MOST_BYTES and self.is_busy
+        return has_no_name and len(request.object) <= _MAX_REQUEST_BYTES and self.is_busy
 
 
 def _template(request: AdmissionRequest) -> _Template:
-    """Return what is equal for requests that no rule can tell apart, but by their uid."""
-    around = _encode((request.namespace, request.user_info, request.options))
-    return _TOKEN_VOLUME.sub(b'""', request.object), around
+    """Everything by which a rule can tell two requests apart, except their uid."""
+    context = _encode((request.namespace, request.user_info, request.options))
+    return _TOKEN_VOLUME.sub(b'""', request.object), context
 
 
-def _around(advice: Advice, patch: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return a patch without the nodes and the id of its advice; None if they stand twice in it."""
-    nodes, own = _written(advice.nodes), advice.id.encode()
-    if not own or patch.count(own) != 1 or (nodes and patch.count(nodes) != 1):
-        return None
-    before, _, rest = patch.partition(nodes) if nodes else (b"", b"", patch)
-    between, found, after = rest.partition(own)
-    return (before, between, after) if found else None
+def _shared(entry: _Entry, uid: str) -> Placement:
+    """Placement for the next pod of a template, with an advice of its own.
 
-
-def _written(nodes: tuple[str, ...]) -> bytes:
-    """Return names as they stand in an advice in a patch: in JSON, in a text in JSON."""
-    return _encode(_encode(nodes).decode())[1:-1] if nodes else b""
-
-
-def _under_its_own_name(kept: _Kept, uid: str) -> Advised:
-    """Return what came of a twin's request as the answer to another, with an advice of its own.
-
-    Its best node is the next one of those that the first was advised to take: the scheduler will
-    not put all of them on one either, and each counts on its best node until it is bound.
+    Its best node is the next of those advised to the first pod: the scheduler will not put all of
+    them on one node either, and each counts on its best node until it is bound.
     """
-    twin, own = kept.advised, advice_id(uid)
-    first = kept.twins % max(1, len(twin.advice.nodes))
-    nodes = twin.advice.nodes[first:] + twin.advice.nodes[:first]
-    before, between, after = kept.around
-    patch = b"".join((before, _written(nodes), between, own.encode(), after))
-    response = msgspec.structs.replace(twin.answer.response, uid=uid, patch=patch)
-    answer = msgspec.structs.replace(twin.answer, outcome=Outcome.SHARED, response=response)
-    return Advised(twin.pod, answer, msgspec.structs.replace(twin.advice, nodes=nodes, id=own))
+    advice = entry.placement.patch.advice
+    first = entry.shares % max(1, len(advice.nodes))
+    nodes = advice.nodes[first:] + advice.nodes[:first]
+    advice = msgspec.structs.replace(advice, nodes=nodes, id=advice_id(uid))
+    patch = entry.placement.patch.with_advice(advice)
+    return msgspec.structs.replace(entry.placement, patch=patch, advice=advice)

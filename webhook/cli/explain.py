@@ -13,8 +13,7 @@ from rich.markup import escape
 
 from engine.model.decision import Decision, Verdict
 from engine.model.time import Micros, date, micros
-from engine.pipeline import Scope, decide
-from engine.placement import patch_for
+from engine.pipeline import Scope
 from engine.quota import QuotaVerdict, judge, quotas_of
 from engine.report import explanation
 from engine.view import counted_requests
@@ -24,6 +23,7 @@ from webhook.cli.loading import load_cluster, load_some_policies
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import show_patch, show_reasons, verdict_line
 from webhook.cluster import Recording
+from webhook.placement.placer import Placer
 
 _NODES = 20
 _INPUTS = 3
@@ -69,13 +69,13 @@ def explain(
 
     request = placement_request(manifest, namespace=namespace, view=view)
     home, quota = request.pod.namespace, QuotaVerdict()
-    decision = decide(request, policy_set, view, moment, scope=_SCOPE)
+    placer = Placer(view=lambda: view, now=lambda: moment, scope=_SCOPE)
+    decision, advice = placer.decide(request, policy_set)
     if home not in _SCOPE.excluded_namespaces:
         if home not in view.namespace_labels:
             notes.print(f"namespace `{escape(home)}` is not recorded: no label of it is known")
         used = view.namespace_requests.get(home, {})
         quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, home))
-    advice = patch_for(decision, request, view)
 
     output = console.output()
     if json:

@@ -15,8 +15,7 @@ from engine.cel.vector import Plan
 from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, FilterRule, PolicySet, ScoreRule
-from engine.policy.filter_evaluators import ExpressionJudge
-from engine.policy.scorers import ExpressionScorer
+from engine.policy.expressions import NodeExpression
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_some_policies
@@ -102,8 +101,7 @@ def _rules_of(policy: CompiledPolicy) -> tuple[FilterRule | ScoreRule, ...]:
 
 def _plan(rule: FilterRule | ScoreRule) -> Plan | None:
     """Return how the expression of a rule is evaluated, None for a plugin."""
-    by = rule.judge if isinstance(rule, FilterRule) else rule.scorer
-    return by.expression.plan if isinstance(by, ExpressionJudge | ExpressionScorer) else None
+    return rule.evaluator.plan if isinstance(rule.evaluator, NodeExpression) else None
 
 
 def _show_inside(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Console) -> None:

@@ -28,7 +28,7 @@ from webhook.cluster.watch.staleness import log_changes
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
-from webhook.placement.warm_up import warm_up
+from webhook.placement.placer import Placer
 from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger, QuotaReviews, QuotaTiming
 from webhook.serving.app import build_app, build_monitoring_app
 from webhook.serving.file_watch import on_change
@@ -165,11 +165,21 @@ async def run_server(
         scheduler_names=settings.scheduler_names,
         excluded_namespaces=settings.excluded_namespaces,
     )
+    explanations = Explanations(settings.explanations_kept)
+    placer = Placer(
+        view=cluster.view,
+        now=cluster.now,
+        scope=scope,
+        clock=time.monotonic,
+        staleness=cluster.freshness,
+        explanations=explanations,
+        assumed=cluster if cluster.is_live else None,
+    )
     policies = LivePolicies(
         settings.policies,
         track=cluster.state.track_sums,
         prepare=cluster.state.prepare_sums,
-        warm_up=lambda policies: warm_up(policies, cluster, scope),
+        warm_up=placer.warm_up,
         now=today,
         only_audit=settings.placement_mode == "Audit",
     )
@@ -193,19 +203,9 @@ async def run_server(
     _show(metrics, cluster, policies, certificate, health, now)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
-    explanations = Explanations(settings.explanations_kept)
 
     # 3. What answers: advice fails open, quota leaves it to the API server.
-    placement = PlacementReviews(
-        policies=lambda: policies.current,
-        view=cluster.view,
-        judged_at=cluster.now,
-        clock=time.monotonic,
-        scope=scope,
-        explanations=explanations,
-        freshness=cluster.freshness,
-        in_flight=cluster if cluster.is_live else None,
-    )
+    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic)
     quota = QuotaReviews(
         ledger=parts.ledger,
         view=cluster.state.view,
@@ -225,7 +225,7 @@ async def run_server(
         handlers=(
             handler(
                 "mutate",
-                ignored if settings.placement_mode == "Off" else placement.answer,
+                ignored if settings.placement_mode == "Off" else placement.review,
                 fails_open=True,
             ),
             handler("validate", final, fails_open=False),

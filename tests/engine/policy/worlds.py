@@ -16,7 +16,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.policy import CompiledPolicy, PolicySet
-from engine.policy.compiler import compile_policy
+from engine.policy.compile import compile_policy
 from engine.view import ClusterState, ClusterView
 
 GIB = 1 << 30

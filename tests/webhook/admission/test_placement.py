@@ -17,11 +17,12 @@ from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome
 from webhook.placement.explanations import Explanations
+from webhook.placement.placer import Placer
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 
 
-def asking(namespace: str = "shop", **more: Any) -> wire.AdmissionRequest:  # noqa: ANN401 - parts of a request, whatever they are
+def review_of(namespace: str = "shop", **more: Any) -> wire.AdmissionRequest:  # noqa: ANN401 - parts of a request, whatever they are
     pod = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}
     request = {
         "uid": "u-1",
@@ -53,15 +54,15 @@ def placement(
         clock: Callable[[], float] = lambda: 0.0,
         freshness: Callable[[], Freshness] = Freshness,
     ) -> PlacementReviews:
-        return PlacementReviews(
-            policies=current,
+        placer = Placer(
             view=state.view,
-            judged_at=lambda: Micros(0),
-            clock=clock,
+            now=lambda: Micros(0),
             scope=Scope(),
+            clock=clock,
+            staleness=freshness,
             explanations=explanations,
-            freshness=freshness,
         )
+        return PlacementReviews(placer, current, clock)
 
     return make
 
@@ -70,21 +71,21 @@ Make = Callable[..., PlacementReviews]
 
 
 def test_a_pod_is_advised_and_the_audit_log_learns_why(placement: Make) -> None:
-    answer = placement().answer(asking())
-    assert answer.outcome is Outcome.PLACED
-    assert answer.response.patch is not None
-    told = answer.response.audit_annotations
-    assert told["policies"] == "balance-limits"
-    assert "3 of 3 nodes fit" in told["decision"]
+    result = placement().review(review_of())
+    assert result.outcome is Outcome.PLACED
+    assert result.response.patch is not None
+    audit = result.response.audit_annotations
+    assert audit["policies"] == "balance-limits"
+    assert "3 of 3 nodes fit" in audit["decision"]
 
 
 def test_the_namespace_of_the_request_counts_for_an_object_that_has_none(placement: Make) -> None:
     # The policy `closed` selects the namespace by the label that every namespace has.
-    assert placement().answer(asking("closed")).outcome is Outcome.DENIED
+    assert placement().review(review_of("closed")).outcome is Outcome.DENIED
 
 
 def test_a_denial_says_why_and_has_no_patch(placement: Make) -> None:
-    response = placement().answer(asking("closed")).response
+    response = placement().review(review_of("closed")).response
     assert not response.allowed
     assert response.patch is None
     assert response.status is not None
@@ -93,22 +94,22 @@ def test_a_denial_says_why_and_has_no_patch(placement: Make) -> None:
 
 def test_on_a_stale_view_rules_abstain_and_are_counted(placement: Make) -> None:
     old = Freshness(ages={"nodes": 300}, stale={Domain.NODES: "nodes are 300 s old"})
-    answer = placement(freshness=lambda: old).answer(asking("closed"))
-    assert answer.outcome is Outcome.PLACED  # what closes the namespace reads the nodes
+    result = placement(freshness=lambda: old).review(review_of("closed"))
+    assert result.outcome is Outcome.PLACED  # what closes the namespace reads the nodes
     # Four of the scheduler's filters, the filter of one policy and the score of the other.
-    assert answer.abstained == {"nodes": 6}
-    told = answer.response.audit_annotations["decision"]
-    assert told.startswith("3 of 3 nodes fit")
-    assert told.endswith("(nodes are 300 s old)")
-    assert placement().answer(asking()).abstained == {}
+    assert result.abstained == {"nodes": 6}
+    audit = result.response.audit_annotations["decision"]
+    assert audit.startswith("3 of 3 nodes fit")
+    assert audit.endswith("(nodes are 300 s old)")
+    assert placement().review(review_of()).abstained == {}
 
 
 def test_a_pod_without_a_policy_passes_as_it_is(placement: Make) -> None:
     nothing = PolicySet()
-    answer = placement(lambda: nothing).answer(asking())
-    assert answer.outcome is Outcome.ABSTAINED
-    assert answer.response.allowed
-    assert answer.response.patch is None
+    result = placement(lambda: nothing).review(review_of())
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.allowed
+    assert result.response.patch is None
 
 
 def test_our_own_failure_lets_the_pod_pass_and_only_the_log_knows_why(
@@ -117,11 +118,11 @@ def test_our_own_failure_lets_the_pod_pass_and_only_the_log_knows_why(
     def fail() -> PolicySet:
         raise RuntimeError("the reason")
 
-    answer = placement(fail).answer(asking())
-    assert answer.outcome is Outcome.ERROR
-    assert answer.response.allowed
-    assert answer.response.patch is None
-    assert "the reason" not in json.dumps(answer.response.warnings)
+    result = placement(fail).review(review_of())
+    assert result.outcome is Outcome.ERROR
+    assert result.response.allowed
+    assert result.response.patch is None
+    assert "the reason" not in json.dumps(result.response.warnings)
     assert "the reason" in caplog.text
 
 
@@ -138,17 +139,18 @@ def test_our_own_failure_lets_the_pod_pass_and_only_the_log_knows_why(
     ],
 )
 def test_a_pod_that_makes_no_sense_passes_with_a_warning(placement: Make, pod: object) -> None:
-    answer = placement().answer(asking(object=pod))
-    assert answer.response.allowed
-    assert answer.response.patch is None or answer.outcome is Outcome.PLACED
-    assert all(len(warning) <= 256 for warning in answer.response.warnings)
+    result = placement().review(review_of(object=pod))
+    assert result.response.allowed
+    assert result.response.patch is None or result.outcome is Outcome.PLACED
+    assert all(len(warning) <= 256 for warning in result.response.warnings)
 
 
 def test_a_decision_is_remembered_with_its_reasons(
     placement: Make, explanations: Explanations
 ) -> None:
-    placement().answer(asking())
-    (told,) = explanations.latest(pod="shop/web-")
+    placement().review(review_of())
+    (latest,) = explanations.latest(pod="shop/web-")
+    told = json.loads(bytes(latest))
     assert told["verdict"] == "Place"
     assert len(told["ranking"]) == 3
 
@@ -157,9 +159,9 @@ def test_a_dry_run_gets_the_same_patch_and_is_not_remembered(
     placement: Make, explanations: Explanations
 ) -> None:
     reviews = placement()
-    dry = reviews.answer(asking(dryRun=True))
+    dry = reviews.review(review_of(dryRun=True))
     assert len(explanations) == 0
-    assert dry.response.patch == reviews.answer(asking()).response.patch
+    assert dry.response.patch == reviews.review(review_of()).response.patch
 
 
 def test_rules_that_cannot_be_evaluated_are_counted(placement: Make, tmp_path: Path) -> None:
@@ -170,10 +172,10 @@ def test_rules_that_cannot_be_evaluated_are_counted(placement: Make, tmp_path: P
         " scores: [{plugin: LimitAware}]}}"
     )
     loaded = load_policies([path])
-    answer = placement(lambda: loaded).answer(asking())
-    assert answer.rule_errors == 1
-    assert answer.response.allowed
-    assert "broken: match condition `c`" in answer.response.audit_annotations["errors"]
+    result = placement(lambda: loaded).review(review_of())
+    assert result.rule_errors == 1
+    assert result.response.allowed
+    assert "broken: match condition `c`" in result.response.audit_annotations["errors"]
 
 
 def test_expressions_that_take_too_long_are_given_up(placement: Make, tmp_path: Path) -> None:
@@ -185,21 +187,21 @@ def test_expressions_that_take_too_long_are_given_up(placement: Make, tmp_path: 
         " scores: [{plugin: LimitAware}]}}"
     )
     loaded = load_policies([path])
-    assert placement(lambda: loaded).answer(asking()).outcome is Outcome.PLACED
+    assert placement(lambda: loaded).review(review_of()).outcome is Outcome.PLACED
     ever_later = map(float, count())
-    answer = placement(lambda: loaded, ever_later.__next__).answer(asking())
-    assert answer.outcome is Outcome.ABSTAINED
-    assert "ran out of time" in answer.response.audit_annotations["errors"]
+    result = placement(lambda: loaded, ever_later.__next__).review(review_of())
+    assert result.outcome is Outcome.ABSTAINED
+    assert "ran out of time" in result.response.audit_annotations["errors"]
 
 
 def test_who_creates_a_pod_that_no_node_fits_is_told(placement: Make, tmp_path: Path) -> None:
     path = tmp_path / "open.yaml"
     path.write_text(DENYING.replace("Deny", "Allow"))
     loaded = load_policies([path])
-    answer = placement(lambda: loaded).answer(asking("closed"))
-    assert answer.outcome is Outcome.ABSTAINED
-    assert answer.response.allowed
-    (warning,) = answer.response.warnings
+    result = placement(lambda: loaded).review(review_of("closed"))
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.allowed
+    (warning,) = result.response.warnings
     assert warning.startswith("stowplan: 0 of 3 nodes fit")
 
 
@@ -209,11 +211,11 @@ def test_what_a_policy_in_audit_mode_would_do_is_only_told_to_the_audit_log(
     path = tmp_path / "audited.yaml"
     path.write_text(DENYING.replace("priority: 10", "mode: Audit"))
     loaded = load_policies([path])
-    answer = placement(lambda: loaded).answer(asking("closed"))
-    assert answer.response.allowed
-    assert answer.response.patch is None
-    assert answer.response.audit_annotations["audited-policies"] == "closed"
-    assert "the namespace is closed" in answer.response.audit_annotations["audited-decision"]
+    result = placement(lambda: loaded).review(review_of("closed"))
+    assert result.response.allowed
+    assert result.response.patch is None
+    assert result.response.audit_annotations["audited-policies"] == "closed"
+    assert "the namespace is closed" in result.response.audit_annotations["audited-decision"]
 
 
 def test_expressions_see_who_asks(placement: Make, tmp_path: Path) -> None:
@@ -226,5 +228,5 @@ def test_expressions_see_who_asks(placement: Make, tmp_path: Path) -> None:
     )
     loaded = load_policies([path])
     reviews = placement(lambda: loaded)
-    assert reviews.answer(asking(userInfo={"username": "bob"})).outcome is Outcome.ABSTAINED
-    assert reviews.answer(asking(userInfo={"username": "alice"})).outcome is Outcome.PLACED
+    assert reviews.review(review_of(userInfo={"username": "bob"})).outcome is Outcome.ABSTAINED
+    assert reviews.review(review_of(userInfo={"username": "alice"})).outcome is Outcome.PLACED

@@ -3,6 +3,8 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any
 
+import msgspec
+
 from webhook.placement.explanations import PER_SECOND, Explanations
 
 
@@ -38,8 +40,12 @@ def crowded(clock: Clock) -> Explanations:
     return explanations
 
 
-def names(found: list[dict[str, Any]]) -> list[str]:
-    return [one["pod"]["name"] for one in found]
+def decoded(found: list[msgspec.Raw]) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(text) for text in found]
+
+
+def names(found: list[msgspec.Raw]) -> list[str]:
+    return [each["pod"]["name"] for each in decoded(found)]
 
 
 def test_the_newest_come_first_and_the_oldest_are_dropped() -> None:
@@ -95,7 +101,7 @@ def test_what_is_left_out_is_counted_until_the_next_that_is_kept() -> None:
     offer(explanations, "x", "y", "z")
     clock.seconds += 1
     offer(explanations, "first", "second")
-    told = [one["leftOutBefore"] for one in explanations.latest(limit=3)]
+    told = [each["leftOutBefore"] for each in decoded(explanations.latest(limit=3))]
     assert told == [0, 3, 0]
 
 
@@ -103,5 +109,5 @@ def test_what_has_to_be_kept_is_kept_however_many_there_are() -> None:
     explanations = crowded(Clock())
     offer(explanations, "left out", "left out")
     offer(explanations, "denied", always=True)
-    (newest,) = explanations.latest(limit=1)
+    (newest,) = decoded(explanations.latest(limit=1))
     assert newest == {**explanation("denied"), "leftOutBefore": 2}

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from engine.model.label_condition import Exactness
-from engine.policy import CompiledPolicy, PolicyContext
+from engine.policy import CompiledPolicy
+from engine.policy.context import PolicyContext
 from engine.policy.label_analysis.label_predicate import Constant, Junction, Precomputed
 from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
 
@@ -22,7 +23,7 @@ _GPU_SPEC = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}
 
 def terms(compiled: CompiledPolicy, **spec: object) -> list[list[list[str]]]:
     """Return label and operator of what each filter of a policy requires for a pod."""
-    context = PolicyContext(compiled, request_of(dict(spec)))
+    context = PolicyContext(request_of(dict(spec)), variables=compiled.variables)
     return [
         [[f"{one.key} {one.operator}" for one in term] for term in found.terms]
         for found in (rule.labels.condition(context) for rule in compiled.filters)
@@ -49,10 +50,8 @@ def test_what_no_pod_has_a_say_in_is_settled_when_it_is_loaded() -> None:
 
 def test_the_outcome_of_a_filter_says_what_it_requires() -> None:
     view = view_of(node("a", labels={"gpu": "x", "generation": "4"}))
-    outcomes = [
-        rule.outcome(PolicyContext(GPU_GUARD, request_of()), view, NOW)
-        for rule in GPU_GUARD.filters
-    ]
+    context = GPU_GUARD.context(request_of(), view, NOW)
+    outcomes = [rule.outcome(context) for rule in GPU_GUARD.filters]
     for outcome in outcomes:
         assert outcome.labels.exactness is Exactness.EXACT
         row = view.rows["a"]

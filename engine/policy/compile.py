@@ -1,7 +1,7 @@
-"""From a document to a policy that runs, or to everything that is wrong with it.
+"""A document compiled to a policy that runs, or every mistake in it.
 
-Keys, expressions and plugins are looked at one after the other and each for itself, so that a
-misspelt key does not hide a mistake in an expression.
+Keys, expressions and plugins are checked independently, so that a misspelt key does not hide a
+mistake in an expression.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import PlacementOptions
 from engine.plugins import PLUGINS, Args, Plugin
 from engine.policy import schema
-from engine.policy.compiled import CompiledPolicy
 from engine.policy.environment import ExpressionScope, environment, misspelt_resources, where_known
-from engine.policy.expressions import node_condition, node_number
-from engine.policy.filter_evaluators import ExpressionJudge, PluginJudge
+from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
+from engine.policy.plugin_evaluators import PluginFilter, PluginScore
+from engine.policy.policy_set import CompiledPolicy
 from engine.policy.resource_names import misspelt_in_args
-from engine.policy.rules import FilterEvaluator, FilterRule, Scorer, ScoreRule
-from engine.policy.scheduler_filters import STATIC_PLUGINS
-from engine.policy.scorers import ExpressionScorer, PluginScorer
+from engine.policy.rules import (
+    STATIC_PLUGINS,
+    FilterEvaluator,
+    FilterRule,
+    ScoreEvaluator,
+    ScoreRule,
+)
 
 _Path: TypeAlias = tuple[str | int, ...]
 _CONDITIONS: Final = ("spec", "match", "matchConditions")
@@ -40,12 +44,11 @@ _VARIABLES: Final = ("spec", "variables")
 _FILTERS: Final = ("spec", "filters")
 _SCORES: Final = ("spec", "scores")
 _MICROS_PER_MILLI = 1000
-_RULES: Final = environment(ExpressionScope.RULES)
 _IDENTIFIER = re.compile(r"\w+")
 
 
 def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
-    """Return the policy that a document holds, or None and all that is wrong with it."""
+    """Return the policy of a document, or None and every mistake in it."""
     kind = document.value.get("kind") if isinstance(document.value, dict) else None
     if kind is not None and kind != schema.KIND:
         hint = did_you_mean(str(kind), [schema.KIND])
@@ -66,25 +69,25 @@ def _digest(document: Document) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What an expression has to give: in words, and as types (none: anything)."""
+class _ResultType:
+    """The required type of an expression: in words, and as types (none: any)."""
 
     text: str = ""
     types: tuple[CelType, ...] = ()
 
 
-_ANYTHING = _Wanted()
-_CONDITION = _Wanted("a condition must be a `bool`", (BOOL,))
-_FILTER = _Wanted("a filter must be a `bool`, true for nodes that pass", (BOOL,))
-_SCORE = _Wanted("a score must be a number", tuple(NUMERIC))
+_ANY = _ResultType()
+_CONDITION = _ResultType("a condition must be a `bool`", (BOOL,))
+_FILTER = _ResultType("a filter must be a `bool`, true for nodes that pass", (BOOL,))
+_SCORE = _ResultType("a score must be a number", tuple(NUMERIC))
 
 
 class _Programs:
     """The expressions of a document, compiled.
 
     Attributes:
-        found: by the path of what each belongs to.
-        problems: what is wrong with the others.
+        found: programs by the path of the item that each belongs to.
+        problems: the mistakes in the others.
     """
 
     def __init__(self, document: Document) -> None:
@@ -95,7 +98,7 @@ class _Programs:
             self._add(path, item, ExpressionScope.MATCH, {}, _CONDITION)
         types: dict[str, CelType] = {}
         for path, item in _items(document, _VARIABLES):
-            self._add(path, item, ExpressionScope.VARIABLES, dict(types), _ANYTHING)
+            self._add(path, item, ExpressionScope.VARIABLES, dict(types), _ANY)
             program = self.found.get(path)
             types[str(item.get("name"))] = DYN if program is None else program.result_type
         for path, item in _items(document, _FILTERS):
@@ -109,15 +112,15 @@ class _Programs:
         item: Mapping[str, object],
         where: ExpressionScope,
         variables: Mapping[str, CelType],
-        wanted: _Wanted,
+        required: _ResultType,
     ) -> None:
         source = item.get("expression")
         if not isinstance(source, str) or not source:
-            return  # the schema says so
+            return  # the schema reports it
         at = (*path, "expression")
         try:
             program = compile_program(source, environment(where, variables))
-            problems = [*misspelt_resources(program), *_wrong_type(program, wanted)]
+            problems = [*misspelt_resources(program), *_wrong_type(program, required)]
         except CelProblemsError as error:
             problems = [_with_hint(problem, source, where) for problem in error.problems]
         self.problems += (
@@ -128,14 +131,14 @@ class _Programs:
             self.found[path] = program
 
 
-def _wrong_type(program: Program, wanted: _Wanted) -> Iterator[CelProblem]:
-    """Yield the problem of an expression that cannot give what it has to."""
-    if wanted.types and not can_be(program.result_type, *wanted.types):
-        yield CelProblem(0, f"{wanted.text}, not `{program.result_type}`")
+def _wrong_type(program: Program, required: _ResultType) -> Iterator[CelProblem]:
+    """Yield the problem of an expression that can never be of the required type."""
+    if required.types and not can_be(program.result_type, *required.types):
+        yield CelProblem(0, f"{required.text}, not `{program.result_type}`")
 
 
 def _with_hint(problem: CelProblem, source: str, where: ExpressionScope) -> CelProblem:
-    """Return a problem with the hint where else a name is known that is unknown here."""
+    """Return a problem; for a name unknown here, with the hint where it is known."""
     name = _IDENTIFIER.match(source, problem.offset)
     if name is None or problem.message != f"unknown name `{name[0]}`":
         return problem
@@ -149,8 +152,8 @@ class _Plugins:
     """The plugins that a document names, with their args.
 
     Attributes:
-        found: by the path of the rule.
-        problems: what is wrong with the others.
+        found: plugin and args by the path of the rule.
+        problems: the mistakes in the others.
     """
 
     def __init__(self, document: Document) -> None:
@@ -171,7 +174,7 @@ class _Plugins:
     ) -> None:
         name = item.get("plugin")
         if not isinstance(name, str):
-            return  # the schema says so
+            return  # the schema reports it
         plugin = PLUGINS.get(name)
         if plugin is None or not can(plugin):
             able = [other for other, found in PLUGINS.items() if can(found)]
@@ -201,7 +204,7 @@ def _items(document: Document, path: _Path) -> Iterator[tuple[_Path, dict[str, A
 def _assembled(
     written: schema.PlacementPolicy, programs: _Programs, plugins: _Plugins
 ) -> CompiledPolicy:
-    """Return the policy made of parts that are all right."""
+    """Return the policy made of parts without mistakes."""
     name, spec = written.metadata.name, written.spec
     conditions, variables = spec.match.match_conditions, spec.variables
     profiles = tuple(
@@ -228,50 +231,51 @@ def _assembled(
         priority=spec.priority,
         namespace_selector=spec.match.namespace_selector.parsed(),
         object_selector=spec.match.object_selector.parsed(),
-        conditions={one.name: programs.found[*_CONDITIONS, i] for i, one in enumerate(conditions)},
-        variables={one.name: programs.found[*_VARIABLES, i] for i, one in enumerate(variables)},
+        conditions={
+            item.name: programs.found[*_CONDITIONS, i] for i, item in enumerate(conditions)
+        },
+        variables={item.name: programs.found[*_VARIABLES, i] for i, item in enumerate(variables)},
         filters=filters,
         scores=scores,
         placement=PlacementOptions(**dict(spec.placement)),
         sum_profiles=profiles,
         estimator=next(estimators, None),
-        slow_parts=tuple(_slow_parts(filters, scores)),
+        slow_parts=tuple(_slow_parts((*filters, *scores))),
     )
 
 
-def _slow_parts(filters: Iterable[FilterRule], scores: Iterable[ScoreRule]) -> Iterator[str]:
-    judges = ((rule.name, rule.judge) for rule in filters)
-    scorers = ((rule.name, rule.scorer) for rule in scores)
-    for name, by in (*judges, *scorers):
-        if isinstance(by, ExpressionJudge | ExpressionScorer):
-            for part in by.expression.plan.parts:
-                if part.strategy is Strategy.ROWS:
-                    cost = math.ceil(part.cost / _MICROS_PER_MILLI)
-                    yield f"{name}: `{part.text}` takes some {cost} ms for each pod and 5,000 nodes"
+def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[str]:
+    for rule in rules:
+        if not isinstance(rule.evaluator, NodeExpression):
+            continue
+        for part in rule.evaluator.plan.parts:
+            if part.strategy is Strategy.ROWS:
+                cost = math.ceil(part.cost / _MICROS_PER_MILLI)
+                what = f"{rule.name}: `{part.text}`"
+                yield f"{what} takes some {cost} ms for each pod and 5,000 nodes"
 
 
 def _filter_rule(
     policy: str, rule: schema.Filter, path: _Path, programs: _Programs, plugins: _Plugins
 ) -> FilterRule:
-    judge: FilterEvaluator
+    evaluator: FilterEvaluator
     labels = PLUGIN_LABELS
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        judge = PluginJudge(plugin.filter(args), plugin.reads)
+        evaluator = PluginFilter(plugin.filter(args), plugin.reads)
         dynamic = rule.plugin not in STATIC_PLUGINS
     else:
-        expression = node_condition(programs.found[path], _RULES)
-        judge = ExpressionJudge.of(expression, rule.message)
-        dynamic = not expression.reads_labels_alone
+        evaluator = FilterExpression(programs.found[path], rule.message)
+        dynamic = not evaluator.reads_labels_alone
         errors_pass = rule.on_error is schema.OnFilterError.IGNORE_RULE
-        labels = filter_labels(expression.program, errors_pass=errors_pass)
+        labels = filter_labels(evaluator.program, errors_pass=errors_pass)
     return FilterRule(
         policy=policy,
         name=rule.name,
         dynamic=dynamic,
         on_error=rule.on_error,
-        judge=judge,
+        evaluator=evaluator,
         labels=labels,
     )
 
@@ -279,13 +283,17 @@ def _filter_rule(
 def _score_rule(
     policy: str, rule: schema.Score, path: _Path, programs: _Programs, plugins: _Plugins
 ) -> ScoreRule:
-    scorer: Scorer
+    evaluator: ScoreEvaluator
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        scorer = PluginScorer(plugin.score(args), plugin.reads)
+        evaluator = PluginScore(plugin.score(args), plugin.reads)
     else:
-        scorer = ExpressionScorer(node_number(programs.found[path], _RULES))
+        evaluator = ScoreExpression(programs.found[path])
     return ScoreRule(
-        policy=policy, name=rule.name, weight=rule.weight, on_error=rule.on_error, scorer=scorer
+        policy=policy,
+        name=rule.name,
+        weight=rule.weight,
+        on_error=rule.on_error,
+        evaluator=evaluator,
     )

@@ -4,17 +4,17 @@ import numpy as np
 
 from engine.model.decision import FilterOutcome
 from engine.model.request import PlacementRequest
-from engine.policy import PolicyContext
+from engine.policy import RuleContext
 from engine.view import ClusterView
 from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
 
 
 def _filtered(
     spec: str, view: ClusterView, request: PlacementRequest | None = None
-) -> tuple[FilterOutcome, PolicyContext]:
+) -> tuple[FilterOutcome, RuleContext]:
     compiled = policy(spec)
-    context = PolicyContext(compiled, request or request_of())
-    return compiled.filters[0].outcome(context, view, NOW), context
+    context = compiled.context(request or request_of(), view, NOW)
+    return compiled.filters[0].outcome(context), context
 
 
 def test_variables_build_on_each_other_and_are_read_by_rules() -> None:
@@ -38,10 +38,10 @@ def test_a_variable_that_fails_is_absent_and_reported_once() -> None:
     filters: [{name: rule, expression: '!has(variables.bad) && node.ready'}]
     """
     compiled = policy(spec)
-    context = PolicyContext(compiled, request_of())
     view = view_of(node("a"), node("b"))
+    context = compiled.context(request_of(), view, NOW)
     for _ in range(2):
-        assert not compiled.filters[0].outcome(context, view, NOW).rejects[view.rows["a"]]
+        assert not compiled.filters[0].outcome(context).rejects[view.rows["a"]]
     (error,) = context.errors
     assert error.startswith("p: variable `bad`: ")
 
@@ -78,7 +78,7 @@ def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
 
 
 def test_rows_become_a_mask_whichever_were_asked_for_before() -> None:
-    context = PolicyContext(policy("filters: []"), request_of())
+    context = RuleContext(request_of(), view_of(*map(node, "abc")), NOW)
     for rows in ([0, 2], [1], []):
-        mask = context.mask_of(np.array(rows, np.intp), 3)
+        mask = context.mask_of(np.array(rows, np.intp))
         assert np.flatnonzero(mask).tolist() == rows

@@ -7,31 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.decision import FilterOutcome, ScoreOutcome
+from engine.model import api
+from engine.model.decision import SCHEDULER, FilterOutcome, ScoreOutcome
 from engine.model.request import PlacementRequest
 from engine.plugins import FAULT
-from engine.policy import PolicyContext
-from engine.policy.compiled import CompiledPolicy
-from engine.policy.scorers import ExpressionScorer
+from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, RuleContext
+from engine.policy.expressions import ScoreExpression
 from engine.view import ClusterView
 from tests.engine.policy.worlds import GIB, NOW, node, policy, request_of, usage, view_of
 
 
 def _filtered(
     spec: str, view: ClusterView, request: PlacementRequest | None = None
-) -> tuple[FilterOutcome, PolicyContext]:
+) -> tuple[FilterOutcome, RuleContext]:
     compiled = policy(spec)
-    context = PolicyContext(compiled, request or request_of())
-    return compiled.filters[0].outcome(context, view, NOW), context
+    context = compiled.context(request or request_of(), view, NOW)
+    return compiled.filters[0].outcome(context), context
 
 
 def _scored(
     spec: str, view: ClusterView, *names: str, request: PlacementRequest | None = None
-) -> tuple[ScoreOutcome, PolicyContext]:
+) -> tuple[ScoreOutcome, RuleContext]:
     compiled = policy(spec)
-    context = PolicyContext(compiled, request or request_of())
+    context = compiled.context(request or request_of(), view, NOW)
     rows = np.array([view.rows[name] for name in names], np.intp)
-    return compiled.scores[0].outcome(context, view, rows, NOW), context
+    return compiled.scores[0].outcome(context, rows), context
 
 
 def _rejected(outcome: FilterOutcome, view: ClusterView) -> set[str]:
@@ -230,9 +230,9 @@ _FINITE = st.floats(allow_nan=False, allow_infinity=False)
 @given(st.lists(_FINITE, min_size=1, max_size=8))
 def test_points_keep_the_order_within_0_and_100(raw: list[float]) -> None:
     compiled: CompiledPolicy = policy(_score("1"))
-    scorer = compiled.scores[0].scorer
-    assert isinstance(scorer, ExpressionScorer)
-    normalized = scorer.normalize(np.array(raw))
+    evaluator = compiled.scores[0].evaluator
+    assert isinstance(evaluator, ScoreExpression)
+    normalized = evaluator.normalize(np.array(raw))
     assert normalized is not None
     points = normalized.tolist()
     assert all(0 <= point <= 100 for point in points)
@@ -250,3 +250,36 @@ def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
     assert outcome.normalized.tolist() == [0, 6, 25, 56, 100]
     filtered, _ = _filtered(_expression("int(node.labels.n) > 3"), view)
     assert _rejected(filtered, view) == {"n0", "n1"}
+
+
+def test_each_filter_of_the_scheduler_turns_away_what_it_would() -> None:
+    view = view_of(
+        node("cordoned", unschedulable=True),
+        node("tainted", taints=(api.Taint(key="gpu", effect="NoSchedule"),)),
+        node("elsewhere", labels={"zone": "b"}),
+        node("small", labels={"zone": "a"}, allocatable={"cpu": 100, "pods": 10}),
+        node("good", labels={"zone": "a"}, allocatable={"cpu": 4000, "pods": 10}),
+    )
+    request = request_of(
+        {
+            "nodeSelector": {"zone": "a"},
+            "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+        }
+    )
+    context = RuleContext(request, view, NOW)
+    rejected: dict[str, set[str]] = {}
+    for rule in SCHEDULER_FILTERS:
+        outcome = rule.outcome(context)
+        assert outcome.policy == SCHEDULER
+        rejected[rule.name] = {
+            view.names[row] for row in np.flatnonzero(outcome.rejects & view.valid).tolist()
+        }
+    assert "cordoned" in rejected["NodeUnschedulable"]
+    assert rejected["TaintToleration"] == {"tainted"}
+    assert rejected["NodeAffinity"] == {"cordoned", "tainted", "elsewhere"}
+    assert "small" in rejected["NodeResourcesFit"]
+    assert not any("good" in names for names in rejected.values())
+
+
+def test_only_free_resources_change_by_themselves() -> None:
+    assert [rule.name for rule in SCHEDULER_FILTERS if rule.dynamic] == ["NodeResourcesFit"]

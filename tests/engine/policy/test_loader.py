@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.policy import PolicySet, load_policies
-from engine.policy.compiler import compile_policy
+from engine.policy.compile import compile_policy
 from tests.config_map import MountedConfigMap
 
 _POLICY = """\

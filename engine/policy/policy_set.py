@@ -1,4 +1,4 @@
-"""What runs: policies whose expressions are compiled and whose plugins are built."""
+"""Policies that are ready to run, and the set that a request is matched against."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.selectors import LabelSelector
+from engine.model.time import Micros
 from engine.policy.activation import namespace_labels
-from engine.policy.context import PolicyContext
+from engine.policy.context import PolicyContext, RuleContext
 from engine.policy.expressions import checked_bool
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
-from engine.view import PodSumProfile
+from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
 
 _EVERYTHING: Final = LabelSelector()
 _PLACEMENT: Final = PlacementOptions()
@@ -25,16 +26,16 @@ _PLACEMENT: Final = PlacementOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledPolicy:
-    """A policy that is ready to run.
+    """A policy whose expressions are compiled and whose plugins are built.
 
     Attributes:
         conditions: the programs of its matchConditions, by name.
         variables: the programs of its variables, by name, in order.
         sum_profiles: the sums over pods that its plugins need.
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
-        slow_parts: a line for each part of an expression that has to be evaluated node by node for
-            every pod, which is right but takes long in a large cluster.
-        digest: tells one text of the policy from another, comments and layout aside.
+        slow_parts: a line for each part of an expression that is evaluated node by node for every
+            pod, which takes long in a large cluster.
+        digest: a hash of the policy's text, comments and layout aside.
     """
 
     name: str
@@ -56,18 +57,19 @@ class CompiledPolicy:
         """Return whether its selectors select the pod of a request and its namespace."""
         if not self.object_selector.matches(request.pod.labels):
             return False
-        asked = self.namespace_selector
-        return not asked.requirements or asked.matches(namespace_labels(request))
+        namespaces = self.namespace_selector
+        return not namespaces.requirements or namespaces.matches(namespace_labels(request))
 
     def meets(self, request: PlacementRequest, errors: list[str]) -> bool:
-        """Return whether a request meets its conditions.
+        """Return whether a request meets its match conditions.
 
-        One that is false settles it, even if others fail; otherwise one that fails means that it
-        does not, and is noted in `errors`.
+        A condition that is false decides, even if others fail; otherwise a condition that fails
+        counts as not met, and is noted in `errors`.
         """
         if not self.conditions:
             return True
-        context, failed, are_met = PolicyContext(self, request), list[str](), True
+        context = PolicyContext(request, policy=self.name, variables=self.variables)
+        failed, are_met = list[str](), True
         for name, program in self.conditions.items():
             try:
                 value = program.evaluate(context.activation(program), context.budget)
@@ -79,15 +81,27 @@ class CompiledPolicy:
         errors += context.errors + failed
         return are_met and not failed
 
+    def context(
+        self,
+        request: PlacementRequest,
+        view: ClusterView,
+        now: Micros,
+        freshness: Freshness = FRESH,
+    ) -> RuleContext:
+        """Return the context of its rules for one decision."""
+        return RuleContext(
+            request, view, now, freshness, policy=self.name, variables=self.variables
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """The policies that speak of a pod, highest priority first.
+    """The policies that select a pod, highest priority first.
 
     Attributes:
         enforced: those in Enforce mode.
         audited: those in Audit mode.
-        errors: a line for each condition for which a policy could not be matched.
+        errors: a line for each condition that could not be evaluated.
     """
 
     enforced: tuple[CompiledPolicy, ...] = ()
@@ -96,7 +110,7 @@ class Match:
 
 
 class PolicySet:
-    """The policies loaded together, highest priority first, then by name; never changes."""
+    """The policies loaded together, by falling priority, then by name; immutable."""
 
     def __init__(self, policies: Iterable[CompiledPolicy] = ()) -> None:
         """Take policies in any order; their names must be unique."""
@@ -113,11 +127,11 @@ class PolicySet:
         return iter(self.policies)
 
     def in_audit_mode(self) -> PolicySet:
-        """Return the same policies, none of which acts."""
+        """Return the same policies in Audit mode: none of them acts."""
         return PolicySet(replace(policy, mode=Mode.AUDIT) for policy in self.policies)
 
     def match(self, request: PlacementRequest) -> Match:
-        """Return the policies that speak of a pod."""
+        """Return the policies that select the pod of a request."""
         errors: list[str] = []
         enforced: list[CompiledPolicy] = []
         audited: list[CompiledPolicy] = []

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from engine.cel import CelError, compile_program
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, PASS
-from engine.policy import PolicyContext
+from engine.policy import RuleContext
 from engine.policy.activation import NODE_FIELDS, node_value
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import (
     FALSE,
+    FilterExpression,
     NodeExpression,
+    ScoreExpression,
     checked_bool,
     checked_number,
-    node_condition,
-    node_number,
 )
-from engine.view import LOAD_DOMAINS, ClusterState, ClusterView, Domain
+from engine.view import LOAD_DOMAINS, ClusterState, Domain
 from tests.engine.policy.events import EVENTS, apply
 from tests.engine.policy.worlds import NOW, node, request_of, usage, view_of
 
@@ -54,40 +54,38 @@ _NUMBERS = [
 
 
 def _condition(source: str) -> NodeExpression:
-    return node_condition(compile_program(source, _RULES), _RULES)
+    return FilterExpression(compile_program(source, _RULES))
 
 
 def _number(source: str) -> NodeExpression:
-    return node_number(compile_program(source, _RULES), _RULES)
+    return ScoreExpression(compile_program(source, _RULES))
 
 
 _EXPRESSIONS = [*map(_condition, _CONDITIONS), *map(_number, _NUMBERS)]
 
 
-def _by_rows(
-    expression: NodeExpression, context: PolicyContext, view: ClusterView, now: Micros
-) -> dict[str, float | None]:
+def _by_rows(expression: NodeExpression, context: RuleContext) -> dict[str, float | None]:
     """Return the value for each node, one evaluation each; None where it fails."""
+    view, now = context.view, context.now
     values: dict[str, float | None] = {}
     for row in np.flatnonzero(view.valid).tolist():
         node = node_value(NODE_FIELDS, view, row, now)
         activation = {**context.activation(expression.program), "node": node}
         try:
             value = expression.program.evaluate(activation)
-            values[view.names[row]] = float(expression.checked(value))
+            values[view.names[row]] = float(expression.check(value))
         except CelError:
             values[view.names[row]] = None
     return values
 
 
-def _all_at_once(
-    expression: NodeExpression, context: PolicyContext, view: ClusterView, now: Micros
-) -> dict[str, float | None]:
-    column = expression.column(context, view, view.valid, now)
+def _all_at_once(expression: NodeExpression, context: RuleContext) -> dict[str, float | None]:
+    view = context.view
+    column = expression.column(context, view.valid)
     values: dict[str, float | None] = {}
     for row in np.flatnonzero(view.valid).tolist():
         value = column[row].item()
-        if expression.checked is checked_bool:
+        if isinstance(expression, FilterExpression):
             values[view.names[row]] = {PASS: 1.0, FALSE: 0.0, FAULT: None}[int(value)]
         else:
             values[view.names[row]] = value if math.isfinite(value) else None
@@ -104,17 +102,15 @@ def _all_at_once(
 def test_all_nodes_at_once_give_what_each_gives_alone(
     before: list[Any], after: list[Any], later: int, zone: str | None
 ) -> None:
-    context = PolicyContext(None, request_of(labels={"zone": zone} if zone else {}))
+    request = request_of(labels={"zone": zone} if zone else {})
     state = ClusterState()
     for events, now in ((before, NOW), (after, Micros(NOW + later * SECOND))):
         for event in events:
             apply(state, event)
-        view = state.view()
+        context = RuleContext(request, state.view(), now)
         for expression in _EXPRESSIONS:
-            told = expression.program.source
-            assert _all_at_once(expression, context, view, now) == _by_rows(
-                expression, context, view, now
-            ), told
+            source = expression.program.source
+            assert _all_at_once(expression, context) == _by_rows(expression, context), source
 
 
 @pytest.mark.parametrize(
@@ -133,10 +129,8 @@ def test_pods_that_differ_in_what_is_read_share_nothing(source: str) -> None:
         *({"extra": one} for one in (0, 1, 1.0, True, "1", None)),
     ]
     for spec in (*specs, *specs):
-        context = PolicyContext(None, request_of(spec))
-        assert _all_at_once(expression, context, view, NOW) == _by_rows(
-            expression, context, view, NOW
-        ), spec
+        context = RuleContext(request_of(spec), view, NOW)
+        assert _all_at_once(expression, context) == _by_rows(expression, context), spec
 
 
 def test_pods_that_are_alike_in_what_is_made_of_them_share_a_column() -> None:
@@ -145,17 +139,18 @@ def test_pods_that_are_alike_in_what_is_made_of_them_share_a_column() -> None:
 
     def column(cpu: str) -> object:
         pod = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
-        return expression.column(PolicyContext(None, request_of(pod)), view, view.valid, NOW)
+        return expression.column(RuleContext(request_of(pod), view, NOW), view.valid)
 
     assert column("3") is column("4")
     assert column("1") is not column("3")
 
 
 def test_a_fault_is_explained_by_the_row_it_is_asked_for() -> None:
-    expression, context = _condition("node.usage.cpu < 1.0"), PolicyContext(None, request_of())
     view = view_of(node("a"), usage("a", memory=1), node("b"))
-    assert "cpu" in expression.fault(context, view, view.rows["a"], NOW)
-    assert "usage" in expression.fault(context, view, view.rows["b"], NOW)
+    expression = _condition("node.usage.cpu < 1.0")
+    context = RuleContext(request_of(), view, NOW)
+    assert "cpu" in expression.fault(context, view.rows["a"])
+    assert "usage" in expression.fault(context, view.rows["b"])
 
 
 @pytest.mark.parametrize(

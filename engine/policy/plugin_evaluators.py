@@ -1,0 +1,68 @@
+"""Plugins as rules evaluate them: `PluginFilter` and `PluginScore`.
+
+They have the same methods as `engine.policy.expressions.FilterExpression` and `ScoreExpression`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import FilterResult
+from engine.model.rule_input import RuleInputs
+from engine.plugins import Filter, Score
+from engine.policy.context import RuleContext
+from engine.view import BoolColumn, Domain, IntColumn
+
+_P = TypeVar("_P", bound=Filter | Score)
+
+
+@dataclass(frozen=True, slots=True)
+class _PluginEvaluator(Generic[_P]):
+    """A plugin, and the domains of the cluster that its answers rest on."""
+
+    plugin: _P
+    reads: tuple[Domain, ...]
+
+    def fault(self, context: RuleContext, row: int) -> str:
+        """Return why a row could not be evaluated."""
+        return self.plugin.fault(context.request.pod, context.view, row)
+
+    def inputs(self, context: RuleContext, row: int) -> RuleInputs:
+        """Return the values that the formula used for a row."""
+        return self.plugin.inputs(context.request.pod, context.view, row, context.now)
+
+
+class PluginFilter(_PluginEvaluator[Filter]):
+    """A filter by a plugin."""
+
+    __slots__ = ()
+
+    def filter(self, context: RuleContext) -> FilterResult:
+        """Return the code of each row."""
+        return self.plugin.filter(context.request.pod, context.view, context.now)
+
+    def reason(self, context: RuleContext, code: int) -> str:
+        """Return the plugin's texts for a code > 0, in one line."""
+        return ", ".join(self.plugin.reasons(code, context.request.pod, context.view))
+
+
+class PluginScore(_PluginEvaluator[Score]):
+    """A score by a plugin."""
+
+    __slots__ = ()
+
+    def score(
+        self, context: RuleContext, rows: NDArray[np.intp]
+    ) -> tuple[NDArray[np.int64], BoolColumn | None]:
+        """Return raw scores of `rows`, and which of them have none; None where all have."""
+        scores = self.plugin.score(context.request.pod, context.view, context.now)
+        faulty = None if scores.faults is None else scores.faults.take(rows)
+        return scores.values.take(rows), None if faulty is None or not faulty.any() else faulty
+
+    def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn:
+        """Return the scores on 0..MAX_SCORE by the plugin's own rule."""
+        return self.plugin.normalize(raw.astype(np.int64, copy=False))

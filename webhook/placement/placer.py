@@ -1,0 +1,209 @@
+"""Placement of a pod in steps: decide, encode, assume."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from engine.model import api
+from engine.model.decision import Decision, Verdict
+from engine.model.pod import Pod, pod_of
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+from engine.model.well_known import NAMESPACE_NAME_LABEL
+from engine.pipeline import Scope, decide
+from engine.placement import Advice, Patch, patch_for
+from engine.policy import PolicySet
+from engine.report import explanation
+from engine.view import ClusterView, Freshness
+from webhook.placement.explanations import Explanations
+
+Encoder: TypeAlias = Callable[[Decision, PlacementRequest, ClusterView], Patch]
+"""Writes a decision on its pod."""
+
+_LONGEST_EVALUATION_SECONDS = 0.2
+"""Time limit of the expressions of all policies for one pod; the remaining rules err."""
+
+_NODES_EXPLAINED = 10
+_WARM_UP_REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi"}, {})
+"""Of one pod each: by them alone Koordinator counts the first as production, the other as batch."""
+
+_log = logging.getLogger(__name__)
+
+
+class AssumedPods(Protocol):
+    """The pods that were advised and have not been observed yet."""
+
+    def assume(self, pod: Pod, advice: Advice) -> None:
+        """Count a pod on its advised node."""
+
+    def withdraw(self, pod: Pod) -> Advice | None:
+        """Count a pod no longer; returns the advice it was counted by, None if it was not."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision and its encoding, without the view that a `Decision` keeps alive.
+
+    Attributes:
+        pod: the pod.
+        verdict: place, abstain or deny.
+        message: one line for a person; the denial's text when denied.
+        policies: names of the policies that were applied, by precedence.
+        candidates: number of nodes that may take the pod.
+        errors: rules that could not be evaluated, with the reason.
+        abstained: number of rules that abstained, by the domain that was too old.
+        audited_policies: names of the matching policies in Audit mode.
+        audited_message: what those would have decided.
+        patch: operations and warnings for the pod.
+        advice: by which the pod counts as assumed; in a second round of admission that of the
+            first.
+    """
+
+    pod: Pod
+    verdict: Verdict
+    message: str = ""
+    policies: tuple[str, ...] = ()
+    candidates: int = 0
+    errors: tuple[str, ...] = ()
+    abstained: Mapping[str, int] = {}
+    audited_policies: tuple[str, ...] = ()
+    audited_message: str = ""
+    patch: Patch
+    advice: Advice
+
+
+class Placer:
+    """Places pods on the cluster as it is known now.
+
+    Args:
+        view: the cluster as it is known.
+        now: the moment at which ages of measurements are judged.
+        scope: which pods are placed at all.
+        encode: writes a decision on its pod.
+        clock: monotonic seconds that limit the evaluation of expressions; None for no limit.
+        staleness: age of each source of the view.
+        explanations: where decisions are recorded.
+        assumed: the pods in flight, so that the next decision sees this one; None where no pod will
+            ever be observed, as in a recording.
+    """
+
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
+        self,
+        *,
+        view: Callable[[], ClusterView],
+        now: Callable[[], Micros],
+        scope: Scope,
+        encode: Encoder = patch_for,
+        clock: Callable[[], float] | None = None,
+        staleness: Callable[[], Freshness] = Freshness,
+        explanations: Explanations | None = None,
+        assumed: AssumedPods | None = None,
+    ) -> None:
+        self._view = view
+        self._now = now
+        self._scope = scope
+        self._encode = encode
+        self._clock = clock
+        self._staleness = staleness
+        self._explanations = Explanations(0) if explanations is None else explanations
+        self._assumed = assumed
+
+    def place(
+        self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool = False
+    ) -> Placement:
+        """Decide for a pod, and count it on its advised node unless it is denied.
+
+        Args:
+            request: the pod; the labels of its namespace and the time limit are filled in here.
+            policies: those in force.
+            dry_run: leaves no trace: the pod will not be created.
+        """
+        # INVARIANT: no view is alive before and after `_decided`: a change would have to copy it.
+        pod = request.pod
+        previous = None if self._assumed is None or dry_run else self._assumed.withdraw(pod)
+        placement = self._decided(request, policies, dry_run=dry_run)
+        if previous is not None and not placement.advice.nodes:
+            placement = msgspec.structs.replace(placement, advice=previous)
+        if not dry_run:
+            self.assume(placement)
+        return placement
+
+    def assume(self, placement: Placement) -> None:
+        """Count a pod on its advised node until it is observed."""
+        is_advised = placement.advice.nodes and placement.verdict is not Verdict.DENY
+        if self._assumed is not None and is_advised:
+            self._assumed.assume(placement.pod, placement.advice)
+
+    def decide(self, request: PlacementRequest, policies: PolicySet) -> tuple[Decision, Patch]:
+        """Full decision with its encoding; keeps the view alive, and assumes nothing."""
+        view = self._view()
+        decision = self._decision(self._completed(request, view), policies, view)
+        return decision, self._encode(decision, request, view)
+
+    def warm_up(self, policies: PolicySet) -> Iterator[None]:
+        """Decide for plain pods and drop the decisions; one between each yield and the next.
+
+        The first decision by a set of policies fills columns over all nodes, and takes ten times as
+        long as the next one.
+
+        Args:
+            policies: in force or not yet; the view keeps the sums they need.
+        """
+        for raw in map(_plain_pod, _WARM_UP_REQUESTS):
+            pod = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace="default")
+            try:
+                self._decision(PlacementRequest(pod=pod, raw=raw), policies, self._view())
+            except Exception:  # noqa: BLE001 - policies must not fail to load for a trial
+                _log.exception("a trial decision failed")
+            yield
+
+    def _decided(
+        self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool
+    ) -> Placement:
+        decision, patch = self.decide(request, policies)
+        if not dry_run:
+            self._explanations.offer(
+                lambda: explanation(decision, most_nodes=_NODES_EXPLAINED),
+                always=decision.verdict is Verdict.DENY or bool(decision.errors),
+            )
+        audit = decision.audit
+        return Placement(
+            pod=decision.pod,
+            verdict=decision.verdict,
+            message=decision.message,
+            policies=decision.policies,
+            candidates=decision.candidates.size,
+            errors=decision.errors,
+            abstained=Counter(domain for rule in decision.abstained for domain in rule.abstained),
+            audited_policies=audit.policies if audit else (),
+            audited_message=audit.message if audit else "",
+            patch=patch,
+            advice=patch.advice,
+        )
+
+    def _completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
+        namespace = request.pod.namespace
+        labels = view.namespace_labels.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
+        return replace(request, namespace_labels=labels, expired=self._time_limit())
+
+    def _time_limit(self) -> Callable[[], bool] | None:
+        if self._clock is None:
+            return None
+        clock, until = self._clock, self._clock() + _LONGEST_EVALUATION_SECONDS
+        return lambda: clock() > until
+
+    def _decision(
+        self, request: PlacementRequest, policies: PolicySet, view: ClusterView
+    ) -> Decision:
+        freshness = self._staleness()
+        return decide(request, policies, view, self._now(), scope=self._scope, freshness=freshness)
+
+
+def _plain_pod(requests: dict[str, str]) -> bytes:
+    container = {"name": "plain", "resources": {"requests": requests}}
+    return msgspec.json.encode({"metadata": {"name": "plain"}, "spec": {"containers": [container]}})
