@@ -1,4 +1,4 @@
-"""What Prometheus may ask: every metric of the webhook, in a registry of its own."""
+"""All metrics of the webhook, in a registry of their own."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from webhook.cluster.watch.staleness import age_seconds
 
 _SECONDS = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
-_VIEW_AGE = ("stowplan_view_age_seconds", "Time since a source of the view was last heard.")
-_EXACT_HEX_DIGITS = 13  # 52 bits: as many as a sample can tell apart
+_VIEW_AGE = (
+    "stowplan_view_age_seconds",
+    "Seconds since the last contact with a source of the view.",
+)
+_EXACT_HEX_DIGITS = 13  # 52 bits: a sample holds no more exactly
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Metrics:
-    """The metrics, and the few moments at which they change.
-
-    Gauges of things that live elsewhere are given a function to ask at each scrape.
-    """
+    """The metrics; counters are updated here, gauges call a function at each scrape."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -47,23 +47,23 @@ class Metrics:
         GCCollector(registry=self.registry)
         self._reviews = Counter(
             "stowplan_reviews",
-            "Admission reviews answered, by path and what came of them.",
+            "Admission reviews, by path and outcome.",
             ["path", "outcome"],
             registry=self.registry,
         )
         self._review_seconds = Histogram(
             "stowplan_review_seconds",
-            "Time from a review's arrival to its answer.",
+            "Seconds from the arrival of a review to its response.",
             ["path"],
             buckets=_SECONDS,
             registry=self.registry,
         )
-        # Finding labels takes longer than counting. They are few: our paths and outcomes.
+        # A lookup of labels takes longer than counting. They are few: paths and outcomes.
         self._reviews_by = cache(self._reviews.labels)
         self._review_seconds_by = cache(self._review_seconds.labels)
         self._in_flight = Gauge(
             "stowplan_reviews_in_flight",
-            "Admission reviews being worked on.",
+            "Admission reviews without a response yet.",
             ["path"],
             registry=self.registry,
         )
@@ -74,25 +74,25 @@ class Metrics:
         )
         self._rules_abstained = Counter(
             "stowplan_rules_abstained",
-            "Rules that abstained for a pod because something they read is too old, by what it is.",
+            "Rules that abstained for a pod because data they read was stale, by domain.",
             ["domain"],
             registry=self.registry,
         )
         self._quota_writes = Counter(
             "stowplan_quota_writes",
-            "Writes of reservations on ElasticQuotas, by what came of them.",
+            "Writes of reservations on ElasticQuotas, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
         self._quota_drift = Gauge(
             "stowplan_quota_drift",
-            "ElasticQuotas of which something has been wrong for long, by what it is.",
+            "ElasticQuotas with a status or reservations that have been wrong for long.",
             ["what"],
             registry=self.registry,
         )
         self._policy_reloads = Counter(
             "stowplan_policy_reloads",
-            "Times the policy files were loaded after a change, by outcome.",
+            "Reloads of the policy files after a change, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
@@ -106,7 +106,7 @@ class Metrics:
         rule_errors: int = 0,
         abstained: Mapping[str, int] = NOTHING,
     ) -> None:
-        """Count one answered review; `abstained` are rules by what they found too old."""
+        """Count one review; `abstained` is the number of rules by stale domain."""
         self._reviews_by(path, outcome).inc()
         self._review_seconds_by(path).observe(seconds)
         if rule_errors:
@@ -119,7 +119,7 @@ class Metrics:
         self._quota_writes.labels(outcome).inc()
 
     def quotas_drifted(self, what: str, quotas: int) -> None:
-        """Show of how many quotas the `status` or the `reservations` have been wrong for long."""
+        """Show the number of quotas whose `status` or `reservations` have been wrong for long."""
         self._quota_drift.labels(what).set(quotas)
 
     def policies_reloaded(self, *, succeeded: bool) -> None:
@@ -127,28 +127,28 @@ class Metrics:
         self._policy_reloads.labels("loaded" if succeeded else "failed").inc()
 
     def show_tasks(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the tasks of the event loop: a number that only grows is a leak."""
+        """Show the number of tasks of the event loop: one that only grows is a leak."""
         self._gauge("stowplan_tasks", "Tasks of the event loop.", count)
 
     def show_in_flight(self, path: str, count: Callable[[], int]) -> None:
-        """Ask `count` for the reviews of `path` being worked on."""
+        """Show the number of reviews of `path` in flight."""
         self._in_flight.labels(path).set_function(count)
 
     def show_view(
         self, view: Callable[[], ClusterView], recorded_seconds: Callable[[], float] | None = None
     ) -> None:
-        """Ask `view` how much of the cluster is known.
+        """Show the size of the view.
 
         Args:
-            view: the cluster as it is known.
-            recorded_seconds: the age of a recording; None for a view with sources of its own, see
+            view: the cluster.
+            recorded_seconds: the age of a recording; None for a view with sources, see
                 `show_sources`.
         """
         self._gauge("stowplan_view_version", "Events applied to the view.", lambda: view().version)
-        self._gauge("stowplan_view_nodes", "Nodes known.", lambda: int(view().valid.sum()))
+        self._gauge("stowplan_view_nodes", "Nodes in the view.", lambda: int(view().valid.sum()))
         self._gauge(
             "stowplan_view_pods",
-            "Pods known that have not finished.",
+            "Pods in the view that have not finished.",
             lambda: sum(requests["pods"] for requests in view().namespace_requests.values()),
         )
         if recorded_seconds is not None:
@@ -156,39 +156,39 @@ class Metrics:
             age.labels("recording").set_function(recorded_seconds)
 
     def show_sources(self, sources: Mapping[str, SourceStatus], now: Callable[[], Micros]) -> None:
-        """Ask `sources`, at each scrape, how they are, and `now` what time it is."""
+        """Show the status of each source at the time of the scrape."""
         self.registry.register(_Sources(sources, now))
 
     def show_policies(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the policies in use."""
-        self._gauge("stowplan_policies", "Policies in use.", count)
+        """Show the number of policies in force."""
+        self._gauge("stowplan_policies", "Policies in force.", count)
 
     def show_policies_loaded(self, loaded_at: Callable[[], datetime]) -> None:
-        """Ask `loaded_at` when they were loaded."""
+        """Show when they were loaded."""
         self._gauge(
             "stowplan_policies_loaded_timestamp_seconds",
-            "When the policies in use were loaded.",
+            "Time at which the policies in force were loaded.",
             lambda: loaded_at().timestamp(),
         )
 
     def show_policies_hash(self, digest: Callable[[], str]) -> None:
-        """Ask `digest` what tells the policies in use from others."""
+        """Show a number for the content of the policies in force."""
         self._gauge(
             "stowplan_policies_hash",
-            "A number that is the same on replicas with the same policies in use.",
+            "Hash of the policies in force; replicas with the same policies show the same.",
             lambda: int(digest()[:_EXACT_HEX_DIGITS], 16),
         )
 
     def show_last_reload(self, succeeded: Callable[[], bool]) -> None:
-        """Ask `succeeded` whether the policy files could be loaded when they last changed."""
+        """Show whether the policy files could be loaded when they last changed."""
         self._gauge(
             "stowplan_policies_last_reload_successful",
-            "Whether the policies in use are those of the files as they are now.",
+            "Whether the policies in force are those in the files.",
             succeeded,
         )
 
     def answered(self) -> dict[str, int]:
-        """Return how many reviews came to an end, by path."""
+        """Number of finished reviews, by path."""
         counts: dict[str, int] = {}
         for metric in self._reviews.collect():
             for sample in metric.samples:
@@ -198,10 +198,10 @@ class Metrics:
         return counts
 
     def show_certificate(self, expires_at: Callable[[], datetime]) -> None:
-        """Ask `expires_at` for the end of the serving certificate."""
+        """Show the end of the validity of the serving certificate."""
         self._gauge(
             "stowplan_certificate_expiry_timestamp_seconds",
-            "When the serving certificate expires.",
+            "Time at which the serving certificate expires.",
             lambda: expires_at().timestamp(),
         )
 
@@ -211,26 +211,28 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sources(Collector):
-    """What there is to say of each source, read when it is asked for: sources come and go."""
+    """Status of each source, read at each scrape: sources come and go."""
 
     sources: Mapping[str, SourceStatus]
     now: Callable[[], Micros]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of all sources; one that was never heard has no age."""
+        """Yield the metrics of all sources; one without any contact has no age."""
         labels, now = ["source"], self.now()
         age = GaugeMetricFamily(*_VIEW_AGE, labels=labels)
         synced = GaugeMetricFamily(
-            "stowplan_source_synced", "Whether all of a source has been read once.", labels=labels
+            "stowplan_source_synced",
+            "Whether a source has been listed in full at least once.",
+            labels=labels,
         )
         objects = GaugeMetricFamily(
-            "stowplan_source_objects", "Objects of a source.", labels=labels
+            "stowplan_source_objects", "Objects held from a source.", labels=labels
         )
         events = CounterMetricFamily(
-            "stowplan_source_events", "Changes heard from a source.", labels=labels
+            "stowplan_source_events", "Events received from a source.", labels=labels
         )
         relists = CounterMetricFamily(
-            "stowplan_source_relists", "Times a source was read from its beginning.", labels=labels
+            "stowplan_source_relists", "Lists of a source after the first.", labels=labels
         )
         for name, source in self.sources.items():
             seconds = age_seconds(source, now)

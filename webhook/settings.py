@@ -1,8 +1,8 @@
 """Every setting of the webhook, declared once.
 
 A value is taken from the command line, else from the environment (`STOWPLAN_<NAME>`), else from
-the configuration file, else from the default here. The command line reads this model too, so its
-help is these descriptions.
+the configuration file, else from the default here. The help of the command line shows these
+descriptions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from webhook.settings_sources import (
 )
 
 _MEBIBYTE = 1024 * 1024
-_SHORTEST_SILENCE_SECONDS = 120  # a quiet watch says something about once a minute
+_SHORTEST_SILENCE_SECONDS = 120  # a quiet watch sends a bookmark about once a minute
 
 Paths = Annotated[tuple[Path, ...], BeforeValidator(split_at(os.pathsep))]
 Names = Annotated[tuple[str, ...], BeforeValidator(split_at(","))]
@@ -51,7 +51,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class Settings(BaseSettings):
-    """What `stowplan serve` can be told.
+    """Settings of `stowplan serve`.
 
     Raises:
         SettingsError: a value cannot be used; names the flag, variable or line it came from.
@@ -67,68 +67,69 @@ class Settings(BaseSettings):
 
     config: Path | None = Field(
         default=None,
-        description="YAML file with any of these settings, by name, as `max_in_flight: 64`.",
+        description="YAML file with any of these settings by name, such as `max_in_flight: 64`.",
     )
     policies: Paths = Field(
         default=(),
-        description="Policy files, or folders of them. In the environment separated by a colon.",
+        description="Policy files, or folders of them; separated by colons in the environment.",
     )
     # The cluster.
     cluster: Paths = Field(
         default=(),
-        description="Files, or folders of them, with a recorded cluster, instead of a live one. In"
-        " the environment separated by a colon.",
+        description="Files, or folders of them, with a recorded cluster instead of a live one;"
+        " separated by colons in the environment.",
     )
     kubeconfig: Path | None = Field(
         default=None,
-        description="How to reach the live cluster. Without it, by the service account of the pod"
-        " this runs in, else by $KUBECONFIG or the default place.",
+        description="Kubeconfig for the live cluster. Without it: the service account of the pod,"
+        " else $KUBECONFIG or the default path.",
     )
     context: str | None = Field(
-        default=None, description="Context of the kubeconfig. Without it, its current one."
+        default=None, description="Context of the kubeconfig. Without it: the current one."
     )
     namespace: str = Field(
         default="stowplan-system",
-        description="Namespace this runs in: where its Secret and its Lease are.",
+        description="Namespace of the installation, with its Secret and its Lease.",
     )
     lease: str = Field(
         default="stowplan",
-        description="Lease that says which of several replicas does what one must do for all.",
+        description="Lease for leader election: the leader runs the controllers for all replicas.",
     )
     assumed_seconds: int = Field(
         default=DEFAULT_ASSUMED_SECONDS,
         gt=0,
-        description="How long an advised pod counts on its node without having been bound.",
+        description="Time for which an advised pod counts on its node before it is bound.",
     )
     stale_nodes_seconds: float = Field(
         default=DEFAULT_STALE_SECONDS,
         ge=_SHORTEST_SILENCE_SECONDS,
-        description="Silence about nodes after which rules that read them abstain.",
+        description="Age of node data after which rules that read it abstain.",
     )
     stale_pods_seconds: float = Field(
         default=DEFAULT_STALE_SECONDS,
         ge=_SHORTEST_SILENCE_SECONDS,
-        description="Silence about pods after which rules that read what they add up to abstain.",
+        description="Age of pod data after which rules that read sums over pods abstain.",
     )
     stale_usage_seconds: float = Field(
         default=DEFAULT_STALE_SECONDS,
         gt=0,
-        description="Silence about usage after which rules that read it abstain.",
+        description="Age of usage data after which rules that read it abstain.",
     )
 
     # Usage of nodes, where Koordinator does not measure it.
     usage_poll_seconds: float = Field(
-        default=15.0, ge=5, description="How often the usage of nodes is asked for."
+        default=15.0, ge=5, description="Interval between two requests for the usage of nodes."
     )
     usage_of_pods: bool = Field(
         default=False,
-        description="Also ask metrics.k8s.io for the usage of each pod: exact where pods come and"
-        " go, but some 10 us a pod each time.",
+        description="Also request the usage of each pod from metrics.k8s.io: exact where pods come"
+        " and go, at some 10 us for each pod.",
     )
     prometheus_url: str | None = Field(
         default=None,
         pattern="^https?://",
-        description="Prometheus to ask instead of metrics.k8s.io, as `http://prometheus:9090`.",
+        description="Prometheus to query instead of metrics.k8s.io, such as"
+        " `http://prometheus:9090`.",
     )
     prometheus_cpu_query: str = Field(
         default=DEFAULT_CPU_QUERY, description="PromQL for the cores that each node uses."
@@ -137,145 +138,147 @@ class Settings(BaseSettings):
         default=DEFAULT_MEMORY_QUERY, description="PromQL for the bytes that each node uses."
     )
     prometheus_node_label: str = Field(
-        default="node", description="Label in their results that holds the name of the node."
+        default="node", description="Label of the results that holds the node name."
     )
     prometheus_window_seconds: int = Field(
         default=120,
         gt=0,
-        description="How far back the queries look: a pod bound since then is estimated.",
+        description="Range of the queries: the usage of pods bound within it is estimated.",
     )
     prometheus_token_file: Path | None = Field(
         default=None, description="File with a bearer token for Prometheus."
     )
     prometheus_ca_file: Path | None = Field(
-        default=None, description="PEM file with the authorities of the certificate of Prometheus."
+        default=None,
+        description="PEM file with the authorities that Prometheus's certificate is verified by.",
     )
 
-    # RunningServer.
+    # The server.
     host: str = Field(default="0.0.0.0", description="Address the webhook listens on.")  # noqa: S104 - it is called from other machines
     port: Port = Field(default=9443, description="Port of the webhook; 0 takes a free one.")
     metrics_host: str = Field(
         default="127.0.0.1",
-        description="Address of metrics and debug pages: plain HTTP, so not open.",
+        description="Address of metrics and debug pages; plain HTTP without authentication.",
     )
     metrics_port: Port = Field(
         default=9444, description="Port of metrics and debug pages; 0 takes a free one."
     )
     tls_cert: Path | None = Field(
         default=None,
-        description="PEM file with the serving certificate and its chain. Without it or a Secret, a"
-        " self-signed pair is made at each start.",
+        description="PEM file with the serving certificate and its chain. Without it or a Secret,"
+        " a self-signed certificate is made at each start.",
     )
     tls_key: Path | None = Field(default=None, description="PEM file with its private key.")
     certificate_secret: str | None = Field(
         default=None,
-        description="Secret in which a certificate of our own is kept and renewed in time; one that"
-        " somebody else made is only served.",
+        description="Secret in which a certificate is created and renewed in time; one that was"
+        " put there by others is only served.",
     )
     certificate_names: Names = Field(
         default=(),
-        description="Host names and addresses that callers use, for a certificate of our own. In"
-        " the environment separated by a comma.",
+        description="Host names and addresses of the certificate that is created; separated by"
+        " commas in the environment.",
     )
     webhook_configurations: Names = Field(
         default=("stowplan",),
-        description="Names of the Mutating- and ValidatingWebhookConfigurations that are kept"
-        " trusting the certificate in the Secret. In the environment separated by a comma.",
+        description="Names of the Mutating- and ValidatingWebhookConfigurations whose caBundle"
+        " follows the Secret; separated by commas in the environment.",
     )
     client_ca: Path | None = Field(
         default=None,
         description="PEM file with the authorities of accepted client certificates. Without it,"
-        " any client may call.",
+        " every client is accepted.",
     )
     max_body_bytes: int = Field(
-        default=7 * _MEBIBYTE, gt=0, description="Largest accepted body of a review."
+        default=7 * _MEBIBYTE, gt=0, description="Largest accepted body of a review, in bytes."
     )
     max_in_flight: int = Field(
         default=128,
         gt=0,
-        description="Most reviews of one kind worked on at a time. Beyond it a pod is admitted"
-        " without advice, and quota is left to the API server's failure policy.",
+        description="Most reviews of one kind at a time. Beyond it a pod is admitted without"
+        " advice, and quota is left to the API server's failure policy.",
     )
     default_timeout_seconds: float = Field(
         default=10.0,
         gt=0,
-        description="Time a review may take where the caller does not say (`?timeout=`).",
+        description="Timeout of a review if the caller sends none (`?timeout=`).",
     )
     deadline_fraction: float = Field(
         default=0.6,
         gt=0,
         le=1,
-        description="Part of that time we use; then the pod is admitted without advice.",
+        description="Part of the timeout after which the pod is admitted without advice.",
     )
     placement_mode: PlacementMode = Field(
         default="Enforce",
-        description="Whether policies act as each says, all only tell (Audit) what they would have"
-        " done, or pods are not looked at.",
+        description="Enforce: each policy acts by its own mode; Audit: all policies only report"
+        " what they would do; Off: pods are not reviewed.",
     )
     quota_mode: QuotaMode = Field(
         default="Enforce",
-        description="Whether ElasticQuota denies pods, only warns (Audit), or is not looked at.",
+        description="Effect of an exceeded ElasticQuota: denial (Enforce), a warning (Audit), or"
+        " none (Off).",
     )
     quota_unlisted_resources: UnlistedResources = Field(
         default="Unlimited",
-        description="What a resource means that a quota's max does not name; Zero is the rule of"
+        description="Limit of resources that a quota's max does not name; Zero is the rule of"
         " scheduler-plugins.",
     )
     quota_count_pods: PodAccounting = Field(
         default="NonTerminal",
-        description="Pods that hold quota: all that have not finished, or, as with"
-        " scheduler-plugins, only those that have a node: then a burst may pass max.",
+        description="Pods that hold quota: all that have not finished or, as with"
+        " scheduler-plugins, only those bound to a node, so that a burst may exceed max.",
     )
     quota_borrowing: Borrowing = Field(
         default="Off",
-        description="AggregateMin, a rule of scheduler-plugins: also hold all namespaces with"
-        " quotas together to the sum of their min.",
+        description="AggregateMin, a rule of scheduler-plugins: all namespaces with quotas"
+        " together are also limited to the sum of their min.",
     )
     quota_status_counts: StatusCounts = Field(
-        default="Running", description="Pods that `status.used` of a quota adds up."
+        default="Running", description="Pods that count in `status.used` of a quota."
     )
     quota_reservation_seconds: int = Field(
         default=DEFAULT_RESERVATION_SECONDS,
         gt=60,
-        description="How long an admitted pod counts against its quota without having been seen;"
-        " longer than the API server works on a request, which is 60 s by default.",
+        description="Time for which an admitted pod holds quota before it is observed; longer than"
+        " the request timeout of the API server, which is 60 s by default.",
     )
     scheduler_names: Names = Field(
         default=("default-scheduler",),
-        description="Schedulers whose pods are advised. In the environment separated by a comma.",
+        description="Schedulers whose pods are advised; separated by commas in the environment.",
     )
     excluded_namespaces: Names = Field(
         default=SYSTEM_NAMESPACES,
-        description="Namespaces whose pods are left alone. In the environment separated by a"
-        " comma.",
+        description="Namespaces whose pods are not reviewed; separated by commas in the"
+        " environment.",
     )
     explanations_kept: int = Field(
-        default=256, ge=0, description="How many of the latest decisions /debug/decisions shows."
+        default=256, ge=0, description="Number of the latest decisions that /debug/decisions shows."
     )
     reload_seconds: float = Field(
         default=5.0,
         ge=0,
-        description="How often policy and certificate files are looked at for changes; 0 for"
+        description="Interval at which policy and certificate files are checked for changes; 0 for"
         " never.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least important messages logged."
+        default="info", description="Lowest level of messages that are logged."
     )
-    log_format: Literal["json", "text"] = Field(default="json", description="Form of a log line.")
+    log_format: Literal["json", "text"] = Field(default="json", description="Format of log lines.")
     shutdown_delay_seconds: float = Field(
         default=0.0,
         ge=0,
-        description="Least time to go on answering, not ready, after being told to end: callers"
-        " learn late that we leave. A preStop hook that sleeps does the same.",
+        description="Least time to serve on, not ready, after SIGTERM: callers learn late of a"
+        " termination. A preStop hook that sleeps does the same.",
     )
     drain_seconds: float = Field(
         default=15.0,
         ge=0,
-        description="Longest time to go on answering after that, for those still connected.",
+        description="Longest time to serve on after that, for open connections.",
     )
 
     def quota_rules(self) -> QuotaRules:
-        """Return the rules that quotas are enforced by."""
+        """Rules by which quotas are enforced."""
         return QuotaRules(
             unlisted_resources=self.quota_unlisted_resources,
             count_pods=self.quota_count_pods,
@@ -319,7 +322,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - named by the base class
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - named by the base class
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return where values come from, most important first."""
+        """Sources of values, in order of precedence."""
         if isinstance(env_settings, EnvSettingsSource):
             env_settings.env_vars = without_service_links(env_settings.env_vars)
         return init_settings, env_settings, ConfigurationFile(settings_cls)

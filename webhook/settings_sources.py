@@ -1,4 +1,4 @@
-"""Where settings come from beside the command line, and how a wrong one is told of."""
+"""Sources of settings besides the command line, and diagnostics for invalid settings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from engine.documents.places import Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 
 ENVIRONMENT_PREFIX = "STOWPLAN_"
-_LONGEST_ECHO = 100
+_MAX_ECHO = 100
 
 
 class SettingsError(StowplanError):
-    """Settings that cannot be used; carries every mistake found in them."""
+    """Invalid settings; carries every mistake found in them."""
 
     def __init__(self, problems: Sequence[Diagnostic]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -28,7 +28,7 @@ class SettingsError(StowplanError):
 
 
 def split_at(separator: str) -> Callable[[object], object]:
-    """Return a validator that lets a list be given as one text, as an environment variable must."""
+    """Validator that splits a text into a list, for values from the environment."""
 
     def split(value: object) -> object:
         return (
@@ -39,7 +39,7 @@ def split_at(separator: str) -> Callable[[object], object]:
 
 
 class ShownEnvironment(Env):
-    """Lets the command line name each variable in its help; the settings themselves read it."""
+    """Shows each variable in the help of the command line; the settings read its value."""
 
     def __init__(self) -> None:
         super().__init__(ENVIRONMENT_PREFIX, command=False)
@@ -49,17 +49,17 @@ class ShownEnvironment(Env):
 
 
 class ConfigurationFile(PydanticBaseSettingsSource):
-    """The YAML file that flags or the environment name as `config`."""
+    """The YAML file that the setting `config` names."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Not used: the file is read as a whole."""
+        """Unused: the file is read as a whole."""
         raise NotImplementedError
 
     def __call__(self) -> dict[str, Any]:
-        """Return what the file says.
+        """Settings in the file.
 
         Raises:
-            SettingsError: it cannot be read, or has a key that is no setting.
+            SettingsError: it cannot be read, or has an unknown key.
         """
         document = _document(self.current_state.get("config"))
         if document is None:
@@ -80,7 +80,7 @@ class ConfigurationFile(PydanticBaseSettingsSource):
 
 
 def _document(path: object) -> Document | None:
-    """Return the configuration file, None if there is none or nothing is in it."""
+    """Read the configuration file, None if there is none or it is empty."""
     if not path:
         return None
     file = str(path)
@@ -97,7 +97,7 @@ def _document(path: object) -> Document | None:
 
 
 def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Yield each mistake with the flag, variable or line that its value came from."""
+    """Yield each mistake with the flag, variable or line of its value."""
     for error in invalid.errors(include_url=False):
         message = error["msg"].removeprefix("Value error, ")
         if not error["loc"]:
@@ -106,7 +106,7 @@ def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[
         name = str(error["loc"][0])
         variable = ENVIRONMENT_PREFIX + name.upper()
         flag = f"--{name.replace('_', '-')}"
-        text = str(error["input"])[:_LONGEST_ECHO]
+        text = str(error["input"])[:_MAX_ECHO]
         message = f"{message[:1].lower()}{message[1:]}, not `{text}`"
         hint = f"see {flag} in `stowplan serve --help`"
         if name in given:
@@ -124,7 +124,7 @@ def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[
 
 
 def without_service_links(variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Leave out what Kubernetes sets for a Service of our name: STOWPLAN_PORT=tcp://10.0.0.7:443."""
+    """Drop the variables of a Service named stowplan, such as STOWPLAN_PORT=tcp://10.0.0.7:443."""
     return {
         name: value
         for name, value in variables.items()

@@ -52,7 +52,7 @@ from tests.bench.bench_view import machine
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import Timings, baseline_of, clock, loaded
 from tests.bench.texts import NOW
-from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
 from webhook.cluster.watch.known_cluster import Cluster
 from webhook.metrics import Metrics
@@ -186,7 +186,9 @@ class _Bench:
             "mutate",
             placement.review,
             fails_open=True,
-            limits=Limits(max_in_flight=128, default_timeout_seconds=10, deadline_fraction=0.6),
+            limits=ReviewLimits(
+                max_in_flight=128, default_timeout_seconds=10, deadline_fraction=0.6
+            ),
             metrics=Metrics(),
             clock=time.monotonic,
         )

@@ -21,7 +21,7 @@ from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
-from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
@@ -60,7 +60,9 @@ class Mutate:
             "mutate",
             placement.review,
             fails_open=True,
-            limits=Limits(max_in_flight=9, default_timeout_seconds=10.0, deadline_fraction=0.6),
+            limits=ReviewLimits(
+                max_in_flight=9, default_timeout_seconds=10.0, deadline_fraction=0.6
+            ),
             metrics=Metrics(),
             clock=lambda: 0.0,
         )

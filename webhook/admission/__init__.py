@@ -1,1 +1,5 @@
-"""Admission reviews: the wire format, the handler with its limits, and the answers to them."""
+"""Admission reviews: wire format, handler with its limits, and the two kinds of reviews.
+
+Belongs here: everything about AdmissionReview, and its translation into a request for placement or
+quota. Never: decisions about nodes (`webhook.placement`) or reservations (`webhook.quota`).
+"""

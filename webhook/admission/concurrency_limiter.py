@@ -1,4 +1,4 @@
-"""How many reviews are worked on at a time, and in which order they are decided."""
+"""Bound on concurrent reviews, and the order in which they are decided."""
 
 from __future__ import annotations
 
@@ -11,44 +11,47 @@ _T = TypeVar("_T")
 
 
 class Admission(Enum):
-    """What a review finds on arrival."""
+    """State of the limiter when a review arrives."""
 
     FREE = auto()
-    FULL = auto()  # it must be shed, which takes reading it
-    CROWDED = auto()  # as many again are being shed already: it is turned away unread
+    FULL = auto()  # beyond the limit: it is shed, which takes reading it
+    CROWDED = auto()  # beyond twice the limit: it is rejected unread
 
 
 class ConcurrencyLimiter:
-    """Counts the reviews inside, and lets one at a time decide in order of arrival.
+    """Counts the reviews in flight, and lets one at a time decide in order of arrival.
 
     Deciding never waits, so without turns all reviews of one burst would be decided in a single
-    step of the event loop, the last of them long after its deadline, with nobody counted in
-    between. With turns the loop looks for new arrivals (and probes) between any two decisions.
+    step of the event loop, the last of them long after its deadline, and nothing would be counted
+    in between. With turns the loop accepts new arrivals (and probes) between any two decisions.
+
+    Args:
+        limit: reviews that may be in flight.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._inside = 0
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._in_flight = 0
         self._turns = asyncio.Lock()  # first come, first served
 
     @property
     def in_flight(self) -> int:
-        """How many reviews have arrived and are not answered yet."""
-        return self._inside
+        """Number of reviews that have arrived and have no response yet."""
+        return self._in_flight
 
     def enter(self) -> Admission:
-        """Count a review until it is answered and leaves; says whether there is room for it."""
-        self._inside += 1
-        if self._inside <= self._most:
+        """Count a review until `leave`, in each of the states."""
+        self._in_flight += 1
+        if self._in_flight <= self._limit:
             return Admission.FREE
-        return Admission.FULL if self._inside <= 2 * self._most else Admission.CROWDED
+        return Admission.FULL if self._in_flight <= 2 * self._limit else Admission.CROWDED
 
     def leave(self) -> None:
-        """Count a review no more: it is answered, whatever the answer."""
-        self._inside -= 1
+        """Count a review no longer: it has a response."""
+        self._in_flight -= 1
 
     async def run_serialized(self, decide: Callable[[], _T]) -> _T:
-        """Wait for one's turn to decide, and return what comes of it."""
+        """Result of `decide`, called when all earlier reviews have been decided."""
         async with self._turns:
-            await asyncio.sleep(0)  # those that came with us are counted before we decide
+            await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
             return decide()

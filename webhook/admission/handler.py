@@ -1,7 +1,7 @@
-"""The HTTP side of a review: read within limits, answer in time, count what came of it.
+"""HTTP side of a review: read it within limits, respond in time, count the outcome.
 
-A review that can be answered gets an AdmissionReview with status 200, whatever the verdict. One
-that cannot gets another status and a line of text, and the API server's failure policy decides.
+A review that can be decided gets an AdmissionReview with status 200, whatever the verdict. Any
+other gets another status and a line of text, and the API server applies its failure policy.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.metrics import NOTHING, Metrics
 
 Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[ReviewResult]]
-"""What answers a review, at once or after waiting for others."""
+"""Decides a review, at once or after waiting for others."""
 
 _NANOS = 1e9
-_LONGEST_TIMEOUT = 30.0  # the most a webhook configuration may ask for
-_QUERIES_REMEMBERED = 16  # of at most a line each, 8 KiB; an API server sends one for each webhook
+_MAX_TIMEOUT_SECONDS = 30.0  # the longest that a webhook configuration may set
+_CACHED_QUERIES = 16  # of at most a line each, 8 KiB; an API server sends one for each webhook
 _JSON = "application/json"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one review may cost.
+class ReviewLimits:
+    """Bounds on the cost of a review.
 
     Attributes:
-        max_in_flight: reviews of one path worked on at a time.
-        default_timeout_seconds: the caller's patience where it does not say.
-        deadline_fraction: the part of it that we use.
+        max_in_flight: concurrent reviews of one path.
+        default_timeout_seconds: timeout of a caller that sends none.
+        deadline_fraction: the part of the timeout that may be used.
     """
 
     max_in_flight: int
@@ -50,24 +50,26 @@ class Limits:
     deadline_fraction: float
 
     def seconds(self, request: web.Request) -> float:
-        """Return how long after its arrival a review may be decided."""
-        given = _timeout_in(request.rel_url.raw_query_string)
-        timeout = min(given, _LONGEST_TIMEOUT) if given > 0 else self.default_timeout_seconds
+        """Time from the arrival of a review to its deadline."""
+        sent = _timeout_in(request.rel_url.raw_query_string)
+        timeout = min(sent, _MAX_TIMEOUT_SECONDS) if sent > 0 else self.default_timeout_seconds
         return timeout * self.deadline_fraction
 
 
-@lru_cache(maxsize=_QUERIES_REMEMBERED)
+@lru_cache(maxsize=_CACHED_QUERIES)
 def _timeout_in(query: str) -> float:
-    """Return the seconds that a caller says it will wait, 0 where it says nothing of use."""
-    asked = (value for name, value in parse_qsl(query, keep_blank_values=True) if name == "timeout")
+    """Timeout of the caller in seconds, 0 if it sends none or a malformed one."""
+    values = (
+        value for name, value in parse_qsl(query, keep_blank_values=True) if name == "timeout"
+    )
     try:
-        return parse_duration(next(asked, "")) / _NANOS
+        return parse_duration(next(values, "")) / _NANOS
     except DurationError:
         return 0.0
 
 
-class _NoAnswerError(Exception):
-    """The review gets no AdmissionReview back."""
+class _ReviewFailedError(Exception):
+    """A review that gets no AdmissionReview back."""
 
     def __init__(self, status: int, outcome: Outcome, text: str) -> None:
         super().__init__(text)
@@ -76,131 +78,134 @@ class _NoAnswerError(Exception):
 
 
 class ReviewHandler:
-    """Answers the reviews of one path.
+    """Handles the reviews of one path.
 
     Args:
-        path: as in the URL and in the metrics.
-        answer: what decides.
-        fails_open: whether a review that comes too late or finds no room is answered "allowed,
-            unmodified"; otherwise it is left to the API server's failure policy.
-        limits: what one review may cost.
-        metrics: where it is counted.
-        clock: seconds that only go forward.
+        path: in the URL and in the metrics.
+        decide: decides each review.
+        fails_open: whether a review that is late or beyond the limit is admitted unmodified;
+            otherwise it fails, and the API server applies its failure policy.
+        limits: bounds on the cost of a review.
+        metrics: where reviews are counted.
+        clock: monotonic seconds.
     """
 
     def __init__(
         self,
         path: str,
-        answer: Decide,
+        decide: Decide,
         *,
         fails_open: bool,
-        limits: Limits,
+        limits: ReviewLimits,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self.path = path
-        self._decide = answer
+        self._decide = decide
         self._fails_open = fails_open
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
-        self._turnstile = ConcurrencyLimiter(limits.max_in_flight)
-        metrics.show_in_flight(path, lambda: self._turnstile.in_flight)
+        self._limiter = ConcurrencyLimiter(limits.max_in_flight)
+        metrics.show_in_flight(path, lambda: self._limiter.in_flight)
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answer one review."""
+        """Respond to one review."""
         arrived = self._clock()
         rule_errors, abstained = 0, NOTHING
-        room = self._turnstile.enter()
+        admission = self._limiter.enter()
         try:
-            answer = await self._answer(request, room, arrived + self._limits.seconds(request))
-        except _NoAnswerError as failure:
+            result = await self._result(request, admission, arrived + self._limits.seconds(request))
+        except _ReviewFailedError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
-            outcome, rule_errors, abstained = answer.outcome, answer.rule_errors, answer.abstained
-            response = web.Response(body=wire.encode(answer.response), content_type=_JSON)
+            outcome, rule_errors, abstained = result.outcome, result.rule_errors, result.abstained
+            response = web.Response(body=wire.encode(result.response), content_type=_JSON)
         finally:
-            self._turnstile.leave()
+            self._limiter.leave()
         seconds = self._clock() - arrived
         self._metrics.reviewed(
             self.path, outcome, seconds, rule_errors=rule_errors, abstained=abstained
         )
         return response
 
-    async def _answer(self, request: web.Request, room: Admission, deadline: float) -> ReviewResult:
-        if room is Admission.CROWDED or (room is Admission.FULL and not self._fails_open):
-            raise _NoAnswerError(503, Outcome.SHED, "too many reviews at a time")
-        asked = await self._read(request, deadline)
-        if room is Admission.FULL:
-            return admit_unmodified(asked, Outcome.SHED, "too many pods at a time")
-        answer = await self._turnstile.run_serialized(partial(self._begun, asked, deadline))
-        if isinstance(answer, ReviewResult):
-            return answer
+    async def _result(
+        self, request: web.Request, admission: Admission, deadline: float
+    ) -> ReviewResult:
+        is_full = admission is Admission.FULL
+        if admission is Admission.CROWDED or (is_full and not self._fails_open):
+            raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
+        review = await self._read(request, deadline)
+        if is_full:
+            return admit_unmodified(review, Outcome.SHED, "too many pods at a time")
+        result = await self._limiter.run_serialized(partial(self._started, review, deadline))
+        if isinstance(result, ReviewResult):
+            return result
         try:
             async with asyncio.timeout(deadline - self._clock()):
-                return await self._ended(asked, answer)
+                return await self._finished(review, result)
         except TimeoutError:
-            return self._too_late(asked)
+            return self._late(review)
 
-    def _begun(
-        self, asked: AdmissionRequest, deadline: float
+    def _started(
+        self, review: AdmissionRequest, deadline: float
     ) -> ReviewResult | Awaitable[ReviewResult]:
         if self._clock() >= deadline:
-            return self._too_late(asked)
+            return self._late(review)
         try:
-            return self._decide(asked)
+            return self._decide(review)
         except Exception as error:
-            raise self._failure(asked, error) from error
+            raise self._failure(review, error) from error
 
-    async def _ended(
-        self, asked: AdmissionRequest, answer: Awaitable[ReviewResult]
+    async def _finished(
+        self, review: AdmissionRequest, result: Awaitable[ReviewResult]
     ) -> ReviewResult:
         try:
-            return await answer
+            return await result
         except Exception as error:
-            raise self._failure(asked, error) from error
+            raise self._failure(review, error) from error
 
-    def _failure(self, asked: AdmissionRequest, error: Exception) -> _NoAnswerError:
-        """Return what to tell of a failure to decide; our own mistakes go into the log."""
+    def _failure(self, review: AdmissionRequest, error: Exception) -> _ReviewFailedError:
+        """Failure to respond with; an internal error also goes into the log."""
         if isinstance(error, QuotaUndecidedError):
-            return _NoAnswerError(503, Outcome.UNDECIDED, str(error))
+            return _ReviewFailedError(503, Outcome.UNDECIDED, str(error))
         if isinstance(error, AdmissionError):
-            return _NoAnswerError(400, Outcome.MALFORMED, str(error))
-        told = {"uid": asked.uid, "path": self.path}
-        _log.error("no answer to a review", exc_info=error, extra=told)
-        return _NoAnswerError(500, Outcome.ERROR, "internal error, see the log")
+            return _ReviewFailedError(400, Outcome.MALFORMED, str(error))
+        extra = {"uid": review.uid, "path": self.path}
+        _log.error("a review failed", exc_info=error, extra=extra)
+        return _ReviewFailedError(500, Outcome.ERROR, "internal error, see the log")
 
-    def _too_late(self, asked: AdmissionRequest) -> ReviewResult:
+    def _late(self, review: AdmissionRequest) -> ReviewResult:
         if self._fails_open:
-            return admit_unmodified(asked, Outcome.DEADLINE, "no time was left")
-        raise _NoAnswerError(503, Outcome.DEADLINE, "no time was left")
+            return admit_unmodified(review, Outcome.DEADLINE, "no time was left")
+        raise _ReviewFailedError(503, Outcome.DEADLINE, "no time was left")
 
     async def _read(self, request: web.Request, deadline: float) -> AdmissionRequest:
-        """Return the request of a review.
+        """Read and decode a review.
 
         Raises:
-            _NoAnswerError: there is none: wrong, too large, or not here in time.
+            _ReviewFailedError: it is malformed, too large, or did not arrive in time.
         """
-        # Asked for by its usual text first: to take a content type apart takes a while.
+        # The usual text is compared first: parsing a content type takes a while.
         if request.headers.get("Content-Type") != _JSON and request.content_type != _JSON:
-            raise _NoAnswerError(
+            raise _ReviewFailedError(
                 415, Outcome.MALFORMED, "a review has the content type `application/json`"
             )
         try:
-            if request.content.is_eof():  # nearly always: it is all here, so reading takes no time
+            if request.content.is_eof():  # nearly always: the body is here, no timeout is needed
                 return wire.decode(await request.read())
             async with asyncio.timeout(deadline - self._clock()):
                 body = await request.read()
             return wire.decode(body)
         except TimeoutError as error:
             text = "the review did not arrive in time"
-            raise _NoAnswerError(408, Outcome.DEADLINE, text) from error
+            raise _ReviewFailedError(408, Outcome.DEADLINE, text) from error
         except (ConnectionError, web.RequestPayloadError) as error:
             text = "the review broke off"
-            raise _NoAnswerError(400, Outcome.MALFORMED, text) from error
+            raise _ReviewFailedError(400, Outcome.MALFORMED, text) from error
         except web.HTTPRequestEntityTooLarge as error:
             text = f"a review has at most {request.client_max_size} bytes"
-            raise _NoAnswerError(413, Outcome.MALFORMED, text) from error
+            raise _ReviewFailedError(413, Outcome.MALFORMED, text) from error
         except AdmissionError as error:
-            raise _NoAnswerError(400, Outcome.MALFORMED, str(error)) from error
+            raise _ReviewFailedError(400, Outcome.MALFORMED, str(error)) from error

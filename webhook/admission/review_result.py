@@ -1,4 +1,4 @@
-"""What comes of a review: an answer, and what it is counted as."""
+"""Result of a review: the response, and the outcome it counts as."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from webhook.admission.wire import AdmissionError, AdmissionRequest, AdmissionRe
 
 
 class Outcome(StrEnum):
-    """What came of a review; the label of its metric."""
+    """Outcome of a review; the label of its metric."""
 
     PLACED = "placed"  # advice was written on the pod
-    SHARED = "shared"  # the same, from the decision for a pod of the same template
-    ABSTAINED = "abstained"  # a pod we have nothing to say about
-    DENIED = "denied"  # a policy asks for denial where no node passes
+    SHARED = "shared"  # the same, by the decision for another pod of the same template
+    ABSTAINED = "abstained"  # there is no advice for the pod
+    DENIED = "denied"  # a policy requires denial where no node passes
     ADMITTED = "admitted"  # fits its quotas, or has none
     QUOTA_DENIED = "quota_denied"
     QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
-    INVALID = "invalid"  # an ElasticQuota that makes no sense
-    UNDECIDED = "undecided"  # nobody can say for now whether it fits its quotas
-    IGNORED = "ignored"  # nothing that we judge
-    UNREADABLE = "unreadable"  # a pod that makes no sense to us
-    ERROR = "error"  # our own mistake; see the log
+    INVALID = "invalid"  # an ElasticQuota that contradicts itself or others
+    UNDECIDED = "undecided"  # its quotas cannot be evaluated for now
+    IGNORED = "ignored"  # an object or operation that is not reviewed
+    UNREADABLE = "unreadable"  # a pod that cannot be decoded
+    ERROR = "error"  # an internal error; see the log
     SHED = "shed"  # too many reviews at a time
-    DEADLINE = "deadline"  # too late to be of use
+    DEADLINE = "deadline"  # no time was left
     MALFORMED = "malformed"  # not a review at all
 
 
 class ReviewResult(msgspec.Struct, frozen=True):
-    """A response, and what to count it as.
+    """A response, and the outcome it counts as.
 
     Attributes:
-        rule_errors: how many rules could not be evaluated.
-        abstained: how many rules abstained, by what they found too old.
+        rule_errors: number of rules that could not be evaluated.
+        abstained: number of rules that abstained, by the domain that was too old.
     """
 
     outcome: Outcome
@@ -49,18 +49,18 @@ class ReviewResult(msgspec.Struct, frozen=True):
 
 
 def ignored(request: AdmissionRequest) -> ReviewResult:
-    """Return the answer to what is none of our business: it passes as it is."""
+    """Result for an object that is not reviewed: it passes unmodified."""
     return ReviewResult(Outcome.IGNORED, wire.allowed(request.uid))
 
 
 def admit_unmodified(request: AdmissionRequest, outcome: Outcome, reason: str) -> ReviewResult:
-    """Return the answer that fails open: the pod passes as it is, and its author learns why."""
+    """Result that fails open: the pod passes unmodified, with a warning for its creator."""
     warning = f"stowplan gave no placement advice: {reason}"
     return ReviewResult(outcome, wire.allowed(request.uid, warnings=[warning]))
 
 
 def pod_in(request: AdmissionRequest) -> Pod:
-    """Return the pod that a request is about.
+    """Decode the pod of a request.
 
     Raises:
         AdmissionError: its object is not a pod.
@@ -69,7 +69,7 @@ def pod_in(request: AdmissionRequest) -> Pod:
 
 
 def old_pod_in(request: AdmissionRequest) -> Pod:
-    """Return the pod that a request is about, as it is stored.
+    """Decode the stored version of the pod of a request.
 
     Raises:
         AdmissionError: its old object is not a pod.
@@ -77,8 +77,8 @@ def old_pod_in(request: AdmissionRequest) -> Pod:
     return _pod_of(request.old_pod(), request)
 
 
-def _pod_of(wire: api.Pod, request: AdmissionRequest) -> Pod:
+def _pod_of(manifest: api.Pod, request: AdmissionRequest) -> Pod:
     try:
-        return pod_of(wire, namespace=request.namespace)
+        return pod_of(manifest, namespace=request.namespace)
     except QuantityError as error:
         raise AdmissionError(f"the object is not a pod: {error}") from error

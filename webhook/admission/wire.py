@@ -1,4 +1,4 @@
-"""AdmissionReview v1 on the wire: what we read of a request, and the answers we write.
+"""AdmissionReview v1 on the wire: decoding of requests, encoding of responses.
 
 Source: Kubernetes, api/admission/v1/types.go and
 apiserver/pkg/admission/plugin/webhook/request/admissionreview.go.
@@ -19,25 +19,25 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_LONGEST_ERROR = 300
-_LONGEST_UID = 256
-_LONGEST_WARNING = 256  # a longer one may be cut by the API server
-_MOST_WARNINGS = 16  # 16 x 256: what the API server passes on in all
-_LONGEST_AUDIT_VALUE = 512
+_MAX_ERROR = 300
+_MAX_UID = 256
+_MAX_WARNING = 256  # a longer one may be cut by the API server
+_MAX_WARNINGS = 16  # 16 x 256: what the API server passes on in all
+_MAX_AUDIT_VALUE = 512
 
 
 class AdmissionError(StowplanError):
-    """A review that cannot be read: the sender's mistake, answered with 400.
+    """A malformed review; the response has status 400.
 
-    Its text is short, however large the input: it goes back to the sender and into the log.
+    The text is short, however large the input: it goes back to the sender and into the log.
     """
 
     def __init__(self, text: str) -> None:
-        super().__init__(_cut(text, _LONGEST_ERROR))
+        super().__init__(_cut(text, _MAX_ERROR))
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
-    """What kind of object a request is about."""
+    """Kind of the object of a request."""
 
     group: str = ""
     version: str = ""
@@ -45,7 +45,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True, gc=False):
-    """Under which resource a request was made."""
+    """Resource of a request."""
 
     group: str = ""
     version: str = ""
@@ -56,16 +56,16 @@ PODS = GroupVersionResource(version="v1", resource="pods")
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The request of a review; objects stay undecoded until someone asks.
+    """The request of a review; its objects are decoded on demand.
 
     Attributes:
-        uid: echoed in the answer.
-        name: empty while the API server has yet to generate it.
+        uid: repeated in the response.
+        name: empty before the API server has generated it.
         namespace: always set for namespaced objects, also where the object's own is still empty.
-        dry_run: whether the outcome will be thrown away; then nothing may be remembered.
+        dry_run: whether the object will not be stored; then no trace may remain.
     """
 
-    uid: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_UID)]
+    uid: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_UID)]
     operation: str
     kind: GroupVersionKind = GroupVersionKind()
     resource: GroupVersionResource = GroupVersionResource()
@@ -83,33 +83,33 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
     @property
     def creates_pod(self) -> bool:
-        """Whether a pod itself is being created, not one of its subresources."""
+        """Whether a pod is being created, and not one of its subresources."""
         return self.operation == "CREATE" and self.resource == PODS and not self.sub_resource
 
     @property
     def changes_pod(self) -> bool:
-        """Whether a stored pod is being changed, by way of its `resize` or not."""
+        """Whether a stored pod is being changed, directly or through `resize`."""
         is_pod = self.resource == PODS and self.sub_resource in {"", "resize"}
         return self.operation == "UPDATE" and is_pod
 
     def pod(self) -> api.Pod:
-        """Return the object as a pod.
+        """Decode the object as a pod.
 
         Raises:
-            AdmissionError: it is not one.
+            AdmissionError: it is not a pod.
         """
         return _pod_in(self.object, "object")
 
     def old_pod(self) -> api.Pod:
-        """Return the object as a pod as it is stored.
+        """Decode the old object as a pod.
 
         Raises:
-            AdmissionError: it is not one.
+            AdmissionError: it is not a pod.
         """
         return _pod_in(self.old_object, "old object")
 
     def variables(self) -> Mapping[str, Any]:
-        """Return the fields that expressions may read as `request`, as plain JSON values."""
+        """Fields that expressions may read as `request`, as plain JSON values."""
         return {
             "uid": self.uid,
             "kind": msgspec.to_builtins(self.kind),
@@ -128,7 +128,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request was denied, as the user will read it."""
+    """Reason of a denial, shown to the user."""
 
     code: int
     reason: str
@@ -138,7 +138,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True):
 class AdmissionResponse(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True
 ):
-    """The answer to a request.
+    """The response to a request.
 
     Attributes:
         patch: an RFC 6902 document; on the wire base64, with `patch_type` beside it.
@@ -171,15 +171,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(body: bytes) -> AdmissionRequest:
-    """Return the request of an AdmissionReview.
+    """Decode the request of an AdmissionReview.
 
     Raises:
-        AdmissionError: it is not one.
+        AdmissionError: it is not an AdmissionReview.
     """
     try:
         review = _reviews.decode(body)
     except _UNREADABLE as error:
-        raise AdmissionError(_readable("this is not an AdmissionReview", error)) from error
+        raise AdmissionError(_error_text("this is not an AdmissionReview", error)) from error
     if (review.api_version, review.kind) != (API_VERSION, KIND):
         got = f"{review.api_version} {review.kind}"
         raise AdmissionError(f"expected `{API_VERSION} {KIND}`, not `{got}`")
@@ -188,15 +188,15 @@ def decode(body: bytes) -> AdmissionRequest:
     return review.request
 
 
-def _pod_in(raw: msgspec.Raw, what: str) -> api.Pod:
+def _pod_in(raw: msgspec.Raw, field: str) -> api.Pod:
     try:
         return _pods.decode(raw)
     except _UNREADABLE as error:
-        raise AdmissionError(_readable(f"the {what} is not a pod", error)) from error
+        raise AdmissionError(_error_text(f"the {field} is not a pod", error)) from error
 
 
 def encode(response: AdmissionResponse) -> bytes:
-    """Return a response inside its AdmissionReview."""
+    """Encode a response inside its AdmissionReview."""
     return _encoder.encode(_ResponseReview(API_VERSION, KIND, response))
 
 
@@ -207,7 +207,7 @@ def allowed(
     warnings: Iterable[str] = (),
     audit_annotations: Mapping[str, str] | None = None,
 ) -> AdmissionResponse:
-    """Return an answer that lets the request pass, changed by `operations` if there are any."""
+    """Response that admits the request, changed by `operations` if there are any."""
     return AdmissionResponse(
         uid=uid,
         allowed=True,
@@ -221,7 +221,7 @@ def allowed(
 def denied(
     uid: str, message: str, *, audit_annotations: Mapping[str, str] | None = None
 ) -> AdmissionResponse:
-    """Return an answer that refuses the request; the user reads `message`."""
+    """Response that denies the request with a message for the user."""
     return AdmissionResponse(
         uid=uid,
         allowed=False,
@@ -231,31 +231,31 @@ def denied(
 
 
 def _bounded(warnings: Iterable[str]) -> tuple[str, ...]:
-    """Return warnings the API server will pass on, in a header: printable, short, few."""
-    lines = (_printable(warning) for warning in islice(warnings, _MOST_WARNINGS))
-    return tuple(_cut(line, _LONGEST_WARNING) for line in lines)
+    """Warnings that the API server passes on in headers: printable, short, few."""
+    lines = (_printable(warning) for warning in islice(warnings, _MAX_WARNINGS))
+    return tuple(_cut(line, _MAX_WARNING) for line in lines)
 
 
 def _printable(text: str) -> str:
-    """Return a text on one line, without the control characters that headers do not take."""
+    """Text on one line, without the control characters that are invalid in headers."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())
 
 
 def _audit(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    return {key: _cut(value, _LONGEST_AUDIT_VALUE) for key, value in (annotations or {}).items()}
+    return {key: _cut(value, _MAX_AUDIT_VALUE) for key, value in (annotations or {}).items()}
 
 
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _readable(what: str, error: Exception) -> str:
-    """Return what is wrong with a body, in words."""
+def _error_text(problem: str, error: Exception) -> str:
+    """Text of a decoding error."""
     if isinstance(error, RecursionError):
         reason = "it is nested too deeply"
     elif isinstance(error, UnicodeDecodeError):
         reason = "it is not UTF-8 text"
     else:
         reason = str(error)
-    return f"{what}: {reason}"
+    return f"{problem}: {reason}"

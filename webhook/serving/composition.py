@@ -18,7 +18,7 @@ from engine.errors import Diagnostic
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from engine.quota import QuotaVerdict, ReservationTimeouts
-from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import ignored
@@ -215,7 +215,7 @@ async def run_server(
     )
     quota_objects = QuotaObjectReviews(view=cluster.state.view, rules=settings.quota_rules())
     final = by_resource(pods=quota.answer, quotas=quota_objects.answer)
-    limits = Limits(
+    limits = ReviewLimits(
         max_in_flight=settings.max_in_flight,
         default_timeout_seconds=settings.default_timeout_seconds,
         deadline_fraction=settings.deadline_fraction,

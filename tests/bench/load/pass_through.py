@@ -24,7 +24,7 @@ from aiohttp import web
 
 from engine.view import ClusterState
 from tests.bench.load import standard_input
-from webhook.admission.handler import Limits, ReviewHandler
+from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.review_result import ignored
 from webhook.admission.wire import allowed, encode
 from webhook.metrics import Metrics
@@ -37,7 +37,7 @@ from webhook.serving.tls import CertificateFiles, LiveCertificate
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 _ANSWER = encode(allowed("00000000-0000-4000-8000-000000000000"))
 _LARGEST_BODY = 7 * 1024 * 1024
-_LIMITS = Limits(max_in_flight=128, default_timeout_seconds=10.0, deadline_fraction=0.6)
+_LIMITS = ReviewLimits(max_in_flight=128, default_timeout_seconds=10.0, deadline_fraction=0.6)
 
 
 async def _floor(request: web.Request) -> web.Response:

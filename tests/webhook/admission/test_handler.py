@@ -13,7 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from engine.errors import QuotaUndecidedError
 from webhook.admission import wire
-from webhook.admission.handler import Decide, Limits, ReviewHandler, _timeout_in
+from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, _timeout_in
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.metrics import Metrics
@@ -57,7 +57,7 @@ class Webhook:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.metrics = Metrics()
-        limits = Limits(
+        limits = ReviewLimits(
             max_in_flight=max_in_flight, default_timeout_seconds=10.0, deadline_fraction=0.6
         )
         handler = ReviewHandler(
@@ -330,13 +330,13 @@ async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
 def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
     query: str, seconds: float
 ) -> None:
-    limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    limits = ReviewLimits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
     request = make_mocked_request("POST", f"/review{query}")
     assert limits.seconds(request) == pytest.approx(seconds)
 
 
 def test_little_is_remembered_of_the_urls_of_hostile_callers() -> None:
-    limits = Limits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    limits = ReviewLimits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
     for number in range(1000):
         limits.seconds(make_mocked_request("POST", f"/review?timeout={number}h"))
     assert _timeout_in.cache_info().currsize <= 16
