@@ -1,12 +1,11 @@
-"""The syntax tree: small, immutable, hashable, with macros kept as nodes of their own.
+"""The syntax tree: immutable and hashable, with macros as nodes of their own.
 
-Two trees that mean the same are equal wherever they stand in the source: offsets do not take part
-in comparison. So a planner can recognise a sub-expression it has seen before.
+Equality ignores offsets, so equal sub-expressions are recognised wherever they occur.
 
-The parser builds `Name` and unresolved `Call` nodes. The checker replaces every `Name` by what it
-stands for (`Variable`, `Local` or a `Literal` type), gives each `Call` its full function name, and
-renames macro variables so that no two live at the same time under one name. Only a resolved tree
-is compiled; any node of it may be compiled on its own.
+The parser builds `Name` and unresolved `Call` nodes. The checker resolves every `Name` to a
+`Variable`, a `Local` or a `Literal` type, gives each `Call` its full function name, and renames
+macro variables so that those in scope together have different names. Only a resolved tree is
+compiled; any node of it may be compiled on its own.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal(Node):
-    """A constant; `value` is a CEL value (also a type, or the result of `duration('1s')`)."""
+    """A constant; `value` is a CEL value, possibly a type or the result of `duration('1s')`."""
 
     value: object
     type: CelType
 
     def __eq__(self, other: object) -> bool:
-        """Tell `1` from `1.0`, `1u` and `true`, and `0.0` from `-0.0`, as Python does not."""
+        """Distinguish `1`, `1.0`, `1u` and `true`, and `0.0` from `-0.0`, unlike Python."""
         return (
             type(other) is Literal
             and self.type == other.type
@@ -62,7 +61,7 @@ class Variable(Node):
 
 @dataclass(frozen=True, slots=True)
 class Local(Node):
-    """A variable of an enclosing macro; `name@depth` is unique among those alive together."""
+    """A variable of an enclosing macro; `name@depth` is unique among those in scope together."""
 
     name: str
 
@@ -165,7 +164,7 @@ class Conditional(Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """A function call; `args` begins with the receiver if `member`."""
+    """A function call; `args` begin with the receiver if `member`."""
 
     function: str
     args: tuple[Node, ...]
@@ -174,7 +173,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Alternative(Node):
-    """`operand.or(other)`, or `operand.orValue(other)` if `unwraps`: `other` only if needed."""
+    """`operand.or(other)`, or `operand.orValue(other)` if `unwraps`; `other` is lazy."""
 
     operand: Node
     other: Node
@@ -182,7 +181,7 @@ class Alternative(Node):
 
 
 class HowMany(enum.Enum):
-    """How many elements must satisfy the predicate of a `Quantifier`."""
+    """Number of elements that must satisfy the predicate of a `Quantifier`."""
 
     ALL = "all"
     SOME = "exists"
@@ -191,9 +190,10 @@ class HowMany(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantifier(Node):
-    """`range.all(x, predicate)` and its kin.
+    """`range.all(x, predicate)`, and likewise `exists` and `exists_one`.
 
-    One variable is a list's element or a map's key; two are index and element, or key and value.
+    A single variable is a list's element or a map's key; two are index and element, or key and
+    value.
     """
 
     how_many: HowMany
@@ -203,7 +203,7 @@ class Quantifier(Node):
 
 
 class Shape(enum.Enum):
-    """What a `Transform` builds."""
+    """The result of a `Transform`."""
 
     LIST = "list"
     MAP = "map"  # under the keys of its range

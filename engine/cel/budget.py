@@ -1,12 +1,35 @@
-"""What one evaluation, or a set of them, may cost: steps, result sizes and time."""
+"""Bounds of an expression: its size when it is read, its work and results when it is evaluated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from engine.cel.errors import BudgetExhaustedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Size limits of one expression, enforced while it is parsed and checked.
+
+    Attributes:
+        source: characters of source text.
+        depth: levels of the syntax tree, and of brackets in the source.
+        nodes: nodes of the syntax tree other than literals, which `source` bounds.
+        nesting: loops within loops; a chain (`a.filter(..).map(..)`) is not nested.
+        elements: elements of a list literal, or entries of a map literal.
+    """
+
+    source: int = 8192
+    depth: int = 50
+    nodes: int = 500
+    nesting: int = 2
+    elements: int = 1000
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 MAX_ITERATIONS: Final = 10_000
 MAX_TEXT: Final = 65_536  # characters of a string, or bytes
@@ -14,18 +37,18 @@ MAX_ITEMS: Final = 10_000  # elements of a list, or entries of a map
 
 _CHARACTERS_PER_STEP: Final = 1024  # so that a budget also bounds the memory of all results
 _ITEMS_PER_STEP: Final = 64
-_STEPS_BETWEEN_LOOKS: Final = 100  # at the clock; Kubernetes looks as often
+_STEPS_BETWEEN_CHECKS: Final = 100  # of the clock; as often as Kubernetes
 
 
 class Budget:
-    """A mutable account of work; share one among evaluations that have to fit in it together.
+    """A mutable allowance of work, shared by evaluations that must fit in it together.
 
-    Functions whose work or result grows beyond their arguments charge it first: `spend` for steps,
-    `check_text` and `check_items` before a result of that size is built; large results also cost
-    steps. `expired` is asked now and then whether the time is up; without it there is no limit.
+    A function whose work or result outgrows its arguments charges it first: `spend` for steps,
+    `check_text` and `check_items` before it builds a result of that size. Large results cost steps
+    too. `expired` is polled for the end of the time; without it time is unlimited.
     """
 
-    __slots__ = ("_expired", "_look_at", "_max_items", "_max_text", "_steps_left")
+    __slots__ = ("_check_at", "_expired", "_max_items", "_max_text", "_steps_left")
 
     def __init__(
         self,
@@ -39,15 +62,15 @@ class Budget:
         self._max_text = max_text
         self._max_items = max_items
         self._expired = expired
-        self._look_at = iterations - _STEPS_BETWEEN_LOOKS
+        self._check_at = iterations - _STEPS_BETWEEN_CHECKS
 
     @property
     def steps_left(self) -> int:
-        """How many more iterations are paid for."""
+        """Iterations that are left."""
         return max(self._steps_left, 0)
 
     def spend(self, steps: int = 1) -> None:
-        """Pay for `steps` iterations of a loop.
+        """Charge `steps` iterations of a loop.
 
         Raises:
             BudgetExhaustedError: the budget does not cover them, or the time is up.
@@ -55,13 +78,13 @@ class Budget:
         self._steps_left -= steps
         if self._steps_left < 0:
             raise BudgetExhaustedError("the expression needs more iterations than it may use")
-        if self._expired is not None and self._steps_left <= self._look_at:
-            self._look_at = self._steps_left - _STEPS_BETWEEN_LOOKS
+        if self._expired is not None and self._steps_left <= self._check_at:
+            self._check_at = self._steps_left - _STEPS_BETWEEN_CHECKS
             if self._expired():
                 raise BudgetExhaustedError("the expression ran out of time")
 
     def check_text(self, length: int) -> None:
-        """Refuse a string or bytes result longer than allowed, or pay for it.
+        """Refuse a string or bytes result longer than allowed, or charge for it.
 
         Raises:
             BudgetExhaustedError: `length` is over the cap, or the budget does not cover it.
@@ -72,7 +95,7 @@ class Budget:
             self.spend(length // _CHARACTERS_PER_STEP)
 
     def check_items(self, count: int) -> None:
-        """Refuse a list or map result with more entries than allowed, or pay for it.
+        """Refuse a list or map result with more entries than allowed, or charge for it.
 
         Raises:
             BudgetExhaustedError: `count` is over the cap, or the budget does not cover it.
@@ -83,27 +106,27 @@ class Budget:
             self.spend(count // _ITEMS_PER_STEP)
 
     def join(self, pieces: Iterable[str]) -> str:
-        """Return the pieces as one text, stopping as soon as it is too long.
+        """Concatenate the pieces, stopping as soon as the text is too long.
 
         Raises:
             BudgetExhaustedError: see `check_text`.
         """
-        taken: list[str] = []
+        joined: list[str] = []
         length = 0
         for piece in pieces:
-            taken.append(piece)
+            joined.append(piece)
             length += len(piece)
             if length > self._max_text:
                 break
         self.check_text(length)
-        return "".join(taken)
+        return "".join(joined)
 
     def collect(self, items: Iterable[object]) -> list[object]:
-        """Return the items as a list, stopping as soon as there are too many.
+        """Collect the items in a list, stopping as soon as there are too many.
 
         Raises:
             BudgetExhaustedError: see `check_items`.
         """
-        taken = list(islice(items, self._max_items + 1))
-        self.check_items(len(taken))
-        return taken
+        collected = list(islice(items, self._max_items + 1))
+        self.check_items(len(collected))
+        return collected

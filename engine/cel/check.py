@@ -1,7 +1,7 @@
-"""What a tree means: every name resolved, every mistake found, light types inferred, in one pass.
+"""The checker: resolves names, infers types and finds all mistakes, in one pass.
 
-The result is a new tree in which names are variables, locals or types, calls carry the full name
-of their function, and constructor calls on literals are literals.
+It builds a new tree in which names are variables, locals or types, calls carry the full name of
+their function, and constructor calls on literals are literals.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from engine.cel import ast, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
-from engine.cel.hints import mismatch, unknown_function
-from engine.cel.scope import Scope, Typed
+from engine.cel.scope import Scope, Typed, mismatch, unknown_function
 from engine.cel.static_types import can_be, join, list_of, map_of, optional_of, parameter
 from engine.cel.values import (
     BOOL,
@@ -45,7 +44,7 @@ class Checked:
 def check(root: ast.Node, environment: Environment) -> Checked:
     """Resolve and check a parsed tree; never raises.
 
-    A part with a mistake stays in the tree and fails when it is evaluated.
+    A part with a mistake remains in the tree and fails when it is evaluated.
     """
     checker = _Checker(environment)
     resolved, of_type = checker.visit(root)
@@ -68,9 +67,9 @@ class _Checker:
         return node, node.type
 
     def name(self, node: ast.Name) -> Typed:
-        found = self._scope.name(node)
-        if found is not None:
-            return found
+        resolved = self._scope.name(node)
+        if resolved is not None:
+            return resolved
         hint = did_you_mean(node.name, self._scope.known())
         self._report(node.offset, f"unknown name `{node.name}`", hint)
         return node, DYN
@@ -78,9 +77,9 @@ class _Checker:
     # Fields and elements.
 
     def select(self, node: ast.Select) -> Typed:
-        found = self._scope.path(node)
-        if found is not None:
-            return found
+        resolved = self._scope.path(node)
+        if resolved is not None:
+            return resolved
         operand, of_type = self.visit(node.operand)
         field_type = self._field(_unwrapped(of_type), node.field, node.offset)
         return replace(node, operand=operand), _wrapped(field_type, of_type, node.optional)
@@ -131,7 +130,7 @@ class _Checker:
         return resolved, list_of(join(types)) if types else LIST
 
     def _optional(self, node: ast.Node) -> Typed:
-        """Visit a node that has to give an optional; return the type of what it holds."""
+        """Visit a node that must give an optional; return the type of its value."""
         resolved, of_type = self.visit(node)
         if not can_be(of_type, OPTIONAL):
             self._report(node.offset, f"expected an optional, not `{of_type}`")
@@ -218,7 +217,7 @@ class _Checker:
         return ast.Alternative(operand, other, unwraps, offset=node.offset), result
 
     def _folded(self, node: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
-        """Do now what literal arguments allow: a failure is a mistake in the expression."""
+        """Evaluate at load what literal arguments allow; a failure is a mistake."""
         literals = {
             position: arg.value
             for position, arg in enumerate(node.args)
@@ -309,9 +308,9 @@ def _unwrapped(of_type: CelType) -> CelType:
     return parameter(of_type) if of_type.name == OPTIONAL.name else of_type
 
 
-def _wrapped(found: CelType, operand: CelType, optional: bool) -> CelType:  # noqa: FBT001 (internal)
-    """Return the type of a selection: optional if asked for, or if the operand is one."""
-    return optional_of(found) if optional or operand.name == OPTIONAL.name else found
+def _wrapped(selected: CelType, operand: CelType, optional: bool) -> CelType:  # noqa: FBT001 (internal)
+    """Type of a selection: optional if the selection or its operand is."""
+    return optional_of(selected) if optional or operand.name == OPTIONAL.name else selected
 
 
 _VISITS: Final[Mapping[type[ast.Node], Callable[[_Checker, Any], Typed]]] = {

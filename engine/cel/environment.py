@@ -1,4 +1,4 @@
-"""What an expression may refer to: variables with light types, functions, types, limits."""
+"""Declarations for an expression: variables with types, functions, named types, limits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from engine.cel.budget import DEFAULT_LIMITS, Limits
 from engine.cel.functions import FUNCTIONS, Function
-from engine.cel.limits import DEFAULT_LIMITS, Limits
 from engine.cel.values import (
     BOOL,
     BYTES,
@@ -30,9 +30,9 @@ from engine.cel.values import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectType(CelType):
-    """A map whose fields are known beforehand, so that a misspelt one is a mistake at load.
+    """A map with declared fields, so that a misspelt one is a mistake at load.
 
-    Only the names and types are known: any field may still be absent at run time.
+    Only names and types are declared: any field may be absent at run time.
     """
 
     fields: Mapping[str, CelType] = field(kw_only=True)
@@ -57,13 +57,13 @@ _BUILT_IN_TYPES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Environment:
-    """The world of an expression; immutable, made once and shared.
+    """The declarations that an expression is checked against; immutable, and safe to share.
 
     Attributes:
         variables: the type of each variable by its full name, which may have dots.
-        functions: by (name, whether it is a member).
-        container: the namespace in which names are looked up first, as `a.b`.
-        limits: how large an expression may be.
+        functions: functions by (name, whether it is a member).
+        container: the namespace in which names are looked up first, such as `a.b`.
+        limits: size limits of an expression.
         macros: whether macros are expanded.
     """
 
@@ -75,7 +75,7 @@ class Environment:
     limits: Limits = DEFAULT_LIMITS
     macros: bool = True
     types: Mapping[str, CelType] = field(init=False, repr=False)
-    """Types that an expression can name: the built-in ones and those of the functions."""
+    """Types by name: the built-in ones and the opaque types of functions."""
     opaque_classes: Mapping[str, type[Opaque]] = field(init=False, repr=False)
     """The Python class of each opaque type, by its CEL name."""
 
@@ -87,13 +87,13 @@ class Environment:
             for param in overload.params
             if issubclass(param, Opaque)
         }
-        types = {known.name: known for known in _BUILT_IN_TYPES}
+        types = {built_in.name: built_in for built_in in _BUILT_IN_TYPES}
         types |= {name: param.cel_type for name, param in opaque.items()}
         object.__setattr__(self, "types", MappingProxyType(types))
         object.__setattr__(self, "opaque_classes", MappingProxyType(opaque))
 
     def candidates(self, name: str, *, absolute: bool = False) -> Iterator[str]:
-        """Yield the full names that `name` may stand for, the innermost namespace first."""
+        """Yield the full names that `name` may refer to, innermost namespace first."""
         container = "" if absolute else self.container
         while container:
             yield f"{container}.{name}"

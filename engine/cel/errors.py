@@ -1,4 +1,4 @@
-"""What can go wrong with an expression: mistakes in its text, and failures of one evaluation."""
+"""Errors of expressions: mistakes found at load, and failures of an evaluation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from engine.errors import StowplanError
 
 @dataclass(frozen=True, slots=True, order=True)
 class CelProblem:
-    """One mistake in an expression, found when it is loaded.
+    """A mistake in an expression, found at load.
 
-    `offset` counts characters of the source from 0; `hint` is empty when there is no advice.
+    `offset` counts characters of the source from 0; `hint` may be empty.
     """
 
     offset: int
@@ -26,7 +26,7 @@ class CelProblem:
 
 
 class CelProblemsError(StowplanError):
-    """An expression that cannot be used; carries every mistake found in it."""
+    """An expression that cannot be used, with every mistake found in it."""
 
     def __init__(self, problems: Sequence[CelProblem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
@@ -34,15 +34,15 @@ class CelProblemsError(StowplanError):
 
 
 class CelSyntaxError(CelProblemsError):
-    """A text that is not CEL, or one beyond the limits of what we read; a single mistake."""
+    """A text that is not CEL, or is beyond the limits; it reports a single mistake."""
 
     def __init__(self, offset: int, message: str, hint: str = "") -> None:
         super().__init__((CelProblem(offset, message, hint),))
 
 
 class CelError(StowplanError):
-    """An evaluation that failed as the language says; `&&`, `||`, `all` and `exists` absorb it."""
+    """A failure that the language defines; `&&`, `||`, `all` and `exists` absorb it."""
 
 
 class BudgetExhaustedError(CelError):
-    """An evaluation that went beyond its budget; nothing in the expression can absorb it."""
+    """An evaluation that exceeded its budget; no operator absorbs it."""

@@ -1,4 +1,4 @@
-"""Source text to tokens, with literals decoded."""
+"""The lexer: tokens of a source text, with literals decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.cel.values import INT_MAX, UINT_MAX, UInt
 
 
 class Token(NamedTuple):
-    """A token: `kind` is one of `Kind`, or for operators, brackets and keywords their own text.
+    """A token: `kind` is a constant below, or the text of an operator, bracket or keyword.
 
     `value` is the decoded literal, or the name of an identifier.
     """
@@ -31,7 +31,7 @@ STRING: Final = "string"
 BYTES: Final = "bytes"
 END: Final = "the end"
 
-_MAX_DIGITS: Final = 100  # far more than 64 bits need, far fewer than Python would refuse
+_MAX_DIGITS: Final = 100  # more than 64 bits need, fewer than Python refuses
 
 _SHOWN: Final = 24  # characters of a number in a message
 
@@ -79,7 +79,7 @@ def tokens(source: str) -> Iterator[Token]:
     """Yield the tokens of `source`, the last of kind `END`.
 
     Raises:
-        CelSyntaxError: some character begins no token, or a literal is malformed.
+        CelSyntaxError: a character begins no token, or a literal is malformed.
     """
     position = 0
     while position < len(source):
@@ -173,7 +173,7 @@ def _decode_bytes(body: str, offset: int, *, raw: bool) -> bytes:
 
 
 def _pieces(body: str, offset: int, *, unicode_escapes: bool) -> Iterator[str | int]:
-    """Yield runs of plain text and, for each escape, the character or the number it stands for."""
+    """Yield plain text in pieces and, for each escape, its character or number."""
     position = 0
     while (backslash := body.find("\\", position)) >= 0:
         yield body[position:backslash]

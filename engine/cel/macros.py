@@ -1,7 +1,6 @@
-"""Macros: calls that bind variables or look at the form of their arguments, turned into nodes.
+"""Expansion of macros: calls that bind variables or inspect the form of their arguments.
 
-Loops may nest only as deep as `Limits.nesting` says; the checker sees to that, because it knows
-which loop stands in the body of another.
+The checker enforces `Limits.nesting`, because it knows which loop is in the body of another.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from engine.cel.errors import CelSyntaxError
 
 _Args = tuple[ast.Node, ...]
 _Builder = Callable[[ast.Node, _Args, int], ast.Node]
-"""Gets the receiver, the arguments and the offset of the call."""
+"""Takes the receiver, the arguments and the offset of the call."""
 
 
 def expand(function: str, receiver: ast.Node | None, args: _Args, offset: int) -> ast.Node | None:
-    """Return the node for a call if it is a macro, or None.
+    """Return the node for a call of a macro, None if it is another call.
 
     Raises:
-        CelSyntaxError: it is a macro, but its arguments do not have the form that it needs.
+        CelSyntaxError: the arguments do not have the form that the macro needs.
     """
     if receiver is None:
         return _has(args[0]) if function == "has" and len(args) == 1 else None
@@ -117,4 +116,4 @@ _MACROS: Final[Mapping[tuple[str, int], _Builder]] = {
 """Macros of a receiver, by name and number of arguments."""
 
 NAMES: Final = frozenset({"has", "bind", *(name for name, _ in _MACROS)})
-"""Macros by name, for the advice to give when one is called with other arguments."""
+"""Names of macros, for hints on calls with other arguments."""

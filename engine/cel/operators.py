@@ -1,9 +1,9 @@
 # ruff: noqa: ANN401 (each branch has just looked at the type of what it uses)
-"""Every operator of the language on values: the one place where its meaning is written.
+"""Operators on values: the single definition of their semantics.
 
 Dispatch is on `type(x) is`, so a bool is never a number. Integers are checked against 64 bits
-after each operation, `/` and `%` truncate toward zero, and nothing converts one number type to
-another. `==` is `engine.cel.values.equal`, here with its price.
+after each operation, `/` and `%` truncate toward zero, and no number type is converted to another.
+`==` is `engine.cel.values.equal`, charged to a budget.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _COMPARISONS_PER_STEP: Final = 16
 
 
 def no_overload(function: str, *values: object) -> CelError:
-    """Return the error of a function or operator that does not take values of these types."""
+    """Return the error of a function or operator that does not accept values of these types."""
     types = ", ".join(str(type_of(value)) for value in values)
     return CelError(f"no such overload: `{function}` of ({types})")
 
 
 def not_bool(value: object) -> CelError:
-    """Return the error of a value that stands where only a bool may."""
+    """Return the error of a value other than a bool where one is required."""
     return CelError(f"no such overload: expected `bool`, not `{type_of(value)}`")
 
 
@@ -175,40 +175,43 @@ greater_or_equal: Final = _ordering(">=", operator.ge)
 
 
 def equals(left: Any, right: Any, budget: Budget) -> bool:
-    """Return `left == right`, paying for all that a container holds: in a loop, it multiplies."""
+    """Return `left == right`, charging every element of a container: a loop multiplies them."""
     if type(left) in _CONTAINERS and type(right) in _CONTAINERS:
-        _pay_for_comparing(left, budget)
+        _charge_comparison(left, budget)
     return equal(left, right)
 
 
 def member(element: Any, container: Any, budget: Budget) -> bool:
-    """Return `element in container`, paying for the comparison with each element of a list."""
+    """Return `element in container`, charging the comparison with each element of a list."""
     if type(container) in _SEQUENCES:
         budget.spend(len(container) // _COMPARISONS_PER_STEP)
         if type(element) in _CONTAINERS:
-            _pay_for_comparing(element, budget, times=len(container))
+            _charge_comparison(element, budget, times=len(container))
     return contains(element, container)
 
 
-def _pay_for_comparing(container: Any, budget: Budget, *, times: int = 1) -> None:
-    """Pay as it goes: what is built of shared parts may hold far more than was ever paid for."""
-    unpaid = 0
+def _charge_comparison(container: Any, budget: Budget, *, times: int = 1) -> None:
+    """Charge gradually: a value built of shared parts may hold far more than was charged for it."""
+    uncharged = 0
     pending = [container]
     while pending:
-        one = pending.pop()
-        kind = type(one)
-        inner = one.values() if kind is dict else (one.value,) if kind is OptionalValue else one
-        unpaid += (1 + len(inner)) * times
-        budget.spend(unpaid // _COMPARISONS_PER_STEP)
-        unpaid %= _COMPARISONS_PER_STEP
+        value = pending.pop()
+        kind = type(value)
+        if kind is dict:
+            inner = value.values()
+        else:
+            inner = (value.value,) if kind is OptionalValue else value
+        uncharged += (1 + len(inner)) * times
+        budget.spend(uncharged // _COMPARISONS_PER_STEP)
+        uncharged %= _COMPARISONS_PER_STEP
         pending.extend(part for part in inner if type(part) in _CONTAINERS)
 
 
 def sorted_by(values: Sequence[object], keys: Sequence[Any]) -> list[object]:
-    """Return `values` in the order of their `keys`, equal keys in their first order.
+    """Sort `values` by their `keys`; the sort is stable.
 
     Raises:
-        CelError: the keys are not all of one type that has an order.
+        CelError: the keys are not all of the same ordered type.
     """
     kinds = set(map(type, keys))
     if len(kinds) > 1 or not kinds <= _ORDERED:
@@ -257,10 +260,10 @@ def optional_index(operand: Any, key: Any) -> OptionalValue:
     kind = type(operand)
     if kind is dict:
         try:
-            wanted = lookup_key(key)
-        except CelError:  # a value that cannot be a key is no key either
+            entry = lookup_key(key)
+        except CelError:  # of a type that no key has
             return ABSENT
-        return present(operand[wanted]) if wanted in operand else ABSENT
+        return present(operand[entry]) if entry in operand else ABSENT
     if kind in _SEQUENCES:
         position = _position(key)
         inside = 0 <= position < len(operand)
@@ -300,7 +303,7 @@ def has(operand: Any, field: str) -> bool:
 
 
 def elements(operand: Any) -> Iterable[object]:
-    """Return what a loop with one variable goes through: the elements of a list, keys of a map."""
+    """Range of a loop with one variable: the elements of a list, or the keys of a map."""
     kind = type(operand)
     if kind is list or kind is tuple:
         sequence: Iterable[object] = operand
@@ -311,7 +314,7 @@ def elements(operand: Any) -> Iterable[object]:
 
 
 def pairs(operand: Any) -> Iterable[tuple[object, object]]:
-    """Return what a loop with two variables goes through: index and element, or key and value."""
+    """Range of a loop with two variables: index and element, or key and value."""
     kind = type(operand)
     if kind in _SEQUENCES:
         return enumerate(operand)

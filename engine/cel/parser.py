@@ -1,6 +1,6 @@
-"""Tokens to a syntax tree: a Pratt parser that keeps within limits while it reads.
+"""A Pratt parser from tokens to a syntax tree, which enforces limits while it reads.
 
-Recursion is bounded by `Limits.depth`, so that no text can exhaust the stack.
+Recursion is bounded by `Limits.depth`, so no text can exhaust the stack.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from engine.cel import ast, lexer
+from engine.cel.budget import DEFAULT_LIMITS, Limits
 from engine.cel.errors import CelSyntaxError
-from engine.cel.limits import DEFAULT_LIMITS, Limits
 from engine.cel.macros import expand
 from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT, CelType
 
-# Kept for other languages; they may be fields, and functions of a receiver.
+# Reserved words; they may be fields, and functions of a receiver.
 # fmt: off
 RESERVED: Final = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
@@ -75,10 +75,10 @@ class _Parser:
     # Tokens.
 
     def _take(self) -> lexer.Token:
-        taken = self._token
-        if taken.kind != lexer.END:
+        token = self._token
+        if token.kind != lexer.END:
             self._token = next(self._tokens)
-        return taken
+        return token
 
     def _accept(self, kind: str) -> bool:
         if self._token.kind != kind:
@@ -99,13 +99,13 @@ class _Parser:
         return CelSyntaxError(offset, f"unexpected {text}", hint)
 
     def _count(self, offset: int) -> int:
-        """Count a node against the limit; return its offset, for use where it is built."""
+        """Count a node against the limit and return its offset, for its constructor."""
         self._nodes_left -= 1
         if self._nodes_left < 0:
             raise CelSyntaxError(offset, f"the expression has more than {self._limits.nodes} parts")
         return offset
 
-    # Grammar, from the loosest binding to the tightest.
+    # Grammar, from the lowest precedence to the highest.
 
     def whole(self) -> ast.Node:
         root = self._expression()
@@ -146,9 +146,9 @@ class _Parser:
             operands.append(self._binary(_RELATION))
         return ast.And(tuple(operands), offset=offset)
 
-    def _binary(self, loosest: int) -> ast.Node:
+    def _binary(self, lowest: int) -> ast.Node:
         left = self._unary()
-        while (precedence := _PRECEDENCE.get(self._token.kind, 0)) >= loosest:
+        while (precedence := _PRECEDENCE.get(self._token.kind, 0)) >= lowest:
             operator, _, offset = self._take()
             right = self._binary(precedence + 1)
             left = ast.Binary(operator, left, right, offset=self._count(offset))

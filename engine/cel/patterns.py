@@ -1,6 +1,6 @@
 """Regular expressions: always RE2, so that matching time is linear in the text.
 
-There is no fallback to Python's `re`: its backtracking would let one policy stop the process.
+There is no fallback to Python's `re`: its backtracking would let a policy stop the process.
 """
 
 from __future__ import annotations

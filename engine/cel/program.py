@@ -1,4 +1,4 @@
-"""An expression that is ready to run."""
+"""Compiled expressions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Program:
     """A compiled expression; immutable, and safe to share.
 
     Attributes:
-        source: the text it was made from.
+        source: the text of the expression.
         root: its resolved syntax tree, of which any node can be compiled on its own.
-        result_type: what it evaluates to, dyn if that is known only at run time.
-        references: what it reads of the activation, each as far as constant fields go.
+        result_type: type of its value, dyn if that is known only at run time.
+        references: paths that it reads of the activation, each as far as its fields are constant.
     """
 
     source: str
@@ -40,11 +40,11 @@ class Program:
 
         Args:
             activation: the variables, by full name. Values are those of `engine.cel.values`.
-            budget: what it may cost; a default budget of its own if none is given.
+            budget: the work it may do; a default budget of its own if none is given.
 
         Raises:
             CelError: the evaluation failed.
-            BudgetExhaustedError: it cost too much.
+            BudgetExhaustedError: it exceeded the budget.
         """
         try:
             return self._run(new_frame(activation, budget))
@@ -55,10 +55,10 @@ class Program:
 
 
 def compile_program(source: str, environment: Environment) -> Program:
-    """Return the program for an expression.
+    """Compile an expression.
 
     Raises:
-        CelProblemsError: it has mistakes; all of them, with their offsets.
+        CelProblemsError: it has mistakes; all are reported, with their offsets.
     """
     root = parse(source, environment.limits, macros=environment.macros)
     checked = check(root, environment)

@@ -1,4 +1,4 @@
-"""Which variable, type or function a name stands for, at one place of an expression."""
+"""Name resolution: variables, types and functions by lexical scope, and messages for failures."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from engine.cel import ast
+from engine.cel import ast, macros
 from engine.cel.environment import Environment
 from engine.cel.functions import Function
 from engine.cel.values import TYPE, CelType
+from engine.errors import did_you_mean
 
 Typed = tuple[ast.Node, CelType]
 """A resolved node with the type of its value."""
 
 
 class Scope:
-    """The names visible at a place: those of the environment and of the macros around it.
+    """The names visible at a place: those of the environment and of the enclosing macros.
 
-    The variable of a macro hides every name that begins with it, unless it is written with a
-    leading dot. A dotted path is the longest name declared, in the innermost namespace.
+    The variable of a macro hides every name that begins with it, unless that has a leading dot. A
+    dotted path refers to the longest declared name, in the innermost namespace.
     """
 
     def __init__(self, environment: Environment) -> None:
-        self.loops = 0  # how many loops are around this place
+        self.loops = 0  # that enclose this place
         self._environment = environment
         self._locals: dict[str, tuple[ast.Local, CelType]] = {}
-        self._alive = 0  # macro variables around this place, shadowed ones included
+        self._alive = 0  # variables of enclosing macros, shadowed ones included
 
     def known(self) -> tuple[str, ...]:
-        """Return the names of all variables that are visible here."""
+        """Names of all variables that are visible here."""
         return (*self._locals, *self._environment.variables)
 
     @contextmanager
     def variables(
         self, names: Sequence[str], types: Sequence[CelType], *, loop: bool = False
     ) -> Iterator[tuple[str, ...]]:
-        """Add the variables of a macro for the time of the block; give the names they get."""
+        """Declare the variables of a macro within the block, under the unique names yielded."""
         before, alive = self._locals, self._alive
         unique = tuple(f"{name}@{alive + position}" for position, name in enumerate(names))
         self._locals = before | {
@@ -44,25 +45,27 @@ class Scope:
             for name, full, of_type in zip(names, unique, types, strict=True)
         }
         self._alive += len(names)
-        self.loops += loop
+        if loop:
+            self.loops += 1
         yield unique
         self._locals, self._alive = before, alive
-        self.loops -= loop
+        if loop:
+            self.loops -= 1
 
     def name(self, node: ast.Name) -> Typed | None:
-        """Return what a plain name stands for, or None if it is unknown."""
+        """Resolve a plain name, None if it is unknown."""
         if not node.absolute and node.name in self._locals:
             local, of_type = self._locals[node.name]
             return replace(local, offset=node.offset), of_type
         return self._declared(node.name, node)
 
     def path(self, node: ast.Select) -> Typed | None:
-        """Return what a dotted path stands for as a whole, or None if it is not one name."""
+        """Resolve a dotted path as one name, None if it is not one."""
         qualified = self._qualified(node)
         return None if qualified is None else self._declared(*qualified)
 
     def function(self, call: ast.Call) -> tuple[Function | None, ast.Call]:
-        """Return the function called, and the call with a namespace moved into its name."""
+        """Resolve the function of a call, moving a namespace from the receiver into its name."""
         functions = self._environment.functions
         path, absolute = call.function.removeprefix("."), call.function.startswith(".")
         args = call.args
@@ -83,12 +86,12 @@ class Scope:
                 variable = ast.Variable(full, offset=root.offset)
                 return variable, self._environment.variables[full]
             if full in self._environment.types:
-                named = self._environment.types[full]
-                return ast.Literal(named, TYPE, offset=root.offset), TYPE
+                of_type = self._environment.types[full]
+                return ast.Literal(of_type, TYPE, offset=root.offset), TYPE
         return None
 
     def _qualified(self, node: ast.Node) -> tuple[str, ast.Name] | None:
-        """Return the dotted path that `node` may be, with its root, unless that is a local."""
+        """Return the dotted path that `node` may be, with its root, unless the root is a local."""
         fields: list[str] = []
         while isinstance(node, ast.Select) and not node.optional:
             fields.append(node.field)
@@ -96,3 +99,38 @@ class Scope:
         if not isinstance(node, ast.Name) or (not node.absolute and node.name in self._locals):
             return None
         return ".".join((node.name, *reversed(fields))), node
+
+
+# Messages.
+
+
+def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str]:
+    """Return the message and hint for a call of an unknown function."""
+    name = call.function.removeprefix(".")
+    functions = environment.functions
+    if (name, not call.member) in functions:
+        hint = f"write `{name}(x)`" if call.member else f"write `x.{name}()`"
+    elif name in macros.NAMES and environment.macros:
+        hint = f"the macro `{name}` takes other arguments"
+    else:
+        names = {known for known, member in functions if member is call.member}
+        if call.member and environment.macros:
+            names |= macros.NAMES
+        hint = did_you_mean(name, sorted(names))
+    return f"unknown function `{name}`", hint
+
+
+def mismatch(function: Function, types: Sequence[CelType]) -> str:
+    """Return the message for a call that no overload accepts; `types` begin with the receiver."""
+    receiver = 1 if function.member else 0
+    if not function.with_arity(len(types)):
+        counts = sorted({len(overload.params) - receiver for overload in function.overloads})
+        expected = " or ".join(map(str, counts))
+        more = " or more" if any(overload.variadic for overload in function.overloads) else ""
+        plural = "" if expected == "1" and not more else "s"
+        given = len(types) - receiver
+        return f"`{function.name}` takes {expected}{more} argument{plural}, not {given}"
+    given_types = ", ".join(map(str, types[receiver:]))
+    if function.member:
+        return f"`{types[0]}` has no function `{function.name}({given_types})`"
+    return f"`{function.name}` does not take ({given_types})"

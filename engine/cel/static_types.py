@@ -1,6 +1,6 @@
-"""What is known about types before anything runs; whatever is not certain is `dyn`.
+"""Static types of an expression; whatever is not certain is `dyn`.
 
-A rule here may refuse only what is sure to fail, or sure to be pointless, at run time.
+A rule may refuse only what is certain to fail, or certain to be pointless, at run time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ARITHMETIC: Final[dict[str, dict[tuple[CelType, CelType], CelType]]] = {
 
 
 def kind_of(of_type: CelType) -> CelType:
-    """Return the type as it is at run time: without parameters, and a map for an object."""
+    """Return the run-time type: without parameters, and `map` for an object."""
     if isinstance(of_type, ObjectType):
         return MAP
     return CelType(of_type.name) if of_type.parameters else of_type
@@ -76,16 +76,16 @@ def optional_of(value: CelType) -> CelType:
 
 
 def parameter(of_type: CelType, position: int = 0) -> CelType:
-    """Return what a list or optional holds, or the key (0) or value (1) of a map."""
+    """Return the type within a list or optional, or of the key (0) or value (1) of a map."""
     return of_type.parameters[position] if of_type.parameters else DYN
 
 
 def join(types: Iterable[CelType]) -> CelType:
-    """Return the type that a value has if it has one of `types`."""
+    """Return the most specific type that covers all of `types`."""
     distinct = list(dict.fromkeys(types))
     if len(distinct) == 1:
         return distinct[0]
-    kinds = {kind_of(one) for one in distinct}
+    kinds = {kind_of(of_type) for of_type in distinct}
     return kinds.pop() if len(kinds) == 1 else DYN
 
 
@@ -97,31 +97,31 @@ def can_be(of_type: CelType, *kinds: CelType) -> bool:
 
 def binary(operator: str, left: CelType, right: CelType) -> CelType | None:
     """Return the type of `left operator right`, or None if it cannot succeed (`==`: be true)."""
-    one, other = kind_of(left), kind_of(right)
     if operator in _ARITHMETIC:
         return _arithmetic(operator, left, right)
     if operator == "in":
         return BOOL if can_be(right, LIST, MAP) else None
-    if DYN in {one, other} or {one, other} <= NUMERIC:
-        possible = operator in {"==", "!="} or {one, other} <= _ORDERED | {DYN}
+    kinds = {kind_of(left), kind_of(right)}
+    if DYN in kinds or kinds <= NUMERIC:
+        possible = operator in {"==", "!="} or kinds <= _ORDERED | {DYN}
     elif operator in {"==", "!="}:
-        possible = one == other or NULL in {one, other}
+        possible = len(kinds) == 1 or NULL in kinds
     else:
-        possible = one == other and one in _ORDERED
+        possible = len(kinds) == 1 and kinds <= _ORDERED
     return BOOL if possible else None
 
 
 def _arithmetic(operator: str, left: CelType, right: CelType) -> CelType | None:
-    one, other = kind_of(left), kind_of(right)
+    left_kind, right_kind = kind_of(left), kind_of(right)
     results = [
         result
         for (first, second), result in _ARITHMETIC[operator].items()
-        if one in {first, DYN} and other in {second, DYN}
+        if left_kind in {first, DYN} and right_kind in {second, DYN}
     ]
     if not results:
         return None
-    if LIST in {one, other}:
-        return join((left, right)) if one == other else LIST
+    if LIST in {left_kind, right_kind}:
+        return join((left, right)) if left_kind == right_kind else LIST
     return join(results)
 
 
@@ -143,7 +143,7 @@ _CLASSES: Final[Mapping[CelType, type]] = {
 
 
 def fits(overload: Overload, args: tuple[CelType, ...], opaque: Mapping[str, type[Opaque]]) -> bool:
-    """Return whether a call with arguments of these types may pick the overload."""
+    """Return whether a call with arguments of these types may dispatch to the overload."""
     if not overload.takes(len(args)):
         return False
     params = overload.params + overload.params[-1:] * (len(args) - len(overload.params))
@@ -154,7 +154,7 @@ def fits(overload: Overload, args: tuple[CelType, ...], opaque: Mapping[str, typ
 
 
 def _class_of(of_type: CelType, opaque: Mapping[str, type[Opaque]]) -> type:
-    """Return the Python class of values of the type, `object` if that is not certain."""
+    """Return the Python class of values of the type, `object` if it is not certain."""
     kind = kind_of(of_type)
     known = _CLASSES.get(kind)
     return opaque.get(kind.name, object) if known is None else known

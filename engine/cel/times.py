@@ -1,4 +1,4 @@
-"""Timestamps and durations as texts, and the calendar in any time zone."""
+"""Text forms of timestamps and durations, and the calendar in any time zone."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TIMESTAMP: Final = re.compile(
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Return the moment that an RFC 3339 text names; digits beyond nanoseconds are dropped.
+    """Parse an RFC 3339 text; digits beyond nanoseconds are dropped.
 
     Raises:
-        CelError: it is not in that format, names no moment, or is out of range.
+        CelError: it is not in that format, is no date or time, or is out of range.
     """
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
@@ -40,7 +40,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def format_timestamp(timestamp: Timestamp) -> str:
-    """Return the RFC 3339 text in UTC, with as many digits of the second as it needs."""
+    """Return the RFC 3339 text in UTC, with as few decimals as needed."""
     seconds, nanos = divmod(timestamp.nanos, SECOND)
     moment = _EPOCH + timedelta(seconds=seconds)
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}{_fraction(nanos)}Z"
@@ -59,7 +59,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def format_duration(duration: Duration) -> str:
-    """Return the text in seconds, with as many digits of the second as it needs."""
+    """Return the text in seconds, with as few decimals as needed."""
     seconds, nanos = divmod(abs(duration.nanos), SECOND)
     sign = "-" if duration.nanos < 0 else ""
     return f"{sign}{seconds}{_fraction(nanos)}s"
@@ -70,10 +70,10 @@ def _fraction(nanos: int) -> str:
 
 
 _OFFSET: Final = re.compile(r"([+-]?)(\d{1,2}):(\d\d)", re.ASCII)
-_FOUR_CENTURIES: Final = 146_097 * 86_400  # seconds; the calendar and the weekdays repeat after it
-_ROOM: Final = timedelta(days=1)  # more than any zone shifts a clock
-_SOONEST: Final = datetime.min.replace(tzinfo=UTC) + _ROOM
-_LATEST: Final = datetime.max.replace(tzinfo=UTC) - _ROOM
+_FOUR_CENTURIES: Final = 146_097 * 86_400  # seconds; dates and weekdays repeat after it
+_MAX_SHIFT: Final = timedelta(days=1)  # more than any zone shifts a clock
+_SOONEST: Final = datetime.min.replace(tzinfo=UTC) + _MAX_SHIFT
+_LATEST: Final = datetime.max.replace(tzinfo=UTC) - _MAX_SHIFT
 
 
 def zone(name: str) -> tzinfo:
@@ -93,10 +93,10 @@ def zone(name: str) -> tzinfo:
 
 
 def civil(timestamp: Timestamp, at: tzinfo) -> tuple[datetime, int]:
-    """Return the calendar and clock of a moment in a zone, and the year.
+    """Return the local date and time in a zone, and the year.
 
-    A zone may push the first and last hours of our range into years 0 and 10000, for which
-    `datetime` has no room: the year of the datetime is then another one with the same calendar.
+    A zone may shift the first and last hours of the range into years 0 and 10000, which `datetime`
+    does not support: its year is then a different one with the same calendar.
     """
     utc = _EPOCH + timedelta(seconds=timestamp.nanos // SECOND)
     shift = 1 if utc < _SOONEST else -1 if utc > _LATEST else 0

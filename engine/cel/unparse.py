@@ -1,7 +1,7 @@
-"""A syntax tree back to text: one line that parses to the same tree.
+"""Text of a syntax tree: one line that parses to the same tree.
 
-Equal trees have one text and unlike trees have two, so the text also serves as the name of what a
-sub-expression computes. Only values that a function made at load, as `ip('::1')`, do not read back.
+Texts are equal exactly if the trees are, so a text also identifies what a sub-expression computes.
+Only values that a function made at load, such as `ip('::1')`, do not parse back.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from engine.cel import ast
 from engine.cel.times import format_duration, format_timestamp
 from engine.cel.values import DURATION, TIMESTAMP, CelType, Opaque
 
-# How tightly a form binds; an operand that binds looser than its place allows gets parentheses.
-_LOOSEST, _OR, _AND, _RELATION, _SUM, _PRODUCT, _UNARY, _TIGHTEST = range(8)
+# Precedence of each form; an operand of lower precedence than its position needs parentheses.
+_LOWEST, _OR, _AND, _RELATION, _SUM, _PRODUCT, _UNARY, _HIGHEST = range(8)
 _BINARY: Final = {
     **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "in"), _RELATION),
     **dict.fromkeys(("+", "-"), _SUM),
@@ -25,7 +25,7 @@ _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _KEYWORDS: Final = frozenset({"true", "false", "null", "in"})
 
 _Piece = tuple[str, int]
-"""A text and how tightly its outermost form binds."""
+"""A text and the precedence of its outermost form."""
 
 
 def unparse(node: ast.Node) -> str:
@@ -33,9 +33,9 @@ def unparse(node: ast.Node) -> str:
     return _WRITERS[type(node)](node)[0]
 
 
-def _inside(node: ast.Node, at_least: int) -> str:
-    text, binding = _WRITERS[type(node)](node)
-    return text if binding >= at_least else f"({text})"
+def _operand(node: ast.Node, lowest: int) -> str:
+    text, precedence = _WRITERS[type(node)](node)
+    return text if precedence >= lowest else f"({text})"
 
 
 def _list(nodes: Iterable[ast.Node]) -> str:
@@ -43,51 +43,51 @@ def _list(nodes: Iterable[ast.Node]) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a variable of a macro as it was written: the checker adds its depth."""
+    """Return the source name of a macro variable, without the depth that the checker adds."""
     return name.partition("@")[0]
 
 
 def _literal(node: ast.Literal) -> _Piece:
     value: Any = node.value
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value], _TIGHTEST
+        return {None: "null", True: "true", False: "false"}[value], _HIGHEST
     if isinstance(value, CelType):
-        return value.name, _TIGHTEST
+        return value.name, _HIGHEST
     if node.type == DURATION:
-        return f"duration('{format_duration(value)}')", _TIGHTEST
+        return f"duration('{format_duration(value)}')", _HIGHEST
     if node.type == TIMESTAMP:
-        return f"timestamp('{format_timestamp(value)}')", _TIGHTEST
+        return f"timestamp('{format_timestamp(value)}')", _HIGHEST
     text = repr(value)
     if isinstance(value, Opaque):
-        return f"{node.type}({text.partition('(')[2]}", _TIGHTEST
-    return text, _UNARY if text.startswith("-") else _TIGHTEST
+        return f"{node.type}({text.partition('(')[2]}", _HIGHEST
+    return text, _UNARY if text.startswith("-") else _HIGHEST
 
 
 def _name(node: ast.Name) -> _Piece:
-    return f".{node.name}" if node.absolute else node.name, _TIGHTEST
+    return f".{node.name}" if node.absolute else node.name, _HIGHEST
 
 
 def _variable(node: ast.Variable | ast.Local) -> _Piece:
-    return _plain(node.name), _TIGHTEST
+    return _plain(node.name), _HIGHEST
 
 
 def _field(operand: ast.Node, field: str, *, optional: bool) -> str:
-    bare = _IDENTIFIER.fullmatch(field) and field not in _KEYWORDS
+    is_plain = _IDENTIFIER.fullmatch(field) and field not in _KEYWORDS
     mark = "?" if optional else ""
-    return f"{_inside(operand, _TIGHTEST)}.{mark}{field if bare else f'`{field}`'}"
+    return f"{_operand(operand, _HIGHEST)}.{mark}{field if is_plain else f'`{field}`'}"
 
 
 def _select(node: ast.Select) -> _Piece:
-    return _field(node.operand, node.field, optional=node.optional), _TIGHTEST
+    return _field(node.operand, node.field, optional=node.optional), _HIGHEST
 
 
 def _has(node: ast.Has) -> _Piece:
-    return f"has({_field(node.operand, node.field, optional=False)})", _TIGHTEST
+    return f"has({_field(node.operand, node.field, optional=False)})", _HIGHEST
 
 
 def _index(node: ast.Index) -> _Piece:
     mark = "?" if node.optional else ""
-    return f"{_inside(node.operand, _TIGHTEST)}[{mark}{unparse(node.index)}]", _TIGHTEST
+    return f"{_operand(node.operand, _HIGHEST)}[{mark}{unparse(node.index)}]", _HIGHEST
 
 
 def _list_literal(node: ast.ListLiteral) -> _Piece:
@@ -95,56 +95,56 @@ def _list_literal(node: ast.ListLiteral) -> _Piece:
         f"?{unparse(element)}" if position in node.optionals else unparse(element)
         for position, element in enumerate(node.elements)
     )
-    return f"[{', '.join(elements)}]", _TIGHTEST
+    return f"[{', '.join(elements)}]", _HIGHEST
 
 
 def _entry(node: ast.Entry) -> _Piece:
-    return f"{'?' if node.optional else ''}{unparse(node.key)}: {unparse(node.value)}", _LOOSEST
+    return f"{'?' if node.optional else ''}{unparse(node.key)}: {unparse(node.value)}", _LOWEST
 
 
 def _map_literal(node: ast.MapLiteral) -> _Piece:
-    return f"{{{_list(node.entries)}}}", _TIGHTEST
+    return f"{{{_list(node.entries)}}}", _HIGHEST
 
 
 def _not(node: ast.Not) -> _Piece:
-    return f"!{_inside(node.operand, _UNARY)}", _UNARY
+    return f"!{_operand(node.operand, _UNARY)}", _UNARY
 
 
 def _negate(node: ast.Negate) -> _Piece:
-    operand = _inside(node.operand, _UNARY)
+    operand = _operand(node.operand, _UNARY)
     takes_the_sign = operand[0].isdigit()  # `-1.abs()` is the call of a negative number
     return f"-({operand})" if takes_the_sign else f"-{operand}", _UNARY
 
 
 def _binary(node: ast.Binary) -> _Piece:
-    binding = _BINARY[node.operator]
-    left, right = _inside(node.left, binding), _inside(node.right, binding + 1)
-    return f"{left} {node.operator} {right}", binding
+    precedence = _BINARY[node.operator]
+    left, right = _operand(node.left, precedence), _operand(node.right, precedence + 1)
+    return f"{left} {node.operator} {right}", precedence
 
 
 def _and(node: ast.And) -> _Piece:
-    return " && ".join(_inside(operand, _RELATION) for operand in node.operands), _AND
+    return " && ".join(_operand(operand, _RELATION) for operand in node.operands), _AND
 
 
 def _or(node: ast.Or) -> _Piece:
-    return " || ".join(_inside(operand, _AND) for operand in node.operands), _OR
+    return " || ".join(_operand(operand, _AND) for operand in node.operands), _OR
 
 
 def _conditional(node: ast.Conditional) -> _Piece:
-    test, then = _inside(node.test, _OR), _inside(node.then, _OR)
-    return f"{test} ? {then} : {unparse(node.otherwise)}", _LOOSEST
+    test, then = _operand(node.test, _OR), _operand(node.then, _OR)
+    return f"{test} ? {then} : {unparse(node.otherwise)}", _LOWEST
 
 
 def _call(node: ast.Call) -> _Piece:
     if node.member:
         receiver, *args = node.args
-        return f"{_inside(receiver, _TIGHTEST)}.{node.function}({_list(args)})", _TIGHTEST
-    return f"{node.function}({_list(node.args)})", _TIGHTEST
+        return f"{_operand(receiver, _HIGHEST)}.{node.function}({_list(args)})", _HIGHEST
+    return f"{node.function}({_list(node.args)})", _HIGHEST
 
 
 def _macro(receiver: ast.Node, name: str, variables: Iterable[str], *body: ast.Node) -> _Piece:
     args = ", ".join((*map(_plain, variables), *map(unparse, body)))
-    return f"{_inside(receiver, _TIGHTEST)}.{name}({args})", _TIGHTEST
+    return f"{_operand(receiver, _HIGHEST)}.{name}({args})", _HIGHEST
 
 
 def _alternative(node: ast.Alternative) -> _Piece:
@@ -181,7 +181,7 @@ def _sort_by(node: ast.SortBy) -> _Piece:
 
 def _bind(node: ast.Bind) -> _Piece:
     args = f"{_plain(node.variable)}, {unparse(node.value)}, {unparse(node.body)}"
-    return f"cel.bind({args})", _TIGHTEST
+    return f"cel.bind({args})", _HIGHEST
 
 
 def _optional_map(node: ast.OptionalMap) -> _Piece:

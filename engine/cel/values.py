@@ -1,4 +1,4 @@
-"""How CEL values stand in Python: native where possible, so objects need no conversion.
+"""Representation of CEL values in Python: native where possible, so objects need no conversion.
 
 | CEL | Python |
 |---|---|
@@ -12,11 +12,11 @@
 | `type` | `CelType` |
 | types of a function family (quantity, url, ...) | a subclass of `Opaque` |
 
-Always dispatch on `type(value) is ...`: in Python a bool is an int, in CEL it never is a number.
+Always dispatch on `type(value) is ...`: in Python a bool is an int, in CEL it is never a number.
 
-The keys of a map are `str`, `int` and `UInt` as they are, and `BoolKey` for a bool. Python's dict
-then follows the language: `1`, `1u` and `1.0` find the same key, `true` does not. A dict with
-string keys, such as any JSON object, is a CEL map without further ado.
+The keys of a map are `str`, `int` and `UInt`, and `BoolKey` for a bool. Python's dict then agrees
+with the language: `1`, `1u` and `1.0` find the same key, `true` does not. A dict with string keys,
+such as any JSON object, is a CEL map as it is.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SECOND: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class CelType:
-    """A type by its CEL name; as a value it is what `type(x)` returns.
+    """A type by its CEL name; also the value that `type(x)` returns.
 
-    `parameters` only exist while an expression is checked (`list(int)` has one, `map(string, int)`
+    `parameters` exist only while an expression is checked (`list(int)` has one, `map(string, int)`
     two); a type that is a value of the language has none.
     """
 
@@ -47,7 +47,7 @@ class CelType:
     parameters: tuple[CelType, ...] = ()
 
     def __str__(self) -> str:
-        """Return the type as CEL writes it."""
+        """Return the type in CEL notation."""
         inner = ", ".join(str(parameter) for parameter in self.parameters)
         return f"{self.name}({inner})" if inner else self.name
 
@@ -69,7 +69,7 @@ TYPE: Final = CelType("type")
 
 
 class UInt(int):
-    """A CEL `uint`. Arithmetic on it gives a plain int: wrap the result again, see `to_uint`."""
+    """A CEL `uint`. Arithmetic on it gives a plain int: wrap the result with `to_uint`."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ class UInt(int):
 
 
 class BoolKey(enum.Enum):
-    """A bool as the key of a map, so that `true` and `1` stay two keys."""
+    """A bool as the key of a map, so that `true` and `1` are different keys."""
 
     FALSE = False
     TRUE = True
@@ -87,7 +87,7 @@ class BoolKey(enum.Enum):
 class Opaque:
     """The base of types that a function family adds to the language.
 
-    A subclass names itself in `cel_type` and defines `__eq__` and `__hash__`: equality in CEL is
+    A subclass gives its type in `cel_type` and defines `__eq__` and `__hash__`: equality in CEL is
     Python's equality between two values of the same class, and false between different classes.
     """
 
@@ -111,7 +111,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class OptionalValue:
-    """A value that may be absent; `value` means something only while `present`."""
+    """A value that may be absent; `value` is meaningless unless `present`."""
 
     present: bool
     value: object = None
@@ -152,10 +152,10 @@ def to_uint(value: int) -> UInt:
 
 
 def to_timestamp(nanos: int) -> Timestamp:
-    """Return the timestamp that many nanoseconds after the epoch.
+    """Return the timestamp at `nanos` nanoseconds after the epoch.
 
     Raises:
-        CelError: it lies outside years 1..9999.
+        CelError: it is outside years 1..9999.
     """
     if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
         return Timestamp(nanos)
@@ -163,7 +163,7 @@ def to_timestamp(nanos: int) -> Timestamp:
 
 
 def to_duration(nanos: int) -> Duration:
-    """Return the duration of that many nanoseconds.
+    """Return the duration of `nanos` nanoseconds.
 
     Raises:
         CelError: it does not fit in 64 bits, about 292 years.
@@ -195,11 +195,11 @@ def type_of(value: object) -> CelType:
     """Return the CEL type of a value, without parameters.
 
     Raises:
-        CelError: the value is none of those that stand in the table above.
+        CelError: the value is of no type in the table above.
     """
-    found = _TYPES.get(type(value))
-    if found is not None:
-        return found
+    native = _TYPES.get(type(value))
+    if native is not None:
+        return native
     if isinstance(value, Opaque):
         return value.cel_type
     raise CelError("a value of a type unknown to the language")
@@ -210,10 +210,10 @@ EXACT: Final = 2**53  # integers closer to zero than this are doubles without ro
 
 
 def comparable(left: object, right: object) -> tuple[object, object]:
-    """Return two numbers of unlike types as Python has to compare them.
+    """Convert two numbers of different types for a comparison in Python.
 
-    An integer is compared with a double as a double, so rounded from 2**53 on: the conformance
-    suite and the engines of Kubernetes have it so, while Python would compare exactly.
+    An integer beside a double is compared as a double, so rounded from 2**53 on, as the
+    conformance suite and the engines of Kubernetes do; Python would compare exactly.
     """
     if type(left) is float:
         return left, float(right)  # type: ignore[arg-type]
@@ -223,10 +223,10 @@ def comparable(left: object, right: object) -> tuple[object, object]:
 
 
 def equal(left: object, right: object) -> bool:
-    """Return CEL `left == right`: false, never an error, between values of unlike types.
+    """Return CEL `left == right`: false, never an error, between values of different types.
 
-    Numbers compare across int, uint and double, see `comparable`; NaN equals nothing, not even
-    inside a list.
+    Numbers compare across int, uint and double, see `comparable`; NaN equals nothing, even inside
+    a list.
     """
     kind, other = type(left), type(right)
     if kind is str:
@@ -263,7 +263,7 @@ def _equal_optionals(left: OptionalValue, right: OptionalValue) -> bool:
 
 
 def map_key(value: object) -> object:
-    """Return `value` as it stands among the keys of a map that is being built.
+    """Return the key under which a map literal stores `value`.
 
     Raises:
         CelError: only bool, int, uint and string can be keys.
@@ -277,14 +277,14 @@ def map_key(value: object) -> object:
 
 
 def lookup_key(value: object) -> object:
-    """Return `value` as it is looked up in a map; a double finds the equal int or uint key.
+    """Return the key that a lookup of `value` searches; a double finds the equal int or uint key.
 
     Raises:
-        CelError: a value of that type is never a key.
+        CelError: no key is of that type.
     """
     return value if type(value) is float else map_key(value)
 
 
 def key_value(key: object) -> object:
-    """Return the CEL value that a map holds as `key`: the reverse of `map_key`."""
+    """Return the CEL value of a key: the inverse of `map_key`."""
     return key.value if type(key) is BoolKey else key

@@ -1,8 +1,8 @@
-"""A resolved tree to Python closures over plain values: this is how expressions run.
+"""Scalar evaluation: compiles a resolved tree to Python closures over plain values.
 
-What belongs here is how closures are put together and the shortcuts that pay; what an operator
-means stands in `engine.cel.operators`. Any node of a resolved tree compiles on its own, given that
-the frame holds what it reads.
+The composition of closures and their shortcuts belong here; the semantics of operators never do:
+they are in `engine.cel.operators`. Any node of a resolved tree compiles on its own, given a frame
+that holds the variables that it reads.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from engine.cel.evaluate.frame import BUDGET, Closure, Frame, new_frame
 
 
 def compile_node(node: ast.Node, environment: Environment) -> Closure:
-    """Return the closure that evaluates a node of a resolved tree.
+    """Compile a node of a resolved tree.
 
-    A name or function that the environment does not have is an error when it is evaluated.
+    A name or function missing in the environment is an error when it is evaluated.
     """
 
     def compile_(child: ast.Node) -> Closure:

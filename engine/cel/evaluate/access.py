@@ -15,19 +15,19 @@ def literal(node: ast.Literal, _compile: Compile, _environment: Environment) -> 
 
 
 def constant(value: object) -> Closure:
-    """Return the closure of a value known beforehand."""
+    """Return the closure of a constant value."""
     return lambda _frame: value
 
 
 def unknown(node: ast.Name, _compile: Compile, _environment: Environment) -> Closure:
-    """Compile a name that stands for nothing."""
+    """Compile an unresolved name."""
     return failing(f"unknown name `{node.name}`")
 
 
 def variable(
     node: ast.Variable | ast.Local, _compile: Compile, _environment: Environment
 ) -> Closure:
-    """Compile a variable; one that the frame lacks is an error when it is read."""
+    """Compile a variable; reading one that the frame lacks is an error."""
     return _path(node.name, ())
 
 
@@ -78,15 +78,15 @@ def _path(name: str, keys: tuple[str, ...]) -> Closure:
             value = frame[name]
             for key in keys:
                 value = value[key] if type(value) is dict else operators.select(value, key)
-        except KeyError as missing:
-            raise CelError(f"no such key: `{missing.args[0]}`") from None
+        except KeyError as error:
+            raise CelError(f"no such key: `{error.args[0]}`") from None
         return value
 
     return evaluate
 
 
 def list_literal(node: ast.ListLiteral, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile a list; one of literals is built once."""
+    """Compile a list; a list of literals is built once."""
     if all(isinstance(element, ast.Literal) for element in node.elements) and not node.optionals:
         return constant(tuple(element.value for element in node.elements))  # type: ignore[attr-defined]
     parts = tuple(compile_(element) for element in node.elements)

@@ -21,7 +21,7 @@ _OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
     ">": operators.greater,
     ">=": operators.greater_or_equal,
 }
-_PAID_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object]]] = {
+_BUDGETED_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object]]] = {
     "+": operators.add,
     "in": operators.member,
 }
@@ -36,9 +36,9 @@ def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Cl
         if shortcut is not None:
             return shortcut
     left, right = compile_(node.left), compile_(node.right)
-    if node.operator in _PAID_OPERATORS:
-        apply_paid = _PAID_OPERATORS[node.operator]
-        return lambda frame: apply_paid(left(frame), right(frame), frame[BUDGET])
+    if node.operator in _BUDGETED_OPERATORS:
+        apply_budgeted = _BUDGETED_OPERATORS[node.operator]
+        return lambda frame: apply_budgeted(left(frame), right(frame), frame[BUDGET])
     apply = _OPERATORS[node.operator]
     return lambda frame: apply(left(frame), right(frame))
 
@@ -50,46 +50,47 @@ def negate(node: ast.Negate, compile_: Compile, _environment: Environment) -> Cl
 
 
 def _equality(node: ast.Binary, compile_: Compile) -> Closure:
-    same = node.operator == "=="
+    expected = node.operator == "=="
     left, right = node.left, node.right
     if isinstance(left, ast.Literal):
         left, right = right, left
     if isinstance(right, ast.Literal) and not isinstance(left, ast.Literal):
-        shortcut = _equal_to_literal(compile_(left), right, same=same)
+        shortcut = _equal_to_literal(compile_(left), right, expected=expected)
         if shortcut is not None:
             return shortcut
-    one, other = compile_(left), compile_(right)
+    first, second = compile_(left), compile_(right)
 
     def evaluate(frame: Frame) -> bool:
-        return operators.equals(one(frame), other(frame), frame[BUDGET]) is same
+        return operators.equals(first(frame), second(frame), frame[BUDGET]) is expected
 
     return evaluate
 
 
-def _equal_to_literal(operand: Closure, literal: ast.Literal, *, same: bool) -> Closure | None:
+def _equal_to_literal(operand: Closure, literal: ast.Literal, *, expected: bool) -> Closure | None:
+    """Return the closure of a comparison with a literal, None if it has no shortcut."""
     value = literal.value
     if literal.type == STRING:
-        # A Python string equals only an equal string, so no look at the types is needed.
-        if same:
+        # A Python string equals only an equal string, so types need no check.
+        if expected:
             return lambda frame: operand(frame) == value
         return lambda frame: operand(frame) != value
     if value is None or value is True or value is False:
-        return lambda frame: (operand(frame) is value) is same
+        return lambda frame: (operand(frame) is value) is expected
     if isinstance(value, int) and literal.type == INT and abs(value) < EXACT:
 
         def evaluate(frame: Frame) -> bool:
-            found = operand(frame)
-            return (found == value and type(found) is not bool) is same
+            number = operand(frame)
+            return (number == value and type(number) is not bool) is expected
 
         return evaluate
     return None
 
 
 def _membership(node: ast.Binary, compile_: Compile) -> Closure | None:
-    """Return the closure for `x in [literals]`, a look into a set, if all are of one kind."""
+    """Return the closure of `x in [literals]` as a set lookup, None unless all are of one kind."""
     if not isinstance(node.right, ast.ListLiteral) or node.right.optionals:
         return None
-    literals = [one for one in node.right.elements if isinstance(one, ast.Literal)]
+    literals = [element for element in node.right.elements if isinstance(element, ast.Literal)]
     if len(literals) < len(node.right.elements):
         return None
     values: list[Any] = [literal.value for literal in literals]

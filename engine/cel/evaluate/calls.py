@@ -1,4 +1,4 @@
-"""Closures for function calls: dispatch on run-time types, with what literals allow done once."""
+"""Closures for function calls: dispatch on run-time types, prepared at load for literals."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def call(node: ast.Call, compile_: Compile, environment: Environment) -> Closure
     if len(args) == 1:
         return _unary(function, *args)
     if len(args) == 2:  # noqa: PLR2004 (two arguments)
-        return _two(function, *args)
+        return _binary(function, *args)
     return _any(function, args)
 
 
 def _any(function: Function, args: tuple[Closure, ...]) -> Closure:
-    """Return the closure for any call: the meaning of which the others are short cuts."""
+    """Return the closure of any call; the others below are its shortcuts."""
 
     def evaluate(frame: Frame) -> object:
         values = [arg(frame) for arg in args]
@@ -66,15 +66,15 @@ def _unary(function: Function, arg: Closure) -> Closure:
     return evaluate
 
 
-def _two(function: Function, first: Closure, second: Closure) -> Closure:
+def _binary(function: Function, first: Closure, second: Closure) -> Closure:
     name, find = function.name, function.find
 
     def evaluate(frame: Frame) -> object:
-        one, other = first(frame), second(frame)
-        overload = find((type(one), type(other)))
+        left, right = first(frame), second(frame)
+        overload = find((type(left), type(right)))
         if overload is None:
-            raise no_overload(name, one, other)
-        return overload.impl(one, other)
+            raise no_overload(name, left, right)
+        return overload.impl(left, right)
 
     return evaluate
 
@@ -83,10 +83,10 @@ _ByFirst = dict[type, tuple["Callable[..., object]", tuple[object, ...]]]
 
 
 def _by_first(function: Function, rest: list[object]) -> _ByFirst | None:
-    """Return implementation and further arguments by the type of the first argument.
+    """Return the implementation and its further arguments, by type of the first argument.
 
-    None if the first argument may be of any type, or the literals cannot be prepared: then the
-    call must take the ordinary way.
+    None if the first argument may be of any type, or the literals cannot be prepared: the call
+    then has no shortcut.
     """
     kinds = tuple(map(type, rest))
     table: _ByFirst = {}
@@ -113,15 +113,15 @@ def _by_first(function: Function, rest: list[object]) -> _ByFirst | None:
 def _on_first(
     function: Function, args: tuple[Closure, ...], rest: list[object], by_first: _ByFirst
 ) -> Closure:
-    """Return the closure for a call whose arguments after the first are literals."""
+    """Return the closure of a call whose arguments after the first are literals."""
     first = args[0]
 
     def evaluate(frame: Frame) -> object:
         value = first(frame)
-        found = by_first.get(type(value))
-        if found is None:
+        target = by_first.get(type(value))
+        if target is None:
             raise no_overload(function.name, value, *rest)
-        impl, prepared = found
+        impl, prepared = target
         return impl(value, *prepared)
 
     return evaluate

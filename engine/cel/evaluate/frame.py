@@ -1,4 +1,4 @@
-"""What a closure runs on."""
+"""Frames: the variables and the budget that closures run on."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 
 Frame = dict[str, Any]
-"""Variables by name, the budget under `BUDGET`, and the variables of macros.
+"""Variables by name, with the budget under `BUDGET`.
 
-Loops write their variables there, as `name@depth`, a name that no variable of an environment has.
+Loops add their variables as `name@depth`, a name that no variable of an environment has.
 """
 
 Closure = Callable[[Frame], object]
-"""Returns a value or raises `CelError`; keeps nothing between calls."""
+"""Returns a value or raises `CelError`; stateless."""
 
 Compile = Callable[[ast.Node], Closure]
-"""How a node gets the closures of the nodes below it."""
+"""Compiles a child node."""
 
 BUDGET: Final = "@budget"
 
 
 def new_frame(activation: Mapping[str, object], budget: Budget | None = None) -> Frame:
-    """Return a frame with the variables of `activation`, and a fresh budget if none is given."""
+    """Return a frame with the variables of `activation`, and a new budget if none is given."""
     frame: Frame = {**activation}
     frame[BUDGET] = Budget() if budget is None else budget
     return frame
 
 
 def failing(message: str) -> Closure:
-    """Return the closure of a part that cannot be evaluated."""
+    """Return a closure that always fails."""
 
     def fail(_frame: Frame) -> object:
         raise CelError(message)

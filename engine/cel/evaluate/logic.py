@@ -1,7 +1,7 @@
-"""Closures for `&&`, `||`, `!`, `?:` and the choices of optionals.
+"""Closures for `&&`, `||`, `!`, `?:`, `or` and `orValue`.
 
-`&&` and `||` are commutative as far as errors go: a false (or true) on either side decides,
-whatever happened on the other. An exhausted budget is no such error: it ends the evaluation.
+`&&` and `||` are commutative in their errors: a false (or true) operand decides, even if another
+fails. An exhausted budget is different: it ends the evaluation.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from engine.cel.values import OptionalValue
 
 def and_(node: ast.And, compile_: Compile, _environment: Environment) -> Closure:
     """Compile `a && b && ...`."""
-    return _deciding(tuple(map(compile_, node.operands)), decisive=False)
+    return _logic(tuple(map(compile_, node.operands)), decisive=False)
 
 
 def or_(node: ast.Or, compile_: Compile, _environment: Environment) -> Closure:
     """Compile `a || b || ...`."""
-    return _deciding(tuple(map(compile_, node.operands)), decisive=True)
+    return _logic(tuple(map(compile_, node.operands)), decisive=True)
 
 
-def _deciding(operands: tuple[Closure, ...], *, decisive: bool) -> Closure:
+def _logic(operands: tuple[Closure, ...], *, decisive: bool) -> Closure:
     undecided = not decisive
 
     def evaluate(frame: Frame) -> object:

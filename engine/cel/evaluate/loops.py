@@ -1,4 +1,4 @@
-"""Closures for macros: the loops, and those that bind a variable once."""
+"""Closures for macros: loops, and single bindings of a variable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Loop = Callable[[Frame], Iterator[object]]
 
 
 def _loop(range_: Closure, variables: tuple[str, ...]) -> _Loop:
-    """Return a generator that sets the variables and pays for each turn; it yields the first."""
+    """Return a generator that binds the variables, charges each turn, and yields the first."""
     if len(variables) == 1:
         (name,) = variables
 
@@ -131,7 +131,7 @@ def _to_entries(loop: _Loop, result: Closure) -> Closure:
 
 def sort_by(node: ast.SortBy, compile_: Compile, _environment: Environment) -> Closure:
     """Compile `range.sortBy(x, key)`."""
-    range_, key = compile_(node.range), compile_(node.key)
+    range_, key_of = compile_(node.range), compile_(node.key)
 
     def checked(frame: Frame) -> object:
         values = range_(frame)
@@ -142,14 +142,15 @@ def sort_by(node: ast.SortBy, compile_: Compile, _environment: Environment) -> C
     loop = _loop(checked, (node.variable,))
 
     def evaluate(frame: Frame) -> list[object]:
-        keyed = [(element, key(frame)) for element in loop(frame)]
-        return operators.sorted_by([one for one, _ in keyed], [by for _, by in keyed])
+        keyed = [(value, key_of(frame)) for value in loop(frame)]
+        values, keys = [value for value, _ in keyed], [key for _, key in keyed]
+        return operators.sorted_by(values, keys)
 
     return evaluate
 
 
 def bind(node: ast.Bind, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `cel.bind(variable, value, body)`; the value counts only where the body uses it."""
+    """Compile `cel.bind(variable, value, body)`; a value fails only where it is used."""
     name, value, body = node.variable, compile_(node.value), compile_(node.body)
 
     def evaluate(frame: Frame) -> object:

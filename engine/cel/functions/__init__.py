@@ -1,8 +1,7 @@
-"""The functions of the language, one family a file; a new family is one file and one line below.
+"""Functions of the language, a file per family; a new family is a file and a line below.
 
-Only functions belong here: operators are in `engine.cel.operators`, macros in `engine.cel.macros`.
-A family knows values, operators and the registry, never the parser, the checker or a Kubernetes
-object.
+Operators never belong here (`engine.cel.operators`), nor macros (`engine.cel.macros`). A family
+uses values, operators and the registry, never the parser, the checker or a Kubernetes object.
 """
 
 from __future__ import annotations
@@ -54,6 +53,6 @@ FAMILIES: Final[tuple[tuple[Overload, ...], ...]] = (
 )
 
 FUNCTIONS: Final[Mapping[tuple[str, bool], Function]] = function_table(FAMILIES)
-"""Every function, by (name, whether it is a member)."""
+"""All functions, by (name, whether it is a member)."""
 
 __all__ = ["FAMILIES", "FUNCTIONS", "Function", "Overload", "Preparation", "function_table"]

@@ -1,4 +1,4 @@
-"""The conversions between types: `int`, `uint`, `double`, `bool`, `string`, `bytes` and times."""
+"""Conversions between types: `int`, `uint`, `double`, `bool`, `string`, `bytes` and times."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _no_conversion(value: object, to: CelType) -> CelError:
 
 
 def _int_of_double(value: float) -> int:
-    # Both bounds are excluded: they stand for a range of integers of which half would not fit.
+    # Both bounds are excluded: they represent a range of integers, half of which do not fit.
     if INT_MIN < value < INT_MAX:
         return int(value)
     raise _no_conversion(value, INT)
@@ -102,16 +102,16 @@ def _string_of_bytes(value: bytes) -> str:
 
 
 def _string_of_double(value: float) -> str:
-    """Return the shortest text that reads back the same, as Go's `%g` writes it."""
+    """Return the shortest text that parses to the same double, in the form of Go's `%g`."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else f"{math.copysign(1, value):+.0f}"[0] + "Inf"
     exact = Decimal(repr(value)).normalize()
     exponent = exact.adjusted() if value else 0
-    if -4 <= exponent < 6:  # noqa: PLR2004 (where Go changes to the form with an exponent)
+    if -4 <= exponent < 6:  # noqa: PLR2004 (where Go switches to an exponent)
         return format(exact, "f")
     sign, digits, _ = exact.as_tuple()
-    first, *others = map(str, digits)
-    fraction = f".{''.join(others)}" if others else ""
+    first, *rest = map(str, digits)
+    fraction = f".{''.join(rest)}" if rest else ""
     return f"{'-' * sign}{first}{fraction}e{exponent:+03d}"
 
 
@@ -128,7 +128,7 @@ def _overloads(
     )
 
 
-def _itself(value: object) -> object:
+def _identity(value: object) -> object:
     return value
 
 
@@ -137,7 +137,7 @@ FUNCTIONS: Final = (
         "int",
         INT,
         {
-            int: _itself,
+            int: _identity,
             UInt: lambda value: to_int(int(value)),
             float: _int_of_double,
             str: _int_of_string,
@@ -147,17 +147,17 @@ FUNCTIONS: Final = (
     *_overloads(
         "uint",
         UINT,
-        {UInt: _itself, int: to_uint, float: _uint_of_double, str: _uint_of_string},
+        {UInt: _identity, int: to_uint, float: _uint_of_double, str: _uint_of_string},
     ),
     *_overloads(
-        "double", DOUBLE, {float: _itself, int: float, UInt: float, str: _double_of_string}
+        "double", DOUBLE, {float: _identity, int: float, UInt: float, str: _double_of_string}
     ),
-    *_overloads("bool", BOOL, {bool: _itself, str: _bool_of_string}),
+    *_overloads("bool", BOOL, {bool: _identity, str: _bool_of_string}),
     *_overloads(
         "string",
         STRING,
         {
-            str: _itself,
+            str: _identity,
             bool: lambda value: "true" if value else "false",
             int: str,
             UInt: lambda value: str(int(value)),
@@ -167,16 +167,16 @@ FUNCTIONS: Final = (
             Duration: format_duration,
         },
     ),
-    *_overloads("bytes", BYTES, {bytes: _itself, str: encode}),
+    *_overloads("bytes", BYTES, {bytes: _identity, str: encode}),
     *_overloads(
         "timestamp",
         TIMESTAMP,
         {
-            Timestamp: _itself,
+            Timestamp: _identity,
             str: parse_timestamp,
             int: lambda value: to_timestamp(value * SECOND),
         },
         folds=True,
     ),
-    *_overloads("duration", DURATION, {Duration: _itself, str: parse_duration}, folds=True),
+    *_overloads("duration", DURATION, {Duration: _identity, str: parse_duration}, folds=True),
 )

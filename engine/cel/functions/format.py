@@ -1,9 +1,9 @@
 """Named formats of strings: `format.dns1123Label().validate(name)` is absent if the name is valid.
 
 Sources: apiserver `pkg/cel/library/format.go` for the names, apimachinery `util/validation` and
-`api/validate/content` for the Kubernetes ones, kube-openapi `strfmt` for the others. Messages are
-our own. Upstream's `datetime` also lets pass some texts that are no RFC 3339 (any separator before
-the fraction, anything after a second `t`); this one does not.
+`api/validate/content` for the Kubernetes ones, kube-openapi `strfmt` for the others. Messages
+differ from upstream's. Its `datetime` also accepts some texts that are not RFC 3339 (any separator
+before the fraction, anything after a second `t`); this one does not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.cel.values import ABSENT, OPTIONAL, CelType, Opaque, OptionalValue, 
 _LABEL_LENGTH: Final = 63  # bytes
 _SUBDOMAIN_LENGTH: Final = 253
 
-# No two ways to match one text in any of these: they are linear without RE2.
+# Each pattern matches a text in at most one way, so matching is linear without RE2.
 _LABEL: Final = re.compile(r"[a-z0-9]+(?:-+[a-z0-9]+)*")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(?:\.{_LABEL.pattern})*")
 _OLD_LABEL: Final = re.compile(r"[a-z][a-z0-9]*(?:-+[a-z0-9]+)*")
@@ -37,7 +37,7 @@ _TIME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Format(Opaque):
-    """A format by its name; `check` returns what is wrong with a text, nothing if it is valid."""
+    """A format by its name; `check` returns the problems of a text, none if it is valid."""
 
     name: str
     check: Callable[[str], list[str]] = field(compare=False)
@@ -87,11 +87,10 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _prefix_of(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the check of a prefix, to which more is appended: it may end in a dash."""
+    """Return the check of a prefix of names, which may end in a dash."""
 
     def checked(text: str) -> list[str]:
-        # Upstream puts one letter in the place of the last two bytes; so do we, and thus agree
-        # with it on what may stand before the dash.
+        # A letter replaces the last two bytes, as upstream: this decides what may precede the dash.
         ends_in_dash = len(text) > 1 and text.endswith("-") and text[-2:].isascii()
         return check(f"{text[:-2]}a" if ends_in_dash else text)
 
@@ -151,17 +150,17 @@ FORMATS: Final = {
         "datetime": _datetime,
     }.items()
 }
-"""Every format, by name."""
+"""All formats, by name."""
 
 
 def named(name: str) -> OptionalValue:
     """Return the format of that name, if there is one."""
-    found = FORMATS.get(name)
-    return ABSENT if found is None else present(found)
+    format_ = FORMATS.get(name)
+    return ABSENT if format_ is None else present(format_)
 
 
 def validate(format_: Format, text: str) -> OptionalValue:
-    """Return the list of what is wrong with the text, or nothing if it is valid."""
+    """Return the list of problems of the text, absent if it is valid."""
     problems = format_.check(text)
     return present(problems) if problems else ABSENT
 

@@ -26,17 +26,17 @@ def _format(budget: Budget, template: str, args: Sequence[object]) -> str:
 
 
 def _pieces(template: str, args: Sequence[object]) -> Iterator[str]:
-    position = taken = 0
+    position = used = 0
     for clause in _CLAUSE.finditer(template):
         yield template[position : clause.start()]
         position = clause.end()
         if clause["percent"]:
             yield "%"
             continue
-        if taken >= len(args):
-            raise CelError(f"the format needs more than {taken} arguments")
-        yield from _clause(clause, args[taken])
-        taken += 1
+        if used >= len(args):
+            raise CelError(f"the format needs more than {used} arguments")
+        yield from _clause(clause, args[used])
+        used += 1
     yield template[position:]
 
 
@@ -56,8 +56,8 @@ def _clause(clause: re.Match[str], value: object) -> Iterator[str]:
     yield text
 
 
-def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 (each branch has just looked at its type)
-    """Yield the text of a value in pieces, so that a huge one can be stopped on the way."""
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 (each branch has checked its type)
+    """Yield the text of a value in pieces, so that a huge one can be cut short."""
     kind = type(value)
     if kind is list or kind is tuple:
         for position, element in enumerate(value):
@@ -66,10 +66,10 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 (each branch has just l
         yield "]" if value else "[]"
     elif kind is dict:
         entries = sorted(("".join(_texts(key_value(key))), at) for at, key in enumerate(value))
-        held = list(value.values())
+        values = list(value.values())
         for position, (text, at) in enumerate(entries):
             yield f"{', ' if position else '{'}{text}: "
-            yield from _texts(held[at])
+            yield from _texts(values[at])
         yield "}" if value else "{}"
     elif kind in _PLAIN:
         yield _PLAIN[kind](value)
@@ -82,7 +82,7 @@ def _not_finite(value: float) -> str:
 
 
 def _shortest(value: float) -> str:
-    """Return the shortest decimal text without an exponent that reads back the same."""
+    """Return the shortest decimal text without an exponent that parses to the same double."""
     if not math.isfinite(value):
         return _not_finite(value)
     return format(Decimal(repr(value)).normalize(), "f")

@@ -1,4 +1,4 @@
-"""List functions that Kubernetes adds to the language: `isSorted`, `sum`, `min`, `indexOf`, ...
+"""List functions of Kubernetes: `isSorted`, `sum`, `min`, `indexOf`, ...
 
 Source: apiserver `pkg/cel/library/lists.go`. The other list functions are cel-go's own.
 """
@@ -19,18 +19,18 @@ _SUMMABLE: Final = frozenset({int, UInt, float, Duration})
 _ELEMENTS_PER_STEP: Final = 64
 
 
-def _pay(budget: Budget, values: Sequence[object]) -> None:
-    """Pay for looking at every element: within a loop, lists of the request multiply."""
+def _charge(budget: Budget, values: Sequence[object]) -> None:
+    """Charge a visit of every element: within a loop, lists of the request multiply."""
     budget.spend(len(values) // _ELEMENTS_PER_STEP)
 
 
 def is_sorted(budget: Budget, values: Sequence[object]) -> bool:
-    """Return whether no element comes before the one on its left.
+    """Return whether no element is less than its predecessor.
 
     Raises:
-        CelError: two neighbours have no order.
+        CelError: two neighbours cannot be ordered.
     """
-    _pay(budget, values)
+    _charge(budget, values)
     previous = values[0] if values else None
     for value in values:
         if greater(previous, value):
@@ -43,9 +43,9 @@ def sum_of(budget: Budget, values: Sequence[object]) -> object:
     """Return the sum of numbers of one type, or of durations; 0 of an empty list.
 
     Raises:
-        CelError: the elements are something else, or the sum overflows on the way.
+        CelError: the elements are of other or mixed types, or an intermediate sum overflows.
     """
-    _pay(budget, values)
+    _charge(budget, values)
     total = values[0] if values else 0
     kind = type(total)
     for value in values:
@@ -60,7 +60,7 @@ def _extreme(
     name: str, better: Callable[[object, object], bool]
 ) -> Callable[[Budget, Sequence[object]], object]:
     def choose(budget: Budget, values: Sequence[object]) -> object:
-        _pay(budget, values)
+        _charge(budget, values)
         if not values:
             raise CelError(f"an empty list has no {name}")
         best = values[0]
@@ -78,13 +78,13 @@ maximum: Final = _extreme("maximum", greater)
 
 def index_of(budget: Budget, values: Sequence[object], item: object) -> int:
     """Return the position of the first element that equals `item`, or -1."""
-    _pay(budget, values)
+    _charge(budget, values)
     return next((position for position, value in enumerate(values) if equal(value, item)), -1)
 
 
 def last_index_of(budget: Budget, values: Sequence[object], item: object) -> int:
     """Return the position of the last element that equals `item`, or -1."""
-    _pay(budget, values)
+    _charge(budget, values)
     last = len(values) - 1
     return next(
         (last - back for back, value in enumerate(reversed(values)) if equal(value, item)), -1
@@ -92,9 +92,9 @@ def last_index_of(budget: Budget, values: Sequence[object], item: object) -> int
 
 
 def includes(budget: Budget, target: object, item: object) -> bool:
-    """Return whether `target` is a list that has the item, or is itself equal to it."""
+    """Return whether `target` is a list that contains the item, or equals the item."""
     if isinstance(target, list | tuple):
-        _pay(budget, target)
+        _charge(budget, target)
         return contains(item, target)
     return equal(target, item)
 

@@ -1,4 +1,4 @@
-"""The lists extension: parts, order and duplicates of lists. `sortBy` is a macro."""
+"""The lists extension: slices, order and duplicates of lists. `sortBy` is a macro."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from engine.cel.values import (
 _COMPARISONS_PER_STEP: Final = 16
 
 
-def compare_with(budget: Budget, others: int) -> None:
-    """Pay for the comparison of a value with that many others.
+def charge_comparisons(budget: Budget, count: int) -> None:
+    """Charge the comparison of a value with `count` others.
 
     Raises:
         BudgetExhaustedError: the budget does not cover it.
     """
-    budget.spend(1 + others // _COMPARISONS_PER_STEP)
+    budget.spend(1 + count // _COMPARISONS_PER_STEP)
 
 
 def _slice(values: Sequence[object], start: int, end: int) -> Sequence[object]:
@@ -57,7 +57,7 @@ def _flat(values: Sequence[object], depth: int) -> Iterator[object]:
 def _distinct(budget: Budget, values: Sequence[object]) -> list[object]:
     seen: set[Hashable] = set()
     unhashable: list[object] = []
-    kept: list[object] = []
+    distinct: list[object] = []
     for value in values:
         if type(value) in _HASHED:
             key = BoolKey(value) if type(value) is bool else value
@@ -66,16 +66,16 @@ def _distinct(budget: Budget, values: Sequence[object]) -> list[object]:
             if equal(value, value):  # NaN is distinct from itself
                 seen.add(key)
         else:
-            compare_with(budget, len(unhashable))
+            charge_comparisons(budget, len(unhashable))
             if any(equal(value, other) for other in unhashable):
                 continue
             unhashable.append(value)
-        kept.append(value)
-    return kept
+        distinct.append(value)
+    return distinct
 
 
-# Python's equality and hash agree with CEL among values of these types (but for integers beyond
-# 2**53 beside doubles, where CEL's equality is not transitive and "distinct" has no meaning).
+# Python's equality and hash agree with CEL's for values of these types, except for integers beyond
+# 2**53 beside doubles, where CEL's equality is not transitive and "distinct" has no meaning.
 _HASHED: Final = frozenset({bool, int, UInt, float, str, bytes, type(None)})
 
 

@@ -25,7 +25,7 @@ from engine.cel.values import (
 
 
 def _extreme(name: str, beats: Callable[[object, object], bool]) -> Callable[..., object]:
-    """Return the function that picks the extreme of numbers of any types, the first of equals."""
+    """Return the function for the extreme of numbers of any types, the first of equals."""
 
     def pick(values: Iterable[object]) -> object:
         best: object = None
@@ -49,7 +49,7 @@ def _extreme(name: str, beats: Callable[[object, object], bool]) -> Callable[...
 
 def _rounding(apply: Callable[[float], int]) -> Callable[[float], float]:
     def rounded(value: float) -> float:
-        # An infinity and NaN stay what they are; the sign of zero is the sign of the argument.
+        # Infinities and NaN are unchanged; a zero keeps the sign of the argument.
         return math.copysign(float(apply(value)), value) if math.isfinite(value) else value
 
     return rounded
@@ -61,8 +61,12 @@ def _nearest(value: float) -> int:
     return whole + int(math.copysign(1, value)) if abs(value - whole) >= 0.5 else whole  # noqa: PLR2004
 
 
-def _sign(value: float) -> float:
-    return value if math.isnan(value) else float((value > 0) - (value < 0))
+def _sign(value: float) -> int:
+    return 1 if value > 0 else -1 if value < 0 else 0
+
+
+def _sign_of_double(value: float) -> float:
+    return value if math.isnan(value) else float(_sign(value))
 
 
 def _square_root(value: float) -> float:
@@ -70,7 +74,7 @@ def _square_root(value: float) -> float:
 
 
 def _signed(bits: int) -> int:
-    """Return the int that the lowest 64 bits stand for."""
+    """Return the lowest 64 bits as an int."""
     bits &= UINT_MAX
     return bits - (UINT_MAX + 1) if bits > INT_MAX else bits
 
@@ -87,11 +91,11 @@ def _left(value: int, shift: int) -> int:
 
 def _right(value: int, shift: int) -> int:
     _check_shift(shift)
-    return (value & UINT_MAX) >> shift  # zeros move in, also for a negative int
+    return (value & UINT_MAX) >> shift  # zeros shift in, also for a negative int
 
 
 def _unsigned(bits: int) -> UInt:
-    """Return the uint that the lowest 64 bits stand for."""
+    """Return the lowest 64 bits as a uint."""
     return UInt(bits & UINT_MAX)
 
 
@@ -117,9 +121,9 @@ FUNCTIONS: Final = (
     Overload("math.abs", (float,), abs, result=DOUBLE),
     Overload("math.abs", (int,), lambda value: to_int(abs(value)), result=INT),
     Overload("math.abs", (UInt,), lambda value: value, result=UINT),
-    Overload("math.sign", (float,), _sign, result=DOUBLE),
-    Overload("math.sign", (int,), lambda value: (value > 0) - (value < 0), result=INT),
-    Overload("math.sign", (UInt,), lambda value: UInt(value > 0), result=UINT),
+    Overload("math.sign", (float,), _sign_of_double, result=DOUBLE),
+    Overload("math.sign", (int,), _sign, result=INT),
+    Overload("math.sign", (UInt,), lambda value: UInt(_sign(value)), result=UINT),
     *(Overload("math.sqrt", (kind,), _square_root, result=DOUBLE) for kind in (float, int, UInt)),
     Overload("math.isNaN", (float,), math.isnan, result=BOOL),
     Overload("math.isInf", (float,), math.isinf, result=BOOL),

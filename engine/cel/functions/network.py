@@ -1,10 +1,10 @@
 """IP addresses and networks: `cidr('10.0.0.0/8').containsIP(ip('10.1.2.3'))`.
 
 Sources: apiserver `pkg/cel/library/ip.go` and `cidr.go`, cel-go `ext/network.go`; the text forms
-are those of Go's `net/netip`. Refused are leading zeros, zones (`fe80::1%eth0`) and IPv4 within
-IPv6 (`::ffff:10.0.0.1`). One form is read in two ways elsewhere: for the conformance suite of the
-language `::ffff:a00:1` is the IPv4 address it stands for, Kubernetes refuses it. `ip` follows the
-suite; `cidr` refuses it, since the prefix length would mean something else.
+are those of Go's `net/netip`. Leading zeros, zones (`fe80::1%eth0`) and IPv4 within IPv6
+(`::ffff:10.0.0.1`) are refused. The conformance suite of the language reads `::ffff:a00:1` as the
+IPv4 address in it, Kubernetes refuses it: `ip` follows the suite; `cidr` refuses it, because the
+prefix length would have a different meaning.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Ip(Opaque):
 
 @dataclass(frozen=True, slots=True)
 class Cidr(Opaque):
-    """An address and how many of its leading bits name the network.
+    """An address and the length of its network prefix in bits.
 
-    The other bits are kept: `10.0.0.1/8` has the address `10.0.0.1` and is not `10.0.0.0/8`.
+    The host bits remain: `10.0.0.1/8` has the address `10.0.0.1` and is not `10.0.0.0/8`.
     """
 
     address: _Address
@@ -45,7 +45,7 @@ class Cidr(Opaque):
     cel_type: ClassVar[CelType] = CelType("net.CIDR")
 
     def holds(self, address: _Address) -> bool:
-        """Return whether the address belongs to the network; never one of the other family."""
+        """Return whether the address is in the network; false for the other family."""
         host_bits = self.address.max_prefixlen - self.bits
         return (
             address.version == self.address.version
@@ -54,10 +54,10 @@ class Cidr(Opaque):
 
 
 def ip(text: str) -> Ip:
-    """Return the address that `text` writes.
+    """Parse an address.
 
     Raises:
-        CelError: it writes none, or has a zone or a dotted IPv4 address within IPv6.
+        CelError: it is not one, or has a zone or a dotted IPv4 address within IPv6.
     """
     address = _parsed(text)
     mapped = getattr(address, "ipv4_mapped", None)
@@ -89,7 +89,7 @@ def is_ip(text: str) -> bool:
 
 
 def is_canonical(text: str) -> bool:
-    """Return whether the text is the one canonical form of its address (RFC 5952).
+    """Return whether the text is the canonical form of its address (RFC 5952).
 
     Raises:
         CelError: it is not an address.
@@ -146,10 +146,10 @@ def is_global_unicast(value: Ip) -> bool:
 
 
 def cidr(text: str) -> Cidr:
-    """Return the network that `text` writes, host bits included.
+    """Parse a network, host bits included.
 
     Raises:
-        CelError: it writes none, or has a zone or IPv4 within IPv6.
+        CelError: it is not one, or has a zone or IPv4 within IPv6.
     """
     before, _, after = text.rpartition("/")
     address = _parsed(before)
@@ -175,27 +175,27 @@ def cidr_to_string(value: Cidr) -> str:
 
 
 def contains_ip(network: Cidr, address: Ip) -> bool:
-    """Return whether the address belongs to the network."""
+    """Return whether the address is in the network."""
     return network.holds(address.address)
 
 
 def contains_ip_text(network: Cidr, text: str) -> bool:
-    """Return whether the address that `text` writes belongs to the network; raises as `ip`."""
+    """Return whether the address `text` is in the network; raises as `ip`."""
     return contains_ip(network, ip(text))
 
 
 def contains_cidr(network: Cidr, other: Cidr) -> bool:
-    """Return whether all addresses of the other network belong to this one."""
+    """Return whether the network contains all addresses of the other."""
     return network.bits <= other.bits and network.holds(other.address)
 
 
 def contains_cidr_text(network: Cidr, text: str) -> bool:
-    """Return whether the network that `text` writes lies within this one; raises as `cidr`."""
+    """Return whether the network contains the network `text`; raises as `cidr`."""
     return contains_cidr(network, cidr(text))
 
 
 def address_of(network: Cidr) -> Ip:
-    """Return the address as it was written, host bits included."""
+    """Return the address, host bits included."""
     return Ip(network.address)
 
 
@@ -207,7 +207,7 @@ def masked(network: Cidr) -> Cidr:
 
 
 def prefix_length(network: Cidr) -> int:
-    """Return how many bits name the network."""
+    """Return the length of the network prefix in bits."""
     return network.bits
 
 

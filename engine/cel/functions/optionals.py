@@ -1,4 +1,4 @@
-"""Optional values. `or` and `orValue` are operators, because their argument may be left out."""
+"""Optional values. `or` and `orValue` are operators, because their argument is lazy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Kubernetes quantities in expressions: `quantity('1.5Gi').isLessThan(quantity('2Gi'))`.
 
 Source: apiserver `pkg/cel/library/quantity.go`. One difference: upstream's `isInteger` is false for
-some whole values, such as `1.5Gi`, that its parser happens to store as big decimals; here it says
-what its documentation says, that `asInteger` will not fail.
+some whole values, such as `1.5Gi`, that its parser stores as big decimals; here it follows its
+documentation: `asInteger` will not fail.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class CelQuantity(Opaque):
 
 
 def quantity(text: str) -> CelQuantity:
-    """Return the quantity that `text` writes.
+    """Parse a quantity.
 
     Raises:
-        CelError: it writes none, or one outside the accepted range.
+        CelError: it is not one, or is outside the accepted range.
     """
     try:
         return CelQuantity(parse_quantity(text))
@@ -72,7 +72,7 @@ def as_integer(value: CelQuantity) -> int:
 
 
 def as_approximate_float(value: CelQuantity) -> float:
-    """Return the double nearest to the amount; an infinity beyond the range of doubles."""
+    """Return the nearest double; an infinity beyond the range of doubles."""
     try:
         return float(Fraction(value.amount.nanos, _NANOS))
     except OverflowError:
@@ -85,7 +85,7 @@ def add(left: CelQuantity, right: CelQuantity) -> CelQuantity:
 
 
 def add_int(left: CelQuantity, right: int) -> CelQuantity:
-    """Return the exact sum with a number of whole units."""
+    """Return the exact sum with an integer."""
     return add(left, _of_int(right))
 
 
@@ -95,22 +95,22 @@ def sub(left: CelQuantity, right: CelQuantity) -> CelQuantity:
 
 
 def sub_int(left: CelQuantity, right: int) -> CelQuantity:
-    """Return the exact difference with a number of whole units."""
+    """Return the exact difference with an integer."""
     return sub(left, _of_int(right))
 
 
 def compare_to(left: CelQuantity, right: CelQuantity) -> int:
-    """Return -1, 0 or 1 as the receiver is less than, equal to or greater than the other."""
+    """Return -1, 0 or 1 if `left` is less than, equal to or greater than `right`."""
     return left.amount.compare(right.amount)
 
 
 def is_less_than(left: CelQuantity, right: CelQuantity) -> bool:
-    """Return whether the receiver is the smaller."""
+    """Return `left < right`."""
     return left.amount < right.amount
 
 
 def is_greater_than(left: CelQuantity, right: CelQuantity) -> bool:
-    """Return whether the receiver is the greater."""
+    """Return `left > right`."""
     return left.amount > right.amount
 
 
@@ -123,7 +123,7 @@ _TYPE: Final = CelQuantity.cel_type
 FUNCTIONS: Final = (
     Overload("quantity", (str,), quantity, result=_TYPE, folds=True),
     Overload("isQuantity", (str,), is_quantity, result=BOOL),
-    # Documented as a member, declared upstream as a global function: both can be written.
+    # Documented as a member, declared upstream as a global function: both are accepted.
     Overload("sign", (CelQuantity,), sign, member=True, result=INT),
     Overload("sign", (CelQuantity,), sign, result=INT),
     Overload("isInteger", (CelQuantity,), is_integer, member=True, result=BOOL),

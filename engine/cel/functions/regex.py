@@ -1,6 +1,6 @@
-"""Regular expression extraction, as in Kubernetes' regex library: `find` and `findAll`.
+"""Kubernetes' regex library: `find` and `findAll`.
 
-Source: apiserver `pkg/cel/library/regex.go`; which matches count follows Go's `FindAllString`.
+Source: apiserver `pkg/cel/library/regex.go`; matches are those of Go's `FindAllString`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def find(text: str, pattern: Pattern) -> str:
 
 
 def find_all(budget: Budget, text: str, pattern: Pattern, limit: int = INT_MAX) -> list[object]:
-    """Return the matches from left to right without overlap; a negative `limit` means all.
+    """Return the non-overlapping matches from left to right; a negative `limit` means all.
 
     An empty match counts only at a character boundary that does not touch the match before it.
 
     Raises:
         BudgetExhaustedError: too long a text, or too many matches.
     """
-    # One match costs up to a scan of the whole text, so both factors are bounded.
+    # A match costs up to a scan of the whole text, so both factors are bounded.
     budget.check_text(len(text))
     matches = _matches(budget, encode(text), pattern)
     return budget.collect(islice(matches, limit if limit >= 0 else None))
@@ -46,7 +46,7 @@ def _matches(budget: Budget, data: bytes, pattern: Pattern) -> Iterator[str]:
 
 
 def _inside_character(data: bytes, position: int) -> bool:
-    """Return whether `position` is amid the bytes of one UTF-8 character."""
+    """Return whether `position` is inside the bytes of a UTF-8 character."""
     return position < len(data) and data[position] & 0xC0 == 0x80  # noqa: PLR2004 (10xxxxxx)
 
 

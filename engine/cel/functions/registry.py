@@ -1,10 +1,10 @@
-"""How a family of functions tells the language what it offers.
+"""Declarations of functions: overloads, and dispatch on run-time types.
 
-A family is one file that exposes `FUNCTIONS: tuple[Overload, ...]`; the visible table of families
-is in `engine.cel.functions`. An implementation is an ordinary Python function over the values of
-`engine.cel.values`: it gets its arguments (the receiver first), returns a value, and raises
-`CelError` when the language says so. It never changes an argument and needs no type tests: it is
-called only when the run-time types match `params`.
+A family is a file that exposes `FUNCTIONS: tuple[Overload, ...]`; `engine.cel.functions` lists the
+families. An implementation is a Python function over the values of `engine.cel.values`: it takes
+its arguments (the receiver first) and returns a value, or raises the `CelError` that the language
+defines. It never mutates an argument and checks no types: it is called only when the run-time
+types match `params`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from engine.cel.values import DYN, CelType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """Work on one argument that is done once, at load, when the argument is a literal.
+    """Conversion of an argument, such as to a regular expression; at load if it is a literal.
 
     `impl` always gets the prepared value: if the argument is computed, `prepare` runs at each call.
-    A `CelError` of `prepare` on a literal is reported as a mistake in the expression. Regular
-    expressions are the case in point.
+    A `CelError` of `prepare` on a literal is reported as a mistake in the expression.
     """
 
     position: int  # in `params`, so the receiver of a member function is 0
@@ -32,21 +31,20 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One way to call a function.
+    """One signature of a function.
 
     Attributes:
-        name: as it is called, with its namespace if it has one (`math.abs`, `ip.isCanonical`).
+        name: the name in calls, with its namespace if any (`math.abs`, `ip.isCanonical`).
         params: exact run-time types, the receiver of a member function first. `object` is any
             value, `list` also means a tuple. Dispatch is on `type(x) is`.
-        impl: takes one argument for each of `params`; first the `Budget`, if `budgeted`.
+        impl: takes an argument for each of `params`, after the `Budget` if `budgeted`.
         member: true for `receiver.name(...)`, false for `name(...)`. A function that can be called
             both ways has two overloads.
-        result: its type when statically known, so that a filter that cannot be a bool is refused
-            at load. Dyn when it depends on the arguments.
-        variadic: the last of `params` may occur any number of further times.
+        result: static type of the result, dyn if it depends on the arguments.
+        variadic: the last of `params` may be repeated any number of times.
         budgeted: `impl` needs the `Budget` because its result or its work outgrows its arguments.
-        folds: a call whose arguments are all literals is made once, at load, and a `CelError` is
-            then reported as a mistake in the expression: for constructors such as `duration('1s')`.
+        folds: for constructors such as `duration('1s')`: a call on literals is evaluated once, at
+            load, and its `CelError` is reported as a mistake in the expression.
         preparation: see `Preparation`.
     """
 
@@ -65,7 +63,7 @@ class Overload:
         return count >= len(self.params) if self.variadic else count == len(self.params)
 
     def accepts(self, types: tuple[type, ...]) -> bool:
-        """Return whether arguments of these run-time types fit."""
+        """Return whether arguments of these run-time types match."""
         if not self.takes(len(types)):
             return False
         params = self.params + self.params[-1:] * (len(types) - len(self.params))
@@ -100,10 +98,10 @@ class Function:
 
     def find(self, types: tuple[type, ...]) -> Overload | None:
         """Return the overload for arguments of these run-time types, the receiver first."""
-        found = self._by_types.get(types)
-        if found is None:
-            found = next((overload for overload in self._open if overload.accepts(types)), None)
-        return found
+        closed = self._by_types.get(types)
+        if closed is not None:
+            return closed
+        return next((overload for overload in self._open if overload.accepts(types)), None)
 
     def with_arity(self, count: int) -> tuple[Overload, ...]:
         """Return the overloads that take `count` arguments, the receiver included."""

@@ -1,6 +1,6 @@
 """Semantic versions: `semver('1.30.2').isLessThan(semver('v1.31', true))`.
 
-Source: apiserver `pkg/cel/library/semverlib.go`, which reads with blang/semver v4; precedence is
+Source: apiserver `pkg/cel/library/semverlib.go`, which parses with blang/semver v4; precedence is
 section 11 of semver 2.0.0.
 """
 
@@ -16,7 +16,7 @@ from engine.cel.values import BOOL, INT, UINT_MAX, CelType, Opaque, to_int
 
 MAX_LENGTH: Final = 256  # characters
 
-# A number has at most as many digits as 2**64: converting more would cost time quadratic in them.
+# At most the digits of 2**64: converting more takes time quadratic in their number.
 _NUMBER: Final = "0|[1-9][0-9]{0,19}"
 _IDENTIFIERS: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION: Final = re.compile(
@@ -30,7 +30,7 @@ _Identifier: TypeAlias = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Semver(Opaque):
-    """A semantic version; build metadata is checked but not kept, as it never distinguishes two."""
+    """A semantic version, without build metadata, which is checked but never distinguishes two."""
 
     core: tuple[int, int, int]  # major, minor, patch
     prerelease: tuple[_Identifier, ...]  # empty for a release
@@ -38,12 +38,12 @@ class Semver(Opaque):
 
     @property
     def precedence(self) -> tuple[tuple[int, int, int], bool, tuple[_Identifier, ...]]:
-        """What versions are ordered by: a release comes after all its prereleases."""
+        """Sort key: a release comes after all its prereleases."""
         return (self.core, not self.prerelease, self.prerelease)
 
 
 def semver(text: str, normalize: bool = False) -> Semver:  # noqa: FBT001, FBT002 (as CEL calls it)
-    """Return the version that `text` writes.
+    """Parse a version.
 
     With `normalize` a leading `v`, leading zeros and a missing minor or patch number are accepted.
 
@@ -62,7 +62,7 @@ def semver(text: str, normalize: bool = False) -> Semver:  # noqa: FBT001, FBT00
 
 def _normalized(text: str) -> str:
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", maxsplit=2)]
-    # A short version with a prerelease or build stays short, and so is refused.
+    # A short version with a prerelease or build stays short, and is refused.
     if len(parts) < 3 and not set(parts[-1]) & set("+-"):  # noqa: PLR2004 (major, minor, patch)
         parts += ["0"] * (3 - len(parts))
     return ".".join(parts)
@@ -117,17 +117,19 @@ def patch(version: Semver) -> int:
 
 
 def compare_to(left: Semver, right: Semver) -> int:
-    """Return -1, 0 or 1 as the receiver comes before, with or after the other."""
-    return is_greater_than(left, right) - is_less_than(left, right)
+    """Return -1, 0 or 1 if `left` precedes, equals or follows `right`."""
+    if left.precedence == right.precedence:
+        return 0
+    return -1 if is_less_than(left, right) else 1
 
 
 def is_less_than(left: Semver, right: Semver) -> bool:
-    """Return whether the receiver comes before the other."""
+    """Return whether `left` precedes `right`."""
     return left.precedence < right.precedence
 
 
 def is_greater_than(left: Semver, right: Semver) -> bool:
-    """Return whether the receiver comes after the other."""
+    """Return whether `left` follows `right`."""
     return left.precedence > right.precedence
 
 

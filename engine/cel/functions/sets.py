@@ -6,29 +6,31 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.cel.budget import Budget
-from engine.cel.functions.lists import compare_with
+from engine.cel.functions.lists import charge_comparisons
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import contains
 from engine.cel.values import BOOL
 
 
-def _found(budget: Budget, wanted: Sequence[object], values: Sequence[object]) -> Iterator[bool]:
-    """Yield for each of `wanted` whether it is among `values`."""
-    for value in wanted:
-        compare_with(budget, len(values))
+def _membership(
+    budget: Budget, items: Sequence[object], values: Sequence[object]
+) -> Iterator[bool]:
+    """Yield for each of `items` whether it is in `values`."""
+    for value in items:
+        charge_comparisons(budget, len(values))
         yield contains(value, values)
 
 
-def _contains(budget: Budget, values: Sequence[object], wanted: Sequence[object]) -> bool:
-    return all(_found(budget, wanted, values))
+def _contains(budget: Budget, values: Sequence[object], items: Sequence[object]) -> bool:
+    return all(_membership(budget, items, values))
 
 
-def _equivalent(budget: Budget, one: Sequence[object], other: Sequence[object]) -> bool:
-    return _contains(budget, one, other) and _contains(budget, other, one)
+def _equivalent(budget: Budget, left: Sequence[object], right: Sequence[object]) -> bool:
+    return _contains(budget, left, right) and _contains(budget, right, left)
 
 
-def _intersects(budget: Budget, one: Sequence[object], other: Sequence[object]) -> bool:
-    return any(_found(budget, one, other))
+def _intersects(budget: Budget, left: Sequence[object], right: Sequence[object]) -> bool:
+    return any(_membership(budget, left, right))
 
 
 FUNCTIONS: Final = (

@@ -1,4 +1,4 @@
-"""The standard functions: sizes, the basics of strings, and types."""
+"""The standard functions: size, basic string functions, and types."""
 
 from __future__ import annotations
 

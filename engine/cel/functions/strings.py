@@ -10,7 +10,7 @@ from engine.cel.functions.registry import Overload
 from engine.cel.operators import no_overload
 from engine.cel.values import INT, STRING, CelType
 
-# Unicode's property White_Space; Python's own idea of blanks has four more control characters.
+# Unicode's property White_Space; Python's `strip` removes four more control characters.
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -71,8 +71,8 @@ def _substring_to(text: str, start: int, end: int) -> str:
 
 
 def _replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
-    found = text.count(old)
-    replaced = found if limit < 0 else min(found, limit)
+    count = text.count(old)
+    replaced = count if limit < 0 else min(count, limit)
     budget.check_text(len(text) + replaced * (len(new) - len(old)))
     return text.replace(old, new, replaced)
 

@@ -1,4 +1,4 @@
-"""The parts of timestamps and durations: `getFullYear`, `getHours` and their kin."""
+"""Components of timestamps and durations: `getFullYear`, `getHours`, ..."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def _in_zone(get: Callable[..., int]) -> Callable[[Timestamp, str], int]:
 
 
 def _whole(duration: Duration, unit: int) -> int:
-    """Return how often `unit` nanoseconds fit into the duration, truncated toward zero."""
+    """Return the duration in units of `unit` nanoseconds, truncated toward zero."""
     count = abs(duration.nanos) // unit
     return -count if duration.nanos < 0 else count
 
 
 def _duration_milliseconds(duration: Duration) -> int:
-    """Return the milliseconds of the fraction of a second, unlike the other parts."""
+    """Return the milliseconds of the fraction of a second, unlike the other components."""
     return _whole(Duration(abs(duration.nanos) % SECOND), _MILLISECOND) * (
         -1 if duration.nanos < 0 else 1
     )

@@ -1,7 +1,7 @@
-"""URLs as Go's `net/url` reads them: `url(object.spec.host).getHostname()`.
+"""URLs, parsed as by Go's `net/url`: `url(object.spec.host).getHostname()`.
 
 Sources: apiserver `pkg/cel/library/urls.go` and Go 1.26 `net/url`: a URL is absolute, or an
-absolute path. Python's `urllib.parse` accepts far more; only its percent coding is used here.
+absolute path. Python's `urllib.parse` accepts far more; only its percent-encoding is used.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _UNESCAPED_IN_PATH: Final = "$&+,/:;=@"  # beside letters, digits and `-._~`
 
 @dataclass(frozen=True, slots=True)
 class Url(Opaque):
-    """A URL in parts; equal by parts, where different escapes of one text do not count.
+    """A URL in components, which decide equality; escapes do not matter.
 
     Attributes:
         scheme: in lower case; empty for an absolute path.
-        opaque: what follows the scheme when no slash does, as in `mailto:someone`.
+        opaque: the rest if no slash follows the scheme, such as in `mailto:someone`.
         user: name, `:` if there is a password, password: unescaped.
         host: with the port, unescaped; None without `//`.
         path: escaped.
@@ -54,23 +54,23 @@ class Url(Opaque):
 
 
 def url(text: str) -> Url:
-    """Return the URL that `text` writes.
+    """Parse a URL.
 
     Raises:
         CelError: it is neither an absolute URL nor an absolute path.
     """
-    # Upstream parses twice, and so do we: once as in a request, where `#` has no meaning and `//`
-    # without a scheme begins a path, then as a reference, for the parts.
+    # Parsed twice, as upstream: as in a request, where `#` has no meaning and `//` without a scheme
+    # begins a path, and then as a reference, for the components.
     check_url(text)
     reference, _, fragment = text.partition("#")
     return _parse(reference, unquote_to_bytes(_escaped(fragment)), in_request=False)
 
 
 def check_url(text: str) -> None:
-    """Do nothing if the text is an absolute URL or an absolute path.
+    """Check that the text is an absolute URL or an absolute path.
 
     Raises:
-        CelError: it is not.
+        CelError: it is neither.
     """
     if len(text) > MAX_TEXT:
         raise CelError(f"not a URL: longer than {MAX_TEXT} characters")
@@ -115,10 +115,10 @@ def _parse(text: str, fragment: bytes, *, in_request: bool) -> Url:
 
 
 def _escaped(text: str) -> str:
-    """Return the text, all its percent signs being followed by two digits.
+    """Return the text unchanged.
 
     Raises:
-        CelError: one is not.
+        CelError: a percent sign is not followed by two digits.
     """
     if _BAD_ESCAPE.search(text):
         raise CelError("not a URL: an invalid escape")
@@ -141,7 +141,7 @@ def _host(scheme: str, text: str) -> str:
         if not closing or not _PORT.fullmatch(port):
             raise CelError("not a URL: no `]` with at most a port after the host")
         return f"[{_bracketed(address)}]{port}"
-    # Several hosts may stand in one URL of a database, each with a port; never on the web.
+    # The URL of a database may have several hosts, each with a port; that of a web page has one.
     colon = text.find(":") if scheme in {"http", "https"} else text.rfind(":")
     if colon >= 0 and not _PORT.fullmatch(text[colon:]):
         raise CelError("not a URL: an invalid port")
@@ -151,7 +151,7 @@ def _host(scheme: str, text: str) -> str:
 
 
 def _bracketed(text: str) -> str:
-    """Return the IPv6 address that stands between brackets, its zone unescaped."""
+    """Return the IPv6 address between brackets, its zone unescaped."""
     match = _ADDRESS.fullmatch(text)
     try:
         IPv6Address(match.group(1) if match else "")
@@ -161,7 +161,7 @@ def _bracketed(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """Return the path as written if nothing in it needs an escape, else escaped anew."""
+    """Return the path unchanged if it needs no escapes, else escaped again."""
     if _PATH.fullmatch(_escaped(text)):
         return text
     return quote_from_bytes(unquote_to_bytes(text), safe=_UNESCAPED_IN_PATH)
@@ -202,20 +202,20 @@ def get_escaped_path(value: Url) -> str:
 
 
 def get_query(budget: Budget, value: Url) -> dict[str, list[str]]:
-    """Return all values of each key, unescaped and in order; malformed pairs are left out.
+    """Return all values of each key, unescaped and in order; malformed pairs are skipped.
 
     Raises:
         BudgetExhaustedError: there are too many pairs.
     """
     pairs = (value.query or "").split("&")
     budget.check_items(len(pairs))
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for pair in pairs:
         if not pair or ";" in pair or _BAD_ESCAPE.search(pair):
             continue
         key, _, text = pair.replace("+", " ").partition("=")
-        found.setdefault(_unescaped(key), []).append(_unescaped(text))
-    return found
+        values.setdefault(_unescaped(key), []).append(_unescaped(text))
+    return values
 
 
 FUNCTIONS: Final = (

@@ -1,4 +1,4 @@
-"""A table made of plain rows, with a memory, for the tests of this folder."""
+"""A table made of plain rows, with a cache, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from engine.cel.vector import (
 )
 
 Row = dict[str, Any]
-"""What `node` is in one row."""
+"""The value of `node` in a row."""
 
 Memory = dict[Hashable, tuple[Sequence[Row], NDArray[Any]]]
 """Columns by key, with the rows they were made for."""
@@ -71,7 +71,7 @@ class RowsTable:
 
     rows: Sequence[Row]
     memory: Memory | None = None
-    asked: list[str] = field(default_factory=list)  # whatever else than codes was asked for
+    reads: list[str] = field(default_factory=list)  # of anything but dictionary columns
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -86,8 +86,10 @@ class RowsTable:
 
     def presence(self, path: Path) -> Column:
         above = [followed(row, path[:-1]) for row in self.rows]
-        values = np.array([type(one) is dict and path[-1] in one for one in above], np.bool_)
-        return Column(values, np.array([type(one) is not dict for one in above], np.bool_))
+        values = np.array(
+            [type(parent) is dict and path[-1] in parent for parent in above], np.bool_
+        )
+        return Column(values, np.array([type(parent) is not dict for parent in above], np.bool_))
 
     def dictionary(self, path: Path) -> DictColumn | None:
         if len(path) == 1:
@@ -103,7 +105,7 @@ class RowsTable:
         return DictColumn(np.array(numbers, np.int32), values)
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
-        self.asked.append(f"row for {paths}")
+        self.reads.append(f"row for {paths}")
         return {"node": self.rows[number]}
 
     def remember(
@@ -125,16 +127,16 @@ class RowsTable:
         ]
         part = packed(compute(RowsTable([self.rows[number] for number in changed])))
         whole = np.zeros((2, len(self.rows)), part.dtype)
-        kept = min(cells.shape[1], len(self.rows))
-        whole[:, :kept] = cells[:, :kept]
+        cached = min(cells.shape[1], len(self.rows))
+        whole[:, :cached] = cells[:, :cached]
         whole[:, changed] = part
         self.memory[key] = (self.rows, whole)
-        self.asked.append(f"remember {len(changed)}")
+        self.reads.append(f"remember {len(changed)}")
         return unpacked(whole)
 
 
 def followed(row: Row, path: Path) -> object:
-    """Return what stands at the end of a path, or the gap in it."""
+    """Return the value at the end of a path, or where the path ends early."""
     value: object = row
     for found, key in enumerate(path[1:]):
         if type(value) is not dict:

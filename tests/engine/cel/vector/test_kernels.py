@@ -46,7 +46,7 @@ def _numbers_of(expression: str, rows: list[Row], pod: object = None) -> list[st
 
 
 def _rows_of(values: list[object]) -> list[Row]:
-    return [{"a": one, "b": other} for one, other in product(values, values)]
+    return [{"a": left, "b": right} for left, right in product(values, values)]
 
 
 # Logic.
@@ -86,8 +86,8 @@ def test_a_negation_keeps_the_fault() -> None:
 def test_a_constant_takes_part_as_a_row_would(logic: str, value: object) -> None:
     pod = {} if value == "missing" else {"x": value}
     rows = list(_FLAGS.values())
-    for one, other in (("pod.x", "node.v"), ("node.v", "pod.x")):
-        expression = logic.format(one, other)
+    for operands in (("pod.x", "node.v"), ("node.v", "pod.x")):
+        expression = logic.format(*operands)
         found = listed(
             condition(expression, RowsLayout(rows)).evaluate(RowsTable(rows), {"pod": pod})
         )
@@ -187,7 +187,7 @@ def test_numbers_alone_have_extremes() -> None:
 
 @pytest.mark.parametrize("operator", ["==", "!=", "<", "<=", ">", ">="])
 def test_an_int_and_a_double_compare_as_the_scalar_evaluator_has_it(operator: str) -> None:
-    rows: list[Row] = [{"i": one, "d": other} for one, other in product(_INTS, _DOUBLES)]
+    rows: list[Row] = [{"i": i, "d": d} for i, d in product(_INTS, _DOUBLES)]
     _columns_of(f"node.i {operator} node.d", rows)
     _columns_of(f"node.d {operator} node.i", rows)
     # 2**53 + 1 is rounded to 2**53 beside a double.
@@ -292,14 +292,14 @@ def test_of_equals_and_nan_the_first_stays(function: str) -> None:
     assert _numbers_of(f"{function}(node.a, node.b)", [{"a": -0.0, "b": 0.0}]) == ["-0.0"]
 
 
-def test_a_map_is_asked_for_its_keys() -> None:
+def test_the_keys_of_a_map_are_tested() -> None:
     rows: list[Row] = [{"m": {"k": 1}}, {"m": {}}, {"m": {"j": 2}}, {}]
     assert _columns_of("has(node.m.k)", rows) == [T, F, F, E]
     assert _columns_of("'k' in node.m", rows) == [T, F, F, E]
     assert _columns_of("has(node.m)", rows) == [T, T, T, F]
 
 
-def test_a_list_may_be_asked_for_a_text_too() -> None:
+def test_a_list_may_be_searched_for_a_text_too() -> None:
     rows: list[Row] = [{"m": {"k": 1}}, {"m": ["k"]}, {"m": ["j"]}, {"m": 1}, {}]
     found = listed(condition("'k' in node.m", RowsLayout(rows)).evaluate(RowsTable(rows), {}))
     assert found == [T, T, F, E, E]
@@ -319,7 +319,7 @@ def test_an_optional_is_not_the_value_it_may_hold() -> None:
         assert found == by_row(expression, rows, {}, as_number=False) == expected
 
 
-def test_branches_of_unlike_types_meet_where_a_number_is_wanted() -> None:
+def test_branches_of_unlike_types_are_converted_where_a_number_is_expected() -> None:
     rows: list[Row] = [{"v": True, "i": 3, "d": 0.5}, {"v": False, "i": 3, "d": 0.5}]
     assert _numbers_of("node.v ? node.i : node.d", rows) == ["3.0", "0.5"]
     assert _numbers_of("node.v ? pod.x : node.d", rows, {"x": 7}) == ["7.0", "0.5"]

@@ -1,4 +1,4 @@
-"""Which route each part takes, and that no more is evaluated than the route needs."""
+"""The strategy of each part, and that it evaluates no more than it needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Nodes:
 
 
 class _Probe:
-    """A function `seen(x)` that gives `x` and counts how often it was asked for each value."""
+    """A function `seen(x)` that gives `x` and counts its calls by value."""
 
     def __init__(self) -> None:
         self.calls: Counter[object] = Counter()
@@ -54,7 +54,7 @@ class _Probe:
         return plan_number(root, self._environment, _Nodes())
 
 
-def _routes(expression: str, *, is_number: bool = False) -> list[tuple[str, Strategy]]:
+def _strategies(expression: str, *, is_number: bool = False) -> list[tuple[str, Strategy]]:
     plan = _Probe().number(expression) if is_number else _Probe().condition(expression)
     return [(part.text, part.strategy) for part in plan.parts]
 
@@ -66,11 +66,11 @@ def _rows(count: int, **more: object) -> list[Row]:
     ]
 
 
-# Routes.
+# Strategies.
 
 
 @pytest.mark.parametrize(
-    ("expression", "route"),
+    ("expression", "strategy"),
     [
         ("pod.priority > 5", Strategy.ONCE),
         ("1 < 2", Strategy.ONCE),
@@ -90,15 +90,15 @@ def _rows(count: int, **more: object) -> list[Row]:
         ("node == pod.x", Strategy.ROWS),
     ],
 )
-def test_an_expression_takes_the_cheapest_route_that_is_exact(
-    expression: str, route: Strategy
+def test_an_expression_gets_the_cheapest_strategy_that_is_exact(
+    expression: str, strategy: Strategy
 ) -> None:
-    assert _routes(expression)[0] == (expression, route)
+    assert _strategies(expression)[0] == (expression, strategy)
 
 
-def test_the_parts_of_a_condition_have_routes_of_their_own_the_cheap_ones_first() -> None:
+def test_the_parts_of_a_condition_have_their_own_strategies_cheap_ones_first() -> None:
     expression = "node.labels.host == pod.host && node.labels.zone == 'a' && node.d / 2.0 < pod.d"
-    assert _routes(expression) == [
+    assert _strategies(expression) == [
         (expression, Strategy.COLUMNS),
         ("node.labels.zone == 'a'", Strategy.REMEMBERED),
         ("node.d / 2.0 < pod.d", Strategy.COLUMNS),
@@ -112,7 +112,7 @@ def test_the_parts_of_a_condition_have_routes_of_their_own_the_cheap_ones_first(
 
 def test_a_number_computed_from_a_label_is_an_operand_of_columns() -> None:
     expression = "math.greatest(int(node.labels.gen) * 2, pod.i) > 7"
-    assert _routes(expression)[1:] == [
+    assert _strategies(expression)[1:] == [
         ("math.greatest(int(node.labels.gen) * 2, pod.i)", Strategy.COLUMNS),
         ("int(node.labels.gen) * 2", Strategy.COLUMNS),
         ("int(node.labels.gen)", Strategy.REMEMBERED),
@@ -124,9 +124,9 @@ def test_a_number_computed_from_a_label_is_an_operand_of_columns() -> None:
 
 def test_a_score_by_cases_is_made_of_columns() -> None:
     expression = "node.labels.zone == pod.zone ? 1 : has(node.d) ? -node.d : 0.5"
-    routes = dict(_routes(expression, is_number=True))
-    assert routes[expression] is routes["-node.d"] is Strategy.COLUMNS
-    assert routes["node.labels.zone == pod.zone"] is Strategy.DISTINCT
+    strategies = dict(_strategies(expression, is_number=True))
+    assert strategies[expression] is strategies["-node.d"] is Strategy.COLUMNS
+    assert strategies["node.labels.zone == pod.zone"] is Strategy.DISTINCT
 
 
 def test_a_plan_describes_itself_in_a_line_for_each_part() -> None:
@@ -167,7 +167,7 @@ def test_few_distinct_values_are_evaluated_once_each() -> None:
     plan = probe.condition("seen(node.labels.zone) == pod.x")
     assert listed(plan.evaluate(table, {"pod": {"x": "z1"}}))[:3] == ["False", "True", "False"]
     assert probe.calls == {"z0": 1, "z1": 1, "z2": 1}
-    assert table.asked == []
+    assert table.reads == []
 
 
 def test_combinations_of_values_are_evaluated_once_each() -> None:
@@ -187,7 +187,7 @@ def test_very_many_combinations_are_no_different() -> None:
     assert found == [str(at == 7) for at in range(100)]
 
 
-def test_rows_that_an_operand_has_decided_are_not_asked_a_slow_one() -> None:
+def test_a_slow_operand_is_not_evaluated_for_decided_rows() -> None:
     probe = _Probe()
     rows = _rows(100)
     pod = {"pod": {"x": "h1"}}
@@ -200,11 +200,11 @@ def test_rows_that_an_operand_has_decided_are_not_asked_a_slow_one() -> None:
     assert probe.calls == {"h0": 1, "h1": 1}
 
 
-def test_rows_that_are_not_wanted_are_not_asked_a_slow_part() -> None:
+def test_a_slow_part_is_not_evaluated_for_rows_outside_the_mask() -> None:
     probe = _Probe()
-    wanted = np.arange(100) < 3
+    mask = np.arange(100) < 3
     plan = probe.condition("seen(node.labels.host) == pod.x")
-    plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1"}}, mask=wanted)
+    plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1"}}, mask=mask)
     assert set(probe.calls) == {"h0", "h1", "h2"}
 
 
@@ -219,7 +219,7 @@ def test_a_constant_that_decides_leaves_nothing_to_do() -> None:
 # What is remembered.
 
 
-def _asked(plan: Plan, rows: Sequence[Row], memory: Memory, **pod: object) -> None:
+def _evaluate(plan: Plan, rows: Sequence[Row], memory: Memory, **pod: object) -> None:
     plan.evaluate(RowsTable(rows, memory), {"pod": pod})
 
 
@@ -228,10 +228,10 @@ def test_what_depends_on_rows_alone_is_evaluated_again_for_changed_rows_only() -
     rows = _rows(100)
     memory: Memory = {}
     plan = probe.condition("seen(node.labels.host).endsWith('1')")
-    _asked(plan, rows, memory)
+    _evaluate(plan, rows, memory)
     assert len(probe.calls) == 100
     probe.calls.clear()
-    _asked(plan, [{"labels": {"host": "new"}}, *rows[1:]], memory)
+    _evaluate(plan, [{"labels": {"host": "new"}}, *rows[1:]], memory)
     assert probe.calls == {"new": 1}
 
 
@@ -241,13 +241,13 @@ def test_requests_that_read_alike_share_what_is_remembered() -> None:
     memory: Memory = {}
     plan = probe.condition("seen(node.labels.host) == pod.x[0]")
     for x, name in ((["h1"], "p"), (["h1"], "q"), (["h1", "h2"], "r")):
-        _asked(plan, rows, memory, x=x, name=name)
+        _evaluate(plan, rows, memory, x=x, name=name)
     assert set(probe.calls.values()) == {1}
-    _asked(plan, rows, memory, x=[1])  # 1 and "1" are two keys, as are all unlike constants
+    _evaluate(plan, rows, memory, x=[1])  # 1 and "1" are two keys, as are all unlike constants
     assert set(probe.calls.values()) == {2}
 
 
-def test_a_key_tells_what_is_made_of_a_request() -> None:
+def test_a_key_holds_the_values_computed_from_a_request() -> None:
     plan = _Probe().condition("pod.x > 2.0 || node.labels.host == pod.y[0]")
     same = [{"x": 3.0, "y": ["a"]}, {"x": 9.5, "y": ["a", "b"], "z": 1}]
     other = [{"x": 1.0, "y": ["a"]}, {"x": 3.0, "y": ["b"]}, {"x": 3.0, "y": [1]}, {"x": 3.0}]
@@ -277,7 +277,7 @@ def test_a_request_too_large_for_a_key_is_not_remembered() -> None:
     memory: Memory = {}
     plan = probe.condition("seen(node.labels.host) == pod.x")
     for _ in range(2):
-        _asked(plan, rows, memory, x="x" * 5000)
+        _evaluate(plan, rows, memory, x="x" * 5000)
     assert set(probe.calls.values()) == {2}
     assert not memory
 
@@ -297,9 +297,9 @@ def test_parts_that_read_the_same_share_what_is_remembered() -> None:
     rows = _rows(40)
     memory: Memory = {}
     for expression in ("seen(node.labels.zone) == 'z1'", "!( seen(node.labels['zone'])=='z1' )"):
-        _asked(probe.condition(expression), rows, memory)
+        _evaluate(probe.condition(expression), rows, memory)
     assert set(probe.calls.values()) == {2}  # one and the other: they are written unlike
-    _asked(probe.condition('(seen(node.labels.zone)) == "z1"'), rows, memory)
+    _evaluate(probe.condition('(seen(node.labels.zone)) == "z1"'), rows, memory)
     assert set(probe.calls.values()) == {2}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ def test_a_plan_gives_for_every_row_what_the_scalar_evaluator_gives(
 
 
 @given(EXPRESSIONS, ROWS, PODS)
-def test_row_by_row_gives_what_the_chosen_routes_give(
+def test_row_by_row_gives_what_the_chosen_strategies_give(
     expression: str, rows: list[Row], pod: object
 ) -> None:
     table = RowsTable(rows)
@@ -59,9 +60,10 @@ def test_any_choice_of_rows_in_any_order_gives_the_same_answers(
 ) -> None:
     layout = RowsLayout(rows)
     chosen = [source.randrange(len(rows)) for _ in rows * 2]
-    some = RowsTable([rows[at] for at in chosen])
+    sample = RowsTable([rows[at] for at in chosen])
     whole = _results(expression, layout, RowsTable(rows), pod)
-    assert _results(expression, layout, some, pod) == [[one[at] for at in chosen] for one in whole]
+    expected = [[column[at] for at in chosen] for column in whole]
+    assert _results(expression, layout, sample, pod) == expected
 
 
 @given(EXPRESSIONS, ROWS, ROWS, PODS, PODS)
@@ -77,19 +79,19 @@ def test_what_is_remembered_changes_no_answer_when_rows_and_requests_change(
     for hidden in (False, True):
         for plan in _plans(expression, RowsLayout(rows + others, hidden=hidden)):
             for table in (rows, changed, others):
-                for asks in (pod, other, pod):
-                    fresh = listed(plan.evaluate(RowsTable(table), {"pod": asks}))
-                    assert listed(plan.evaluate(RowsTable(table, memory), {"pod": asks})) == fresh
+                for request in (pod, other, pod):
+                    fresh = listed(plan.evaluate(RowsTable(table), {"pod": request}))
+                    assert (
+                        listed(plan.evaluate(RowsTable(table, memory), {"pod": request})) == fresh
+                    )
 
 
 @given(EXPRESSIONS, ROWS, PODS, st.randoms(use_true_random=False))
-def test_rows_that_are_wanted_get_the_same_answers_when_others_are_not(
+def test_rows_within_a_mask_get_the_same_values_as_without_it(
     expression: str, rows: list[Row], pod: object, source: random.Random
 ) -> None:
-    wanted = np.array([source.random() < 0.5 for _ in rows], np.bool_)
+    mask = np.array([source.random() < 0.5 for _ in rows], np.bool_)
     for plan in _plans(expression, RowsLayout(rows)):
         all_rows = listed(plan.evaluate(RowsTable(rows), {"pod": pod}))
-        some = listed(plan.evaluate(RowsTable(rows), {"pod": pod}, mask=wanted))
-        assert [one for one, want in zip(some, wanted, strict=True) if want] == [
-            one for one, want in zip(all_rows, wanted, strict=True) if want
-        ]
+        masked = listed(plan.evaluate(RowsTable(rows), {"pod": pod}, mask=mask))
+        assert list(compress(masked, mask)) == list(compress(all_rows, mask))
