@@ -24,8 +24,7 @@ from prometheus_client.registry import Collector
 
 from engine.model.time import Micros
 from engine.view import ClusterView
-from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.staleness import age_seconds
+from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 
 _SECONDS = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
@@ -149,7 +148,7 @@ class Metrics:
         self._gauge(
             "stowplan_view_pods",
             "Pods in the view that have not finished.",
-            lambda: sum(requests["pods"] for requests in view().namespace_requests.values()),
+            lambda: sum(requests["pods"] for requests in view().namespaces.requested.values()),
         )
         if recorded_seconds is not None:
             age = Gauge(*_VIEW_AGE, ["source"], registry=self.registry)

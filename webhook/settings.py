@@ -31,7 +31,7 @@ from engine.quota import (
 )
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
-from webhook.cluster.watch.staleness import DEFAULT_STALE_SECONDS
+from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
 from webhook.placement.live_policies import PlacementMode
 from webhook.settings_sources import (
     ENVIRONMENT_PREFIX,

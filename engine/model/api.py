@@ -26,11 +26,13 @@ def version_number(resource_version: str) -> int:
     return int(resource_version) if is_number else 0
 
 
-class _Api(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
-    """The common settings of every struct here."""
+class WireStruct(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
+):
+    """Settings of every struct of an API object."""
 
 
-class OwnerReference(_Api, frozen=True):
+class OwnerReference(WireStruct, frozen=True):
     """Who owns an object."""
 
     api_version: str = ""
@@ -39,7 +41,7 @@ class OwnerReference(_Api, frozen=True):
     uid: str = ""
 
 
-class ObjectMeta(_Api, frozen=True):
+class ObjectMeta(WireStruct, frozen=True):
     """Standard object metadata."""
 
     name: str = ""
@@ -59,14 +61,14 @@ class ObjectMeta(_Api, frozen=True):
         return version_number(self.resource_version)
 
 
-class ResourceRequirements(_Api, frozen=True):
+class ResourceRequirements(WireStruct, frozen=True):
     """Requests and limits of a container or of a pod as a whole."""
 
     requests: ResourceList | None = None
     limits: ResourceList | None = None
 
 
-class Container(_Api, frozen=True):
+class Container(WireStruct, frozen=True):
     """A container or init container; `restart_policy` "Always" makes an init one a sidecar."""
 
     name: str = ""
@@ -75,7 +77,7 @@ class Container(_Api, frozen=True):
     restart_policy: str | None = None
 
 
-class Toleration(_Api, frozen=True):
+class Toleration(WireStruct, frozen=True):
     """A toleration; an empty key with operator Exists tolerates every taint."""
 
     key: str = ""
@@ -84,7 +86,7 @@ class Toleration(_Api, frozen=True):
     effect: str = ""
 
 
-class SelectorRequirement(_Api, frozen=True):
+class SelectorRequirement(WireStruct, frozen=True):
     """One requirement of a node selector term or of a label selector."""
 
     key: str = ""
@@ -92,34 +94,34 @@ class SelectorRequirement(_Api, frozen=True):
     values: list[str] | None = None
 
 
-class LabelSelector(_Api, frozen=True):
+class LabelSelector(WireStruct, frozen=True):
     """A selector of namespaces or objects by their labels; an empty one selects everything."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[SelectorRequirement] | None = None
 
 
-class NodeSelectorTerm(_Api, frozen=True):
+class NodeSelectorTerm(WireStruct, frozen=True):
     """Requirements that must all hold; an empty term matches nothing."""
 
     match_expressions: list[SelectorRequirement] | None = None
     match_fields: list[SelectorRequirement] | None = None
 
 
-class NodeSelector(_Api, frozen=True):
+class NodeSelector(WireStruct, frozen=True):
     """Terms of which one must hold."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class PreferredSchedulingTerm(_Api, frozen=True):
+class PreferredSchedulingTerm(WireStruct, frozen=True):
     """A term with the weight (1..100) it adds to each node that matches it."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(_Api, frozen=True):
+class NodeAffinity(WireStruct, frozen=True):
     """Required and preferred node affinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
@@ -128,19 +130,19 @@ class NodeAffinity(_Api, frozen=True):
     )
 
 
-class Affinity(_Api, frozen=True):
+class Affinity(WireStruct, frozen=True):
     """The affinity of a pod; only its node part concerns us."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class PodSchedulingGate(_Api, frozen=True):
+class PodSchedulingGate(WireStruct, frozen=True):
     """Something that has to happen before the scheduler looks at a pod."""
 
     name: str = ""
 
 
-class PodSpec(_Api, frozen=True):
+class PodSpec(WireStruct, frozen=True):
     """What a pod asks for."""
 
     containers: list[Container] | None = None
@@ -157,7 +159,7 @@ class PodSpec(_Api, frozen=True):
     priority_class_name: str = ""
 
 
-class ContainerStatus(_Api, frozen=True):
+class ContainerStatus(WireStruct, frozen=True):
     """What the kubelet has actuated for a container (in-place resize)."""
 
     name: str = ""
@@ -165,13 +167,13 @@ class ContainerStatus(_Api, frozen=True):
     allocated_resources: ResourceList | None = None
 
 
-class NodeAllocatableResourceClaimStatus(_Api, frozen=True):
+class NodeAllocatableResourceClaimStatus(WireStruct, frozen=True):
     """What a resource claim of a pod takes of the node's ordinary resources (alpha)."""
 
     resources: ResourceList | None = None
 
 
-class PodCondition(_Api, frozen=True):
+class PodCondition(WireStruct, frozen=True):
     """A condition of a pod."""
 
     type: str = ""
@@ -180,7 +182,7 @@ class PodCondition(_Api, frozen=True):
     last_transition_time: datetime | None = None
 
 
-class PodStatus(_Api, frozen=True):
+class PodStatus(WireStruct, frozen=True):
     """What became of a pod."""
 
     phase: str = ""
@@ -192,7 +194,7 @@ class PodStatus(_Api, frozen=True):
     node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] | None = None
 
 
-class Pod(_Api, frozen=True):
+class Pod(WireStruct, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -200,7 +202,7 @@ class Pod(_Api, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(_Api, frozen=True):
+class Taint(WireStruct, frozen=True):
     """A taint of a node."""
 
     key: str = ""
@@ -208,14 +210,14 @@ class Taint(_Api, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(_Api, frozen=True):
+class NodeSpec(WireStruct, frozen=True):
     """What an administrator says of a node."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeCondition(_Api, frozen=True):
+class NodeCondition(WireStruct, frozen=True):
     """A condition of a node; the kubelet renews its heartbeat every few minutes."""
 
     type: str = ""
@@ -223,14 +225,14 @@ class NodeCondition(_Api, frozen=True):
     last_heartbeat_time: datetime | None = None
 
 
-class ContainerImage(_Api, frozen=True):
+class ContainerImage(WireStruct, frozen=True):
     """An image on a node, under all its names: by tag and by digest."""
 
     names: tuple[str, ...] | None = None
     size_bytes: int = 0
 
 
-class NodeStatus(_Api, frozen=True):
+class NodeStatus(WireStruct, frozen=True):
     """What the kubelet says of a node."""
 
     capacity: ResourceList | None = None
@@ -239,7 +241,7 @@ class NodeStatus(_Api, frozen=True):
     images: list[ContainerImage] | None = None
 
 
-class Node(_Api, frozen=True):
+class Node(WireStruct, frozen=True):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -247,20 +249,20 @@ class Node(_Api, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class ResourceMap(_Api, frozen=True):
+class ResourceMap(WireStruct, frozen=True):
     """Koordinator's wrapper around a resource list."""
 
     resources: ResourceList | None = None
 
 
-class AggregatedUsage(_Api, frozen=True):
+class AggregatedUsage(WireStruct, frozen=True):
     """Usage percentiles over one duration; keys are avg, p50, p90, p95, p99."""
 
     duration: str = ""
     usage: dict[str, ResourceMap] | None = None
 
 
-class NodeMetricInfo(_Api, frozen=True):
+class NodeMetricInfo(WireStruct, frozen=True):
     """Measured usage of a node."""
 
     node_usage: ResourceMap = ResourceMap()
@@ -268,7 +270,7 @@ class NodeMetricInfo(_Api, frozen=True):
     aggregated_node_usages: list[AggregatedUsage] | None = None
 
 
-class PodMetricInfo(_Api, frozen=True):
+class PodMetricInfo(WireStruct, frozen=True):
     """Measured usage of one pod on a node."""
 
     namespace: str = ""
@@ -277,19 +279,19 @@ class PodMetricInfo(_Api, frozen=True):
     pod_usage: ResourceMap = ResourceMap()
 
 
-class NodeMetricCollectPolicy(_Api, frozen=True):
+class NodeMetricCollectPolicy(WireStruct, frozen=True):
     """How often the agent reports."""
 
     report_interval_seconds: int | None = None
 
 
-class NodeMetricSpec(_Api, frozen=True):
+class NodeMetricSpec(WireStruct, frozen=True):
     """What the agent was asked to do."""
 
     metric_collect_policy: NodeMetricCollectPolicy | None = None
 
 
-class NodeMetricStatus(_Api, frozen=True):
+class NodeMetricStatus(WireStruct, frozen=True):
     """What the agent last measured."""
 
     update_time: datetime | None = None
@@ -297,7 +299,7 @@ class NodeMetricStatus(_Api, frozen=True):
     pods_metric: list[PodMetricInfo | None] | None = None
 
 
-class NodeMetric(_Api, frozen=True):
+class NodeMetric(WireStruct, frozen=True):
     """Koordinator's `slo.koordinator.sh/v1alpha1` NodeMetric; its name is the node's."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -305,20 +307,20 @@ class NodeMetric(_Api, frozen=True):
     status: NodeMetricStatus = NodeMetricStatus()
 
 
-class ElasticQuotaSpec(_Api, frozen=True):
+class ElasticQuotaSpec(WireStruct, frozen=True):
     """The guaranteed and the greatest amounts of a namespace."""
 
     min: ResourceList | None = None
     max: ResourceList | None = None
 
 
-class ElasticQuotaStatus(_Api, frozen=True):
+class ElasticQuotaStatus(WireStruct, frozen=True):
     """What the quota's controller last counted."""
 
     used: ResourceList | None = None
 
 
-class ElasticQuota(_Api, frozen=True):
+class ElasticQuota(WireStruct, frozen=True):
     """An ElasticQuota of either API group."""
 
     api_version: str = ""
@@ -327,7 +329,7 @@ class ElasticQuota(_Api, frozen=True):
     status: ElasticQuotaStatus = ElasticQuotaStatus()
 
 
-class Namespace(_Api, frozen=True):
+class Namespace(WireStruct, frozen=True):
     """A namespace, for its labels and what it says of quotas."""
 
     metadata: ObjectMeta = ObjectMeta()

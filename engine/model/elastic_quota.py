@@ -17,9 +17,6 @@ UPSTREAM_GROUP = "scheduling.x-k8s.io"
 KOORDINATOR_GROUP = "scheduling.sigs.k8s.io"
 """The API group of Koordinator's ElasticQuota."""
 
-QUOTA_MODE_ANNOTATION = "stowplan.dev/quota-mode"
-"""Where a Namespace says what an exceeded quota leads to there: Enforce, Audit or Off."""
-
 RESERVATIONS_ANNOTATION = "stowplan.dev/reservations"
 """Where an ElasticQuota carries the shares promised to pods that may not be seen yet."""
 

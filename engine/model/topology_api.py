@@ -5,44 +5,36 @@ As in `engine.model.api`, they mirror their APIs and hold no meaning of their ow
 
 from __future__ import annotations
 
-import msgspec
-
-from engine.model.api import ObjectMeta
+from engine.model.api import ObjectMeta, WireStruct
 
 Quantity = str | int | float | None
-
-
-class _Wire(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
-):
-    """The common settings of every struct here."""
 
 
 # topology.node.k8s.io/v1alpha2
 
 
-class Attribute(_Wire, frozen=True):
+class Attribute(WireStruct, frozen=True):
     """A setting of a node's kubelet."""
 
     name: str = ""
     value: str = ""
 
 
-class ZoneCost(_Wire, frozen=True):
+class ZoneCost(WireStruct, frozen=True):
     """How far it is to another zone, in the units of ACPI's SLIT."""
 
     name: str = ""
     value: int = 0
 
 
-class ZoneResource(_Wire, frozen=True):
+class ZoneResource(WireStruct, frozen=True):
     """What a zone has of a resource."""
 
     name: str = ""
     available: Quantity = None
 
 
-class Zone(_Wire, frozen=True):
+class Zone(WireStruct, frozen=True):
     """A part of a node; one of type `Node` is a NUMA zone."""
 
     name: str = ""
@@ -51,7 +43,7 @@ class Zone(_Wire, frozen=True):
     resources: list[ZoneResource] | None = None
 
 
-class NodeResourceTopology(_Wire, frozen=True):
+class NodeResourceTopology(WireStruct, frozen=True):
     """The zones of the node it is named after."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -63,33 +55,33 @@ class NodeResourceTopology(_Wire, frozen=True):
 # appgroup.diktyo.x-k8s.io/v1alpha1
 
 
-class WorkloadReference(_Wire, frozen=True):
+class WorkloadReference(WireStruct, frozen=True):
     """A workload of an AppGroup; the selector is the value of a label of its pods."""
 
     selector: str = ""
 
 
-class WorkloadDependency(_Wire, frozen=True):
+class WorkloadDependency(WireStruct, frozen=True):
     """A workload that another one talks to."""
 
     workload: WorkloadReference = WorkloadReference()
     max_network_cost: int = 0
 
 
-class AppGroupWorkload(_Wire, frozen=True):
+class AppGroupWorkload(WireStruct, frozen=True):
     """A workload with those it talks to."""
 
     workload: WorkloadReference = WorkloadReference()
     dependencies: list[WorkloadDependency] | None = None
 
 
-class AppGroupSpec(_Wire, frozen=True):
+class AppGroupSpec(WireStruct, frozen=True):
     """What belongs to an AppGroup."""
 
     workloads: list[AppGroupWorkload] | None = None
 
 
-class AppGroup(_Wire, frozen=True):
+class AppGroup(WireStruct, frozen=True):
     """An application of several workloads."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -99,41 +91,41 @@ class AppGroup(_Wire, frozen=True):
 # networktopology.diktyo.x-k8s.io/v1alpha1
 
 
-class DestinationCost(_Wire, frozen=True):
+class DestinationCost(WireStruct, frozen=True):
     """What it costs to reach a region or zone."""
 
     destination: str = ""
     network_cost: int = 0
 
 
-class OriginCosts(_Wire, frozen=True):
+class OriginCosts(WireStruct, frozen=True):
     """What it costs from a region or zone."""
 
     origin: str = ""
     cost_list: list[DestinationCost] | None = None
 
 
-class TopologyCosts(_Wire, frozen=True):
+class TopologyCosts(WireStruct, frozen=True):
     """The costs between regions or between zones, by the label that names them."""
 
     topology_key: str = ""
     origin_list: list[OriginCosts] | None = None
 
 
-class NetworkWeights(_Wire, frozen=True):
+class NetworkWeights(WireStruct, frozen=True):
     """One set of costs."""
 
     name: str = ""
     topology_list: list[TopologyCosts] | None = None
 
 
-class NetworkTopologySpec(_Wire, frozen=True):
+class NetworkTopologySpec(WireStruct, frozen=True):
     """Sets of costs."""
 
     weights: list[NetworkWeights] | None = None
 
 
-class NetworkTopology(_Wire, frozen=True):
+class NetworkTopology(WireStruct, frozen=True):
     """What traffic costs between the regions and zones of a cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -143,7 +135,7 @@ class NetworkTopology(_Wire, frozen=True):
 # diskio.x-k8s.io/v1alpha1, and ioi.intel.com/v1 before
 
 
-class Bandwidth(_Wire, frozen=True):
+class Bandwidth(WireStruct, frozen=True):
     """A normalised bandwidth, per second."""
 
     total: Quantity = None
@@ -157,19 +149,19 @@ class DiskBandwidth(Bandwidth, frozen=True):
     status: Bandwidth | None = None
 
 
-class NodeDiskIOSpec(_Wire, frozen=True):
+class NodeDiskIOSpec(WireStruct, frozen=True):
     """Which node it is about."""
 
     node_name: str = ""
 
 
-class NodeDiskIOStatus(_Wire, frozen=True):
+class NodeDiskIOStatus(WireStruct, frozen=True):
     """What a driver says is left, by disk."""
 
     allocatable_bandwidth: dict[str, DiskBandwidth] | None = None
 
 
-class NodeDiskIO(_Wire, frozen=True):
+class NodeDiskIO(WireStruct, frozen=True):
     """NodeDiskIOStats, or NodeDiskIOInfo as it was called before."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -29,7 +29,7 @@ from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, judged_by
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn
 from engine.view.axis import capped
 from engine.view.pod_table import PodEntry
 
@@ -161,7 +161,7 @@ def _left(view: ClusterView, needs: DiskNeeds) -> tuple[IntColumn, BoolColumn]:
     There are as many rows as the node with the most disks needs, at least one; a disk that is none
     has -1 left, which holds nothing.
     """
-    counts = dictionary_column(view, "disks", (Domain.TOPOLOGY,), _counts)
+    counts = view.dictionary_column("disks", (Domain.TOPOLOGY,), _counts)
     most = max(1, *(count or 0 for count in counts.values))
     table = view.node_column(
         ("disks", most), (Domain.TOPOLOGY,), lambda part: _disk_table(part, most)

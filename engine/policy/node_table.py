@@ -37,7 +37,6 @@ from engine.view import (
     DictionaryColumn,
     Domain,
     Sum,
-    dictionary_column,
     label_column,
     stale_reports,
     taint_column,
@@ -271,8 +270,7 @@ class NodeTable:
     def _texts(self, field: str, key: str) -> DictionaryColumn[str]:
         if field == "labels":
             return label_column(self._view, key)
-        return dictionary_column(
-            self._view,
+        return self._view.dictionary_column(
             ("annotation", key),
             _NODES,
             lambda part: (
@@ -313,7 +311,7 @@ class _While:
 
 def _while(view: ClusterView, now: Micros) -> _While:
     """Return the moments like one; they are remembered until another kind is asked for."""
-    latest: tuple[Micros, _While] | None = view.memory.get(_While)  # type: ignore[assignment]
+    latest: tuple[Micros, _While] | None = view.scratch.get(_While)  # type: ignore[assignment]
     if latest is not None and latest[0] == now:
         return latest[1]
     silent = stale_reports(view).overdue(now - USAGE_LIFETIME)
@@ -321,7 +319,7 @@ def _while(view: ClusterView, now: Micros) -> _While:
         span = latest[1]
     else:
         span = _While(silent.rows, silent.timed)
-    view.memory[_While] = now, span
+    view.scratch[_While] = now, span
     return span
 
 

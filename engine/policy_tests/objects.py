@@ -3,84 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from engine.documents import places as positions
 from engine.documents.places import Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError, did_you_mean
-from engine.model import api, topology_api
-from engine.model.disk_io import node_disks_of
-from engine.model.elastic_quota import quota_of
-from engine.model.network import app_group_of, network_topology_of
-from engine.model.node import node_of
-from engine.model.numa import node_zones_of
-from engine.model.pod import Pod, pod_of
+from engine.model.aux_object import AuxObject
+from engine.model.elastic_quota import ElasticQuota
+from engine.model.kinds import KINDS, Kind
+from engine.model.namespace import Namespace
+from engine.model.node import Node
+from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.model.usage import usage_of_node_metric
+from engine.model.usage import NodeUsage
 from engine.policy.loader import content_of
 from engine.view import ClusterState
 
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How objects of a kind get into a cluster.
-
-    Attributes:
-        key: the list they stand in.
-        wire: their form on the wire.
-        made: gives the engine's form; raises `ValueError`.
-        put: adds it to a cluster as seen at a moment.
-    """
-
-    key: str
-    wire: type[msgspec.Struct]
-    made: Callable[[Any], Any]
-    put: Callable[[ClusterState, Any, Micros], None]
-
-
-def _pod_of(wire: api.Pod) -> Pod:
-    return pod_of(wire, namespace="default")
-
-
-def _extra(key: str, wire: type[msgspec.Struct], made: Callable[[Any], Any]) -> _Kind:
-    return _Kind(key, wire, made, lambda state, extra, _: state.set_extra(extra))
-
-
-_KINDS: Final = {
-    "AppGroup": _extra("appGroups", topology_api.AppGroup, app_group_of),
-    "ElasticQuota": _Kind(
-        "elasticQuotas", api.ElasticQuota, quota_of, lambda state, made, _: state.set_quota(made)
-    ),
-    "Namespace": _Kind(
-        "namespaces",
-        api.Namespace,
-        lambda wire: wire.metadata,
-        lambda state, made, _: state.set_namespace(made.name, made.labels or {}),
-    ),
-    "NetworkTopology": _extra(
-        "networkTopologies", topology_api.NetworkTopology, network_topology_of
-    ),
-    "Node": _Kind("nodes", api.Node, node_of, lambda state, made, _: state.set_node(made)),
-    "NodeMetric": _Kind(
-        "nodeMetrics",
-        api.NodeMetric,
-        usage_of_node_metric,
-        lambda state, made, _: state.set_usage(made),
-    ),
-    "NodeDiskIOStats": _extra("nodeDiskIOStats", topology_api.NodeDiskIO, node_disks_of),
-    "NodeResourceTopology": _extra(
-        "nodeResourceTopologies", topology_api.NodeResourceTopology, node_zones_of
-    ),
-    "Pod": _Kind(
-        "pods", api.Pod, _pod_of, lambda state, made, now: state.set_pod(made, seen_at=now)
-    ),
-}
-_BY_KEY: Final = {kind.key: kind for kind in _KINDS.values()}
+_KINDS: Final = {kind.kind: kind for kind in KINDS if kind.case_list}
+_BY_LIST: Final = {kind.case_list: kind for kind in _KINDS.values()}
 
 _STEP = re.compile(r"\.([^.\[\]`]+)|\[([0-9]+)\]")
 _MISMATCH = re.compile(r"Expected `([^`]*)`, got `[^`]*`")
@@ -127,10 +70,10 @@ class ObjectReader:
             return
         for key, items in value.items():
             place = (*at, key)
-            if key in _BY_KEY:
-                self._read_list(items, _BY_KEY[key], document, place)
+            if key in _BY_LIST:
+                self._read_list(items, _BY_LIST[key], document, place)
             else:
-                hint = did_you_mean(key, _BY_KEY)
+                hint = did_you_mean(key, _BY_LIST)
                 problem = document.problem_at_key(place, f"unknown key `{key}`", hint=hint)
                 self.problems.append(problem)
 
@@ -140,7 +83,7 @@ class ObjectReader:
         return pod
 
     def _read_list(
-        self, items: object, kind: _Kind | None, document: Document, at: positions.Path
+        self, items: object, kind: Kind | None, document: Document, at: positions.Path
     ) -> None:
         """Read objects of one kind, or each of the kind it names, if that is one of ours."""
         if not isinstance(items, list):
@@ -150,11 +93,26 @@ class ObjectReader:
             own = kind or (_KINDS.get(str(item.get("kind"))) if isinstance(item, dict) else None)
             made = own and self._made(item, own, document, (*at, index))
             if own is not None and made is not None:
-                own.put(self.state, made, self._now)
+                self._put(made)
 
-    def _made(self, value: object, kind: _Kind, document: Document, at: positions.Path) -> Any:  # noqa: ANN401 - what `kind` makes
+    def _put(self, model: object) -> None:
+        match model:
+            case Node():
+                self.state.set_node(model)
+            case Pod():
+                self.state.set_pod(model, seen_at=self._now)
+            case Namespace():
+                self.state.set_namespace(model.name, model.labels, quota_mode=model.quota_mode)
+            case ElasticQuota():
+                self.state.set_quota(model)
+            case NodeUsage():
+                self.state.set_usage(model)
+            case _:
+                self.state.set_extra(cast("AuxObject", model))
+
+    def _made(self, value: object, kind: Kind, document: Document, at: positions.Path) -> Any:  # noqa: ANN401 - what `kind` makes
         try:
-            return kind.made(msgspec.convert(value, kind.wire))
+            return kind.decode(msgspec.convert(value, kind.wire))
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at ")
             steps = (int(index) if index else key for key, index in _STEP.findall(place))

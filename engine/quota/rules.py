@@ -60,8 +60,8 @@ CAPACITY_SCHEDULING_RULES = QuotaRules(
 def used_by_namespace(view: ClusterView, count_pods: PodAccounting) -> Mapping[str, Amounts]:
     """Return what the pods that count hold, by namespace; `pods` is their number."""
     if count_pods == "Scheduled":
-        return view.namespace_scheduled
-    return view.namespace_requests
+        return view.namespaces.scheduled
+    return view.namespaces.requested
 
 
 def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
@@ -73,7 +73,7 @@ def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
     """
     return tuple(
         quota
-        for quota in view.quotas.get(namespace, ())
+        for quota in view.namespaces.quotas.get(namespace, ())
         if quota.group != KOORDINATOR_GROUP or quota.name == namespace
     )
 
@@ -87,5 +87,5 @@ def mode_of(view: ClusterView, namespace: str, default: QuotaMode) -> QuotaMode:
     limit that was set for them. A cluster that hands out such rights should forbid the annotation
     with an admission policy.
     """
-    said = view.quota_modes.get(namespace)
+    said = view.namespaces.quota_modes.get(namespace)
     return next((mode for mode in get_args(QuotaMode) if mode == said), default)

@@ -67,7 +67,7 @@ def _check_koordinator_quota(
 ) -> Findings:
     others = [
         quota
-        for some in view.quotas.values()
+        for some in view.namespaces.quotas.values()
         for quota in some
         if quota.group == KOORDINATOR_GROUP
         and (quota.namespace, quota.name) != (wire.metadata.namespace, wire.metadata.name)
@@ -121,7 +121,7 @@ def _others(quota: ElasticQuota, view: ClusterView) -> list[ElasticQuota]:
     """Return all other quotas of scheduler-plugins."""
     return [
         other
-        for some in view.quotas.values()
+        for some in view.namespaces.quotas.values()
         for other in some
         if other.group == UPSTREAM_GROUP
         and (other.namespace, other.name) != (quota.namespace, quota.name)

@@ -15,7 +15,7 @@ from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView, Sum
 from engine.view.axis import CPU, MEMORY
 from webhook.cluster.files.json_objects import read_json
-from webhook.cluster.watch.event_applier import READERS, EventApplier
+from webhook.cluster.watch.event_applier import EventApplier
 
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 
@@ -64,12 +64,12 @@ def loaded(objects: Iterable[bytes], policies: PolicySet) -> ClusterState:
     What is there is kept out of the way of the collector of garbage, as the server does.
     """
     _spare_the_collector()
-    intake = EventApplier()
+    applier = EventApplier()
     for text in objects:
         for found in read_json(text, "generated"):
-            reader = READERS[found.group, found.kind]
-            reader.take(intake, found.decode(reader.wire))
-    state = intake.finished()
+            by_kind = applier.by_kind[found.group, found.kind]
+            by_kind.apply(found.decode(by_kind.kind.wire))
+    state = applier.finished()
     state.track_sums(policies.sum_profiles)
     state.view()
     _spare_the_collector()

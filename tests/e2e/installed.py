@@ -21,9 +21,10 @@ from tests.e2e.reviewer import Phase, rule
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 from webhook.cluster.client.connection import connected
+from webhook.cluster.cluster import Cluster as FollowedCluster
+from webhook.cluster.timing import Clock
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.live_cluster import LiveCluster, live_cluster
-from webhook.cluster.watch.timing import Clock
+from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.serving.composition import wall_clock
 
 NAMESPACE = "stowplan-system"
@@ -146,7 +147,7 @@ async def installed(
 
 
 @asynccontextmanager
-async def listener(kubeconfig: Path) -> AsyncIterator[LiveCluster]:
+async def listener(kubeconfig: Path) -> AsyncIterator[FollowedCluster]:
     """Yield what a replica knows of the cluster, here in this process."""
     clock = Clock(now=wall_clock)
     async with (

@@ -18,7 +18,7 @@ from tests.e2e.nodes import Nodes
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import deployment, pod
 from tests.engine.view_facts import facts
-from webhook.cluster.watch.live_cluster import LiveCluster
+from webhook.cluster.cluster import Cluster as FollowedCluster
 
 OUTAGE_SECONDS = 30
 BURST = 60
@@ -35,7 +35,7 @@ class Stage:
     nodes: Nodes
     namespace: str
     stowplan: Installed
-    listening: LiveCluster
+    listening: FollowedCluster
 
     async def api_server_back(self) -> None:
         """Start the API server anew, and its clients, which would wait up to a minute by now."""

@@ -12,15 +12,15 @@ def facts(view: ClusterView) -> dict[str, object]:
     """Return all that a view says, without the order of its rows and without zeros."""
     return {
         "nodes": {name: _node_facts(view, row) for name, row in view.rows.items()},
-        "requests": _by_namespace(view.namespace_requests),
-        "scheduled": _by_namespace(view.namespace_scheduled),
-        "running": _by_namespace(view.namespace_running),
-        "quota_modes": dict(view.quota_modes),
-        "quotas": dict(view.quotas),
-        "labels": dict(view.namespace_labels),
+        "requests": _by_namespace(view.namespaces.requested),
+        "scheduled": _by_namespace(view.namespaces.scheduled),
+        "running": _by_namespace(view.namespaces.running),
+        "quota_modes": dict(view.namespaces.quota_modes),
+        "quotas": dict(view.namespaces.quotas),
+        "labels": dict(view.namespaces.labels),
         "extras": dict(view.extras),
         "workloads": dict(view.workloads),
-        "turnover": dict(view.transitions),
+        "transitions": dict(view.transitions),
     }
 
 

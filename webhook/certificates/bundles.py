@@ -13,9 +13,8 @@ from cryptography import x509
 
 from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
-from webhook.cluster.client.backoff import Backoff
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.cluster.watch.timing import USUAL
+from webhook.cluster.timing import DEFAULT_CONFIG, Backoff
 
 _API = "/apis/admissionregistration.k8s.io/v1"
 _NOT_FOUND = 404
@@ -150,7 +149,7 @@ class CaBundles:
         while True:
             try:
                 async with self._connection.watch(
-                    collection, query, read_timeout_seconds=USUAL.silence_seconds
+                    collection, query, read_timeout_seconds=DEFAULT_CONFIG.silence_seconds
                 ) as lines:
                     async for _ in lines:  # whatever it says: what there is now is read anew
                         heard()

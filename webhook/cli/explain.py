@@ -72,9 +72,9 @@ def explain(
     placer = Placer(view=lambda: view, now=lambda: moment, scope=_SCOPE)
     decision, advice = placer.decide(request, policy_set)
     if home not in _SCOPE.excluded_namespaces:
-        if home not in view.namespace_labels:
+        if home not in view.namespaces.labels:
             notes.print(f"namespace `{escape(home)}` is not recorded: no label of it is known")
-        used = view.namespace_requests.get(home, {})
+        used = view.namespaces.requested.get(home, {})
         quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, home))
 
     output = console.output()

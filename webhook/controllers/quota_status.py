@@ -137,7 +137,7 @@ class QuotaController:
         view = self._view()
         expected = [
             (quota, status_used(quota, view, self._rules.counts))
-            for some in view.quotas.values()
+            for some in view.namespaces.quotas.values()
             for quota in some
             if quota.group in self._rules.groups
         ]
@@ -215,7 +215,7 @@ class QuotaController:
         late = now - self._timing.timeouts.unseen_seconds - self._rules.drift_seconds
         known: dict[tuple[_Identity, str], float] = {}
         stuck: set[_Identity] = set()
-        for quota in (quota for some in self._view().quotas.values() for quota in some):
+        for quota in (quota for some in self._view().namespaces.quotas.values() for quota in some):
             one = _identity(quota)
             reservations = decode_reservations(quota.reservations, quota.uid)
             if reservations is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from webhook.cluster.watch.watched_kinds import WATCHED
+from engine.model.kinds import KINDS, POD_METRICS
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 from webhook.doctor.objects import PodSpec
@@ -66,11 +66,11 @@ async def rights(at: Installation) -> AsyncIterator[Finding]:
 
 
 def _to_know() -> Iterator[Right]:
-    for watched in WATCHED:
-        resource = watched.path.rpartition("/")[2]
-        for verb in ("list", "watch"):
-            yield Right(verb, watched.group, resource)
-    yield Right("list", "metrics.k8s.io", "nodes")
+    for kind in KINDS:
+        if kind is not POD_METRICS:  # read only if a setting asks for it
+            for verb in kind.verbs:
+                if verb != "get":
+                    yield Right(verb, kind.group, kind.plural)
 
 
 def _to_write(at: Installation, spec: PodSpec) -> Iterator[Right]:

@@ -75,7 +75,7 @@ class QuotaLedger:
 
     async def prune_reservations(self) -> None:
         """Take reservations that are over off all quotas; for whoever has the time."""
-        quotas = self._sight.view().quotas
+        quotas = self._sight.view().namespaces.quotas
         for namespace, desk in list(self._desks.items()):
             if namespace not in quotas and desk.is_idle:
                 del self._desks[namespace]

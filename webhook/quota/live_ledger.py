@@ -30,7 +30,7 @@ def live_ledger(
         connection: to its API server.
         state: what the sources tell.
         sources: of pods and of ElasticQuotas among others, by name.
-        seen: what the intake behind the sources was given as `pod_seen`.
+        seen: an observer of the pods of the same cluster.
         timing: what time is.
         rules: what is compared.
         count_write: told what came of each write.

@@ -216,7 +216,7 @@ class NamespaceBatcher:
             books,
             self._timing.clock(),
             rules,
-            None if rules.borrowing == "Off" else cohort_usage(view.quotas, used),
+            None if rules.borrowing == "Off" else cohort_usage(view.namespaces.quotas, used),
         )
 
         # 4. Write, if that is still the newest version; only then tell.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from engine.model.pod import Pod
+
 _MOST_PODS = 32_768  # some 8 MiB; one that is forgotten counts twice until the API server is asked
 
 
@@ -22,6 +24,13 @@ class ObservedPods:
         self.matters: Callable[[str], bool] = lambda _: True
         self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
+
+    def pod_changed(self, pod: Pod, version: int) -> None:
+        """Record a pod of a watch event."""
+        self.observe(pod.namespace, pod.uid, version)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Keep what is known of a deleted pod: its reservation may outlive it."""
 
     def observe(self, namespace: str, uid: str, version: int) -> None:
         """Take note of a pod as it was at a resourceVersion."""

@@ -72,7 +72,7 @@ class QuotaEventRecorder:
 
     def record(self, namespace: str, verdict: QuotaVerdict) -> None:
         """Count a request that was refused; quick, and bounded by the quotas there are."""
-        quotas = self._view().quotas.get(namespace, ())
+        quotas = self._view().namespaces.quotas.get(namespace, ())
         for quota in _named(verdict.exceeded, quotas):
             key = (quota.namespace, quota.group, quota.name)
             refused = self._refused.setdefault(key, _Refused())
@@ -88,7 +88,7 @@ class QuotaEventRecorder:
 
     async def flush(self) -> None:
         """Write the Events that are due; those that fail are told of a minute later."""
-        now, quotas = self._clock(), self._view().quotas
+        now, quotas = self._clock(), self._view().namespaces.quotas
         left = _MOST_EVENTS
         for key, refused in list(self._refused.items()):
             if now - refused.told_at < _APART_SECONDS:

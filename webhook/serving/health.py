@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from engine.model.time import SECOND, Micros, date
 from engine.view import ClusterState, Freshness
-from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.staleness import age_seconds
+from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.tls import LiveCertificate
 

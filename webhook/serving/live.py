@@ -15,16 +15,14 @@ from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
 from webhook.certificates.secret_store import SecretStore
 from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.usage.feed import UsageFeed
+from webhook.cluster.cluster import Cluster
+from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
-from webhook.cluster.usage.poller import UsagePoller, UsageSource
+from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
 from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.known_cluster import Cluster
-from webhook.cluster.watch.live_cluster import LiveCluster, live_cluster
-from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.staleness import StaleAfter
-from webhook.cluster.watch.timing import Clock
+from webhook.cluster.watch.live_cluster import live_cluster
+from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector, new_identity
 from webhook.controllers.quota_status import ControllerRules, QuotaController
@@ -70,12 +68,17 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
             connected(settings.kubeconfig, settings.context)
         )
         state, seen = ClusterState(assumed_seconds=settings.assumed_seconds), ObservedPods()
-        intake = EventApplier(state, now=now, pod_seen=seen.observe, buffers_usage=True)
-        usage = await _usage(stack, settings, connection, intake, now)
-        heard = await stack.enter_async_context(
-            live_cluster(connection, intake, Clock(now=now), also=[usage])
+        applier = EventApplier(state, now=now, observers=[seen], buffers_usage=True)
+        usage = await _usage(stack, settings, connection, applier, now)
+        stale_after = StaleAfter(
+            nodes=settings.stale_nodes_seconds,
+            pods=settings.stale_pods_seconds,
+            usage=settings.stale_usage_seconds,
         )
-        cluster = _known(settings, heard, now)
+        clock = Clock(now=now)
+        cluster = await stack.enter_async_context(
+            live_cluster(connection, applier, clock, also=[usage], stale_after=stale_after)
+        )
 
         # 2. Who has been promised quota, and who was refused.
         timing = QuotaTiming(
@@ -84,7 +87,7 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
         ledger = live_ledger(
             connection,
             state,
-            heard.sources,
+            cluster.sources,
             seen,
             timing,
             rules=settings.quota_rules(),
@@ -126,30 +129,15 @@ async def live(settings: Settings, now: Now) -> AsyncIterator[LiveServices]:
             parts=ServerDeps(
                 metrics=metrics, certificate=certificate, ledger=ledger, refused=refusals.record
             ),
-            synced=heard.synced,
+            synced=cluster.synced,
         )
-
-
-def _known(settings: Settings, heard: LiveCluster, now: Now) -> Cluster:
-    limits = StaleAfter(
-        nodes=settings.stale_nodes_seconds,
-        pods=settings.stale_pods_seconds,
-        usage=settings.stale_usage_seconds,
-    )
-    return Cluster(
-        state=heard.state,
-        now=now,
-        is_live=True,
-        sources=heard.sources,
-        freshness=lambda: limits.freshness(heard.sources.values(), now()),
-    )
 
 
 async def _usage(
     stack: AsyncExitStack,
     settings: Settings,
     connection: Connection,
-    intake: EventApplier,
+    applier: EventApplier,
     now: Now,
 ) -> UsagePoller:
     """Return who tells the usage of nodes that Koordinator does not measure."""
@@ -167,12 +155,12 @@ async def _usage(
         source: UsageSource = await stack.enter_async_context(prometheus(asked, now=now))
     else:
         name = "metrics.k8s.io"
-        source = MetricsApi(connection, intake.state, with_pods=settings.usage_of_pods)
+        source = MetricsApi(connection, applier.state, with_pods=settings.usage_of_pods)
     every_seconds = settings.usage_poll_seconds
     feed = UsageFeed(
-        intake.state,
+        applier.state,
         UsageHistory(every_seconds),
-        by_koordinator=intake.measured_by_koordinator,
+        by_koordinator=applier.measured_by_koordinator,
     )
     status = SourceStatus(name=name, domain=Domain.METRICS, required=False)
     return UsagePoller(source, feed, status, every_seconds=every_seconds, now=now)

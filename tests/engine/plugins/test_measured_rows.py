@@ -25,6 +25,7 @@ from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.view import ClusterState
+from engine.view.memo import Memo
 from tests.engine.measured_cluster import GI, NOW, node, pod, report, seconds_ago
 from tests.engine.plugins.row_properties import (
     Rules,
@@ -184,7 +185,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
     later = Micros(NOW + 60 * SECOND)  # reports grow old without any event
     for one in pods:
         for now in (NOW, later):
-            forgetful = replace(fresh.view(), caches=None)
+            forgetful = replace(fresh.view(), memo=Memo(), scratch={})
             assert rules.answers(one, state.view(), now) == rules.answers(one, forgetful, now)
 
 

@@ -22,6 +22,7 @@ from engine.plugins import (
 )
 from engine.plugins.base import FAULT, PASS
 from engine.view import ClusterState
+from engine.view.memo import Memo
 from tests.conformance.cluster import NOW
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
         _apply(fresh, event)
     for pod in pods:
         remembered = _by_node(state.view(), ask(pod, state.view()))
-        forgetful = replace(fresh.view(), caches=None)
+        forgetful = replace(fresh.view(), memo=Memo(), scratch={})
         assert remembered == _by_node(forgetful, ask(pod, forgetful))
 
 

@@ -21,6 +21,7 @@ from engine.plugins import (
     pod_state,
 )
 from engine.view import ClusterState
+from engine.view.memo import Memo
 from tests.engine.measured_cluster import NOW, node, pod
 from tests.engine.plugins.row_properties import check_losers_sway_nobody, check_rows_stand_alone
 
@@ -189,7 +190,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
             _by_node(rule, one, state.view())
         _apply(state, event)
         _apply(fresh, event)
-    forgetful = replace(fresh.view(), caches=None)
+    forgetful = replace(fresh.view(), memo=Memo(), scratch={})
     for one in pods:
         assert _by_node(rule, one, state.view()) == _by_node(rule, one, forgetful)
 

@@ -14,6 +14,7 @@ from engine.model.disk_io import THROUGHPUT_ANNOTATION, NodeDisks
 from engine.model.numa import NodeZones
 from engine.plugins import disk_io_aware, network_overhead, node_resource_topology_match
 from engine.view import ClusterState
+from engine.view.memo import Memo
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.row_properties import (
     Rules,
@@ -165,7 +166,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
         _apply(state, event)
         _apply(fresh, event)
     for one in pods:
-        forgetful = replace(fresh.view(), caches=None)
+        forgetful = replace(fresh.view(), memo=Memo(), scratch={})
         assert rules.answers(one, state.view()) == rules.answers(one, forgetful)
 
 

@@ -50,7 +50,7 @@ def test_what_is_held_is_what_was_held_last_and_is_not_too_old(
         assert pods.in_flight == sum(one.startswith("/") for one in left)
         for name in "abc":
             naming = {one for one, held in left.items() if name in held.nodes}
-            assert set(pods.naming(name)) == naming
+            assert set(pods.advised_to(name)) == naming
 
 
 def test_only_the_first_few_nodes_count() -> None:

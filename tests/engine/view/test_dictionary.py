@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.node import Node
-from engine.view import ClusterState, CodeBook, Domain, dictionary_column
+from engine.view import ClusterState, CodeBook, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class _Team:
         return (None if node is None else node.labels.get("team") for node in rows.nodes)
 
     def column(self, view: ClusterView) -> DictionaryColumn[str]:
-        return dictionary_column(view, "team", _NODES, self)
+        return view.dictionary_column("team", _NODES, self)
 
 
 def _cluster(*teams: str | None) -> ClusterState:
@@ -98,9 +98,9 @@ def test_keys_are_forgotten_when_there_are_too_many_of_them() -> None:
     state = _cluster("x")
     team = _Team()
     for i in range(300):
-        dictionary_column(state.view(), i, _NODES, team)
-    dictionary_column(state.view(), 299, _NODES, team)
-    dictionary_column(state.view(), 0, _NODES, team)
+        state.view().dictionary_column(i, _NODES, team)
+    state.view().dictionary_column(299, _NODES, team)
+    state.view().dictionary_column(0, _NODES, team)
     assert team.rows_read == 301
 
 

@@ -42,7 +42,7 @@ def pod(namespace: str, name: str, cpu: str, node: str, phase: str) -> Pod:
 
 
 def counts(view: ClusterView) -> tuple[dict[str, dict[str, int]], ...]:
-    each = (view.namespace_requests, view.namespace_scheduled, view.namespace_running)
+    each = (view.namespaces.requested, view.namespaces.scheduled, view.namespaces.running)
     return tuple(
         {namespace: {name: n for name, n in some.items() if n} for namespace, some in one.items()}
         for one in each

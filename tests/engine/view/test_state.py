@@ -309,16 +309,16 @@ def test_a_pod_that_finishes_gives_back_what_it_took() -> None:
     for name in ("p", "q"):
         state.set_pod(a_pod(name, "a"), seen_at=NOW)
     # 500m twice, and two pods.
-    assert state.view().namespace_requests == {"default": {"cpu": 1000, "pods": 2}}
+    assert state.view().namespaces.requested == {"default": {"cpu": 1000, "pods": 2}}
     state.set_pod(msgspec.structs.replace(a_pod("p", "a"), phase="Succeeded"), seen_at=NOW)
-    assert state.view().namespace_requests == {"default": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"default": {"cpu": 500, "pods": 1}}
     assert state.pod_count == 1
 
 
 def test_a_pending_pod_counts_for_its_namespace_and_no_node() -> None:
     state = ClusterState()
     state.set_pod(a_pod("p"), seen_at=NOW)
-    assert state.view().namespace_requests == {"default": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"default": {"cpu": 500, "pods": 1}}
     assert not state.view().rows
     assert state.placement("default/p") is None
 
@@ -382,7 +382,7 @@ def test_quotas_of_a_namespace_stand_in_name_order() -> None:
     for name in ("y", "x"):
         state.set_quota(quota("default", name))
     state.set_quota(quota("default", "x", group="scheduling.sigs.k8s.io"))
-    told = [(one.name, one.group) for one in state.view().quotas["default"]]
+    told = [(one.name, one.group) for one in state.view().namespaces.quotas["default"]]
     assert told == [
         ("x", "scheduling.sigs.k8s.io"),
         ("x", "scheduling.x-k8s.io"),

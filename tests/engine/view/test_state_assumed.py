@@ -100,11 +100,11 @@ def test_an_assumed_pod_is_not_said_to_be_anywhere(state: ClusterState) -> None:
 
 def test_an_advised_pod_counts_once_for_its_namespace(state: ClusterState) -> None:
     state.assume(advised(), ADVICE, at=NOW)
-    assert state.view().namespace_requests == {}
+    assert state.view().namespaces.requested == {}
     state.set_pod(advised(), seen_at=NOW)
-    assert state.view().namespace_requests == {"shop": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"shop": {"cpu": 500, "pods": 1}}
     state.set_pod(advised("a"), seen_at=NOW)
-    assert state.view().namespace_requests == {"shop": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"shop": {"cpu": 500, "pods": 1}}
 
 
 def test_no_report_knows_an_assumed_pod_however_late_it_comes(state: ClusterState) -> None:
@@ -181,7 +181,7 @@ def test_a_pod_that_nobody_takes_gives_its_node_free_in_the_end(state: ClusterSt
     assert counted(state) == {"a": ASSUMED}
     state.release_assumed(after(200))
     assert counted(state) == {}
-    assert state.view().namespace_requests == {"shop": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"shop": {"cpu": 500, "pods": 1}}
     # It stays so, whatever happens to the pod or to its nodes.
     state.set_pod(advised(age=100, priority=7), seen_at=after(201))
     state.delete_node("a")
@@ -312,7 +312,7 @@ def test_forged_advice_that_says_nothing_is_ignored(state: ClusterState, text: s
     assert counted(state) == {}
     assert state.view().rows.keys() == set("abc")
     state.delete_pod(KEY)
-    assert not state.view().namespace_requests
+    assert not state.view().namespaces.requested
 
 
 def test_forged_advice_counts_no_more_than_the_pod_itself(state: ClusterState) -> None:

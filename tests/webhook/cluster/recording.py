@@ -14,8 +14,8 @@ from tests.webhook.cluster.reflecting import connected_to
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot.anonymous import Anonymizer
 from webhook.cluster.snapshot.record import KindResult, take_snapshot
-from webhook.cluster.watch.event_applier import READERS, EventApplier
-from webhook.cluster.watch.timing import ReflectorConfig
+from webhook.cluster.timing import ReflectorConfig
+from webhook.cluster.watch.event_applier import EventApplier
 
 Json = dict[str, Any]
 
@@ -214,7 +214,7 @@ async def snapshot_of(
                 file,
                 anonymizer=anonymizer,
                 progress=progress,
-                pace=PAGES_OF_TWO,
+                config=PAGES_OF_TWO,
                 sleep=sleep,
             )
     return path, {one.name: one for one in taken}
@@ -222,13 +222,13 @@ async def snapshot_of(
 
 def state_of(server: FakeApiServer) -> ClusterState:
     """Return the cluster as the very objects that a server holds give it."""
-    intake = EventApplier()
+    applier = EventApplier()
     for plural in PLURALS:
         try:
             objects = server.objects(plural).values()
         except LookupError:
             continue
         for one in objects:
-            reader = READERS[one["apiVersion"].rpartition("/")[0], one["kind"]]
-            reader.take(intake, msgspec.convert(one, reader.wire))
-    return intake.finished()
+            by_kind = applier.by_kind[one["apiVersion"].rpartition("/")[0], one["kind"]]
+            by_kind.apply(msgspec.convert(one, by_kind.kind.wire))
+    return applier.finished()

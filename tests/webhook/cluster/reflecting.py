@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from engine.model import api
+from engine.model.kinds import WATCHED, Kind
 from engine.model.time import SECOND, Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.watch.reflector import Reflector, Sink
+from webhook.cluster.timing import Clock, ReflectorConfig
+from webhook.cluster.watch.event_applier import KindApplier
+from webhook.cluster.watch.reflector import Reflector
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.timing import Clock, ReflectorConfig
-from webhook.cluster.watch.watched_kinds import WATCHED, Watched
 
 STARTED = Micros(1_700_000_000 * SECOND)
-PODS = next(watched for watched in WATCHED if watched.name == "pods")
-QUOTAS = next(watched for watched in WATCHED if watched.group == "scheduling.sigs.k8s.io")
+PODS = next(kind for kind in WATCHED if kind.name == "pods")
+QUOTAS = next(kind for kind in WATCHED if kind.group == "scheduling.sigs.k8s.io")
 BRISK = ReflectorConfig(page_size=3, silence_seconds=5.0, streamed_list_seconds=5.0)
 LONG = BRISK.look_again_seconds
 
@@ -58,7 +59,7 @@ class Reflecting:
     """What a test of a reflector holds.
 
     Attributes:
-        stored: what the reflector put into its sink, by `namespace/name`.
+        stored: what the reflector applied, by `namespace/name`.
     """
 
     server: FakeApiServer
@@ -71,7 +72,7 @@ class Reflecting:
         return self.reflector.status
 
     async def equal(self) -> None:
-        """Wait until the sink holds what the server holds."""
+        """Wait until it has applied what the server holds."""
         plural = self.reflector.status.name
         await eventually(lambda: self.stored.keys() == keys(self.server, plural))
 
@@ -96,26 +97,28 @@ class Reflecting:
 @asynccontextmanager
 async def reflecting(
     folder: Path,
-    watched: Watched = PODS,
+    kind: Kind = PODS,
     *,
     objects: tuple[dict[str, Any], ...] = (),
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
-    pace: ReflectorConfig = BRISK,
+    config: ReflectorConfig = BRISK,
 ) -> AsyncIterator[Reflecting]:
     """Run a reflector against a server that holds some objects."""
     stored: dict[str, Any] = {}
-    wire = api.Pod if watched.kind == "Pod" else api.ElasticQuota
 
-    def take(one: api.Pod | api.ElasticQuota) -> None:
+    def apply(one: api.Pod | api.ElasticQuota) -> None:
         stored[f"{one.metadata.namespace}/{one.metadata.name}"] = one
 
-    sink = Sink(wire=wire, take=take, forget=lambda ns, name: stored.pop(f"{ns}/{name}", None))
+    def delete(namespace: str, name: str) -> None:
+        stored.pop(f"{namespace}/{name}", None)
+
+    applier = KindApplier(kind=kind, apply=apply, delete=delete)
     time = Time()
     async with fake_api_server() as server, connected_to(server, folder) as connection:
         for one in objects:
             server.create(one)
         prepare(server)
-        reflector = Reflector(connection, watched, sink, time.clock, pace)
+        reflector = Reflector(connection, applier, time.clock, config)
         task = asyncio.create_task(reflector.run())
         try:
             yield Reflecting(server, reflector, time, stored)

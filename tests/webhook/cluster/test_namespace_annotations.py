@@ -10,9 +10,9 @@ from webhook.cluster.watch.event_applier import EventApplier
 
 def test_a_namespace_brings_its_quota_mode() -> None:
     state = ClusterState()
-    intake = EventApplier(state)
+    applier = EventApplier(state)
     annotations = {"stowplan.dev/quota-mode": "Audit", "example.com/other": "Off"}
     for said in (annotations, {}):
         wire = {"metadata": {"name": "shop", "annotations": said}}
-        intake.namespace(msgspec.convert(wire, api.Namespace))
+        applier.namespace(msgspec.convert(wire, api.Namespace))
         assert mode_of(state.view(), "shop", "Enforce") == ("Audit" if said else "Enforce")

@@ -212,13 +212,13 @@ class Replica:
     async def start(self) -> None:
         """Listen until `crash`."""
         seen, world, clock = ObservedPods(), self._world, Time().clock
-        intake = EventApplier(now=clock.now, pod_seen=seen.observe)
+        applier = EventApplier(now=clock.now, observers=[seen])
         self._cluster = await self._stack.enter_async_context(
-            live_cluster(self._connection, intake, clock, pace=BRISK)
+            live_cluster(self._connection, applier, clock, config=BRISK)
         )
         self.ledger = live_ledger(
             self._connection,
-            intake.state,
+            applier.state,
             self._cluster.sources,
             seen,
             QuotaTiming(
@@ -231,7 +231,7 @@ class Replica:
         )
         self._reviews = QuotaReviews(
             ledger=self.ledger,
-            view=intake.state.view,
+            view=applier.state.view,
             mode="Enforce",
             excluded_namespaces=["kube-system"],
         )
@@ -256,7 +256,7 @@ class Replica:
 
     def knows(self, quota_version: int) -> bool:
         """Return whether it has heard of a version of a quota."""
-        quotas = self._cluster.view().quotas.values()
+        quotas = self._cluster.view().namespaces.quotas.values()
         return quota_version in {quota.version for some in quotas for quota in some}
 
     async def answer(self, pod: dict[str, Any], **request: object) -> Outcome:

@@ -15,11 +15,11 @@ def pod(version: str) -> api.Pod:
 
 def test_a_pod_is_seen_as_soon_as_it_is_in_the_view() -> None:
     seen = ObservedPods()
-    intake = EventApplier(pod_seen=seen.observe)
+    applier = EventApplier(observers=[seen])
     assert seen.version("u") == 0
-    intake.pod(pod("7"))
+    applier.pod(pod("7"))
     assert seen.version("u") == 7
-    intake.delete_pod("shop", "a")
+    applier.delete_pod("shop", "a")
     assert seen.version("u") == 7
 
 

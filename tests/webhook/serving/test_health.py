@@ -7,8 +7,7 @@ import pytest
 
 from engine.model.time import SECOND, Micros
 from engine.view import ClusterState, Domain
-from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.staleness import StaleAfter
+from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.health import Health
 from webhook.serving.tls import LiveCertificate, SelfSigned

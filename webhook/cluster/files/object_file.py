@@ -1,4 +1,4 @@
-"""A file of objects as it is written: a list in JSON, an object per line."""
+"""Writing of a file of objects: a list in JSON, an object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _END = b"\n]}\n"
 
 
 class ObjectFile:
-    """Takes objects one after the other; those since a mark can be taken back.
+    """Appends objects; those after a size can be removed again.
 
     Attributes:
         size: bytes written so far.
@@ -30,14 +30,14 @@ class ObjectFile:
         self._write(b"\n" if self.size == len(_HEAD) else b",\n")
         self._write(encoded)
 
-    def back_to(self, size: int) -> None:
-        """Forget what was written since the file had a size."""
+    def truncate(self, size: int) -> None:
+        """Remove everything written since the file had a size."""
         self._file.seek(size)
         self._file.truncate()
         self.size = size
 
     def end(self) -> None:
-        """Write what follows the last object."""
+        """Write the end of the list."""
         self._write(_END)
 
     def _write(self, data: bytes) -> None:
@@ -47,9 +47,7 @@ class ObjectFile:
 
 @contextmanager
 def object_file(path: Path) -> Iterator[ObjectFile]:
-    """Write a file of objects that appears when the block is left, and only if it is whole.
-
-    What was there before is replaced then.
+    """Write a file of objects that replaces any other at the end of the block, if it is complete.
 
     Raises:
         OSError: it cannot be written.

@@ -25,7 +25,7 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import read_json
 from webhook.cluster.files.yaml_objects import read_yaml
 from webhook.cluster.objects import NO_KIND, ApiObject
-from webhook.cluster.watch.event_applier import READERS, EventApplier
+from webhook.cluster.watch.event_applier import EventApplier
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then with the bytes read so far and the bytes there are."""
@@ -96,7 +96,7 @@ class _Loader:
     """Reads file after file, and keeps the books."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
-        self._intake = EventApplier()
+        self._applier = EventApplier()
         self._loaded: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._problems: list[Diagnostic] = []
@@ -122,8 +122,8 @@ class _Loader:
         if self._unlisted:
             self._problems.append(Diagnostic(file="...", message=f"{self._unlisted} more mistakes"))
         return Recording(
-            state=self._intake.finished(),
-            recorded_at=self._intake.newest,
+            state=self._applier.finished(),
+            recorded_at=self._applier.newest,
             loaded=self._loaded,
             skipped=self._skipped,
             problems=tuple(self._problems),
@@ -133,14 +133,14 @@ class _Loader:
         if not found.kind:
             self._report([found.problem((), NO_KIND, "")])
             return
-        reader = READERS.get((found.group, found.kind))
-        if reader is None:
+        applier = self._applier.by_kind.get((found.group, found.kind))
+        if applier is None:
             self._skipped[f"{found.kind}.{found.group}" if found.group else found.kind] += 1
             return
         try:
-            reader.take(self._intake, found.decode(reader.wire))
+            applier.apply(found.decode(applier.kind.wire))
         except UNREADABLE as error:
-            self._report(decode_errors(found, reader.wire, error))
+            self._report(decode_errors(found, applier.kind.wire, error))
         else:
             self._loaded[found.kind] += 1
 

@@ -1,7 +1,7 @@
-"""A recording of a live cluster: what rules can read of it, by GET alone.
+"""Snapshots of a live cluster: the data that rules can read, by GET alone.
 
-Each kind is as it was at one moment, the kinds at moments of their own. What is read goes to the
-file page by page; only the usage of pods, which the API gives in one piece, is in memory at once.
+Each kind is consistent as of one moment, kinds of different moments. Objects go to the file page by
+page; only the usage of pods, which the API serves as one list, is in memory at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 
 from engine.errors import Diagnostic, StowplanError
 from engine.model import api
+from engine.model.kinds import KINDS, Kind
 from engine.model.pod import TERMINAL_PHASES
-from webhook.cluster.client.backoff import Backoff
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import Page, page_of
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
@@ -25,14 +25,10 @@ from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.files.object_file import ObjectFile
 from webhook.cluster.objects import ObjectError
 from webhook.cluster.snapshot.anonymous import Anonymizer
-from webhook.cluster.snapshot.redact import kept
-from webhook.cluster.usage.metrics_api import NODES_PATH, PODS_PATH
-from webhook.cluster.watch.event_applier import READERS
-from webhook.cluster.watch.timing import USUAL, ReflectorConfig
-from webhook.cluster.watch.watched_kinds import WATCHED, Watched
+from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, ReflectorConfig
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""Called with the name of a kind, how many were read, and how many there are if that is known."""
+"""Called with the name of a kind, the objects read, and the objects there are if known."""
 
 _MOST_ATTEMPTS = 5  # some eight seconds of waiting
 _MOST_PROBLEMS = 20  # of one kind
@@ -47,28 +43,31 @@ _PASSING = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
-"""Statuses of what may go well a moment later."""
+"""Statuses of failures that may pass."""
 
-_KINDS = (
-    *WATCHED,
-    Watched(
-        name="nodes.metrics.k8s.io", path=NODES_PATH, group="metrics.k8s.io", kind="NodeMetrics"
-    ),
-    Watched(name="pods.metrics.k8s.io", path=PODS_PATH, group="metrics.k8s.io", kind="PodMetrics"),
+_SECRETIVE = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "k3s.io/node-args",
+        "k3s.io/node-env",
+        "rke2.io/node-args",
+        "rke2.io/node-env",
+    }
 )
+"""Annotations that no snapshot keeps: a copy of the object, or an agent's command line."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KindResult:
-    """What became of one kind.
+    """Result of the snapshot for one kind.
 
     Attributes:
-        name: what people call it, as `kubectl get` takes it.
-        objects: how many were written.
-        finished: how many pods were left out because they have finished.
-        unreadable: how many could not be read.
-        problems: what is wrong with the first of those.
-        error: why there is nothing of it; None where it was read to its end.
+        name: its name for `kubectl get`.
+        objects: number of objects written.
+        finished: number of pods left out because they have finished.
+        unreadable: number of objects that could not be read.
+        problems: mistakes in the first of those.
+        error: the failure that left it out; None if it was read to its end.
     """
 
     name: str
@@ -80,11 +79,11 @@ class KindResult:
 
 
 class SnapshotError(StowplanError):
-    """A kind could not be read that no recording can do without.
+    """A required kind could not be read.
 
     Attributes:
         kind: its name.
-        error: what the API server says.
+        error: the answer of the API server.
     """
 
     def __init__(self, kind: str, error: ApiError) -> None:
@@ -99,28 +98,29 @@ async def take_snapshot(
     *,
     anonymizer: Anonymizer | None = None,
     progress: Progress | None = None,
-    pace: ReflectorConfig = USUAL,
+    config: ReflectorConfig = DEFAULT_CONFIG,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Sequence[KindResult]:
-    """Write what there is of every kind; returns what became of each.
+    """Write the objects of every kind; return the result for each.
 
     Args:
         connection: to the API server; only read from.
         file: where objects go.
         anonymizer: replaces names, if given.
-        progress: told how far it is.
-        pace: of pages and of attempts after failures.
+        progress: called after each page.
+        config: page size, and pauses after failures.
         sleep: waits for some seconds.
 
     Raises:
         SnapshotError: nodes or pods cannot be read, or nothing can.
     """
-    taker = _Taker(connection, file, anonymizer, progress or (lambda *_: None), pace, sleep)
-    return [await taker.take(watched) for watched in _KINDS]
+    progress = progress or (lambda *_: None)
+    writer = _SnapshotWriter(connection, file, anonymizer, progress, config, sleep)
+    return [await writer.write(kind) for kind in KINDS if kind.verbs]
 
 
-class _Taker:
-    """Reads kind after kind."""
+class _SnapshotWriter:
+    """Reads and writes kind after kind."""
 
     def __init__(
         self,
@@ -128,95 +128,111 @@ class _Taker:
         file: ObjectFile,
         anonymizer: Anonymizer | None,
         progress: Progress,
-        pace: ReflectorConfig,
+        config: ReflectorConfig,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._connection = connection
         self._file = file
         self._anonymizer = anonymizer
         self._progress = progress
-        self._pace = pace
+        self._config = config
         self._sleep = sleep
         self._encode = msgspec.json.Encoder().encode
-        self._heard = False
+        self._had_contact = False
 
-    async def take(self, watched: Watched) -> KindResult:
+    async def write(self, kind: Kind) -> KindResult:
         """Write all objects of a kind, or none of them."""
-        begin, attempts = self._file.size, 0
+        start, attempts = self._file.size, 0
         while True:
-            taken = KindResult(name=watched.name)
+            result = KindResult(name=kind.name)
             attempts += 1
             try:
-                await self._list(watched, taken)
+                await self._list(kind, result)
             except ApiError as error:
-                self._file.back_to(begin)
-                # Its pages are of one moment, which the API server forgets after some minutes.
+                self._file.truncate(start)
+                # Pages are of one resourceVersion, which the API server drops after some minutes.
                 if error.status == HTTPStatus.GONE and attempts < _MOST_ATTEMPTS:
                     continue
-                if watched.name in _NEEDED or error.status == HTTPStatus.UNAUTHORIZED:
-                    raise SnapshotError(watched.name, error) from error
-                return KindResult(name=watched.name, error=error)
-            return taken
+                if kind.name in _NEEDED or error.status == HTTPStatus.UNAUTHORIZED:
+                    raise SnapshotError(kind.name, error) from error
+                return KindResult(name=kind.name, error=error)
+            return result
 
-    async def _list(self, watched: Watched, taken: KindResult) -> None:
-        # Without the selector for unfinished pods: with one, no page says how many are to come.
-        first: Query = [("limit", str(self._pace.page_size))]
-        query, seen = first, 0
-        take = self._taker(watched, taken)
+    async def _list(self, kind: Kind, result: KindResult) -> None:
+        # Without the selector for unfinished pods: with one, no page has the number of the rest.
+        first: Query = [("limit", str(self._config.page_size))]
+        query, read = first, 0
+        decode = msgspec.json.Decoder(kind.wire).decode
+        head = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
         while True:
-            page = await self._page(watched.path, query)
+            page = await self._page(kind.path, query)
             for raw in page.items or ():
-                take(raw)
-            seen += len(page.items or ())
+                try:
+                    wire = _named(decode(raw))
+                except UNREADABLE as error:
+                    _report(result, kind, raw, error)
+                else:
+                    self._write(kind, wire, head, result)
+            read += len(page.items or ())
             token, rest = page.metadata.token, page.metadata.remaining_item_count
-            total = seen if not token else None if rest is None else seen + rest
-            self._progress(watched.name, seen, total)
+            total = read if not token else None if rest is None else read + rest
+            self._progress(kind.name, read, total)
             if not token:
                 return
             query = [*first, ("continue", token)]
 
     async def _page(self, path: str, query: Query) -> Page:
-        """Return a page; what may go well a moment later is tried again."""
-        backoff = Backoff(self._pace.first_retry_seconds, self._pace.longest_retry_seconds)
+        """Return a page, after further attempts where a failure may pass."""
+        config = self._config
+        backoff = Backoff(config.first_retry_seconds, config.longest_retry_seconds)
         attempts = 0
         while True:
             attempts += 1
             try:
                 page = page_of(await self._connection.get(path, query))
             except ApiError as error:
-                lost = error.status == NO_CONTACT and not self._heard  # was never there at all
-                if error.status not in _PASSING or lost or attempts == _MOST_ATTEMPTS:
+                was_never_there = error.status == NO_CONTACT and not self._had_contact
+                if error.status not in _PASSING or was_never_there or attempts == _MOST_ATTEMPTS:
                     raise
                 await self._sleep(backoff.next(error.retry_after_seconds))
             except UNREADABLE as error:
                 raise ApiError(NO_CONTACT, "", "the answer is not a list of objects") from error
             else:
-                self._heard = True
+                self._had_contact = True
                 return page
 
-    def _taker(self, watched: Watched, taken: KindResult) -> Callable[[msgspec.Raw], None]:
-        """Return what writes an object of a kind, in JSON as the API server sent it."""
-        wire = READERS[watched.group, watched.kind].wire
-        decode = msgspec.json.Decoder(wire).decode
-        api_version = watched.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
-        head = f'{{"apiVersion":"{api_version}","kind":"{watched.kind}",'.encode()
+    def _write(self, kind: Kind, wire: Any, head: bytes, result: KindResult) -> None:  # noqa: ANN401 - a wire struct of any kind
+        """Write an object, in JSON as the API server sent it."""
+        if isinstance(wire, api.Pod) and wire.status.phase in TERMINAL_PHASES:
+            result.finished += 1
+            return
+        wire = redact(kind, wire)
+        if self._anonymizer is not None:
+            wire = self._anonymizer.struct(wire)
+        self._file.add(head + self._encode(wire).removeprefix(b"{"))
+        result.objects += 1
 
-        def take(raw: msgspec.Raw) -> None:
-            try:
-                found = _named(decode(raw))
-            except UNREADABLE as error:
-                _report(taken, watched, wire, raw, error)
-                return
-            if isinstance(found, api.Pod) and found.status.phase in TERMINAL_PHASES:
-                taken.finished += 1
-                return
-            found = kept(found)
-            if self._anonymizer is not None:
-                found = self._anonymizer.struct(found)
-            self._file.add(head + self._encode(found).removeprefix(b"{"))
-            taken.objects += 1
 
-        return take
+def redact(kind: Kind, wire: Any) -> Any:  # noqa: ANN401 - a wire struct of any kind, which has metadata
+    """Return what a snapshot keeps of an object, without its `apiVersion` and `kind`.
+
+    Decoding has already dropped what no rule can read: environment variables, commands, volumes,
+    `managedFields`. This drops what no rule reads of an object that exists, and secrets.
+    """
+    meta: api.ObjectMeta = wire.metadata
+    if not kind.snapshot_metadata:
+        meta = api.ObjectMeta(name=meta.name, namespace=meta.namespace)
+    elif meta.annotations:
+        public = kind.snapshot_annotations
+        annotations = {
+            name: text
+            for name, text in meta.annotations.items()
+            if (name not in _SECRETIVE if public is None else name in public)
+        }
+        meta = msgspec.structs.replace(meta, annotations=annotations or None)
+    if isinstance(wire, api.ElasticQuota):
+        return msgspec.structs.replace(wire, metadata=meta, api_version="")
+    return msgspec.structs.replace(wire, metadata=meta)
 
 
 def _named(wire: Any) -> Any:  # noqa: ANN401 - a wire struct of any kind, which has metadata
@@ -226,14 +242,10 @@ def _named(wire: Any) -> Any:  # noqa: ANN401 - a wire struct of any kind, which
 
 
 def _report(
-    taken: KindResult,
-    watched: Watched,
-    wire: type[msgspec.Struct],
-    raw: msgspec.Raw,
-    error: ValueError | RecursionError,
+    result: KindResult, kind: Kind, raw: msgspec.Raw, error: ValueError | RecursionError
 ) -> None:
-    """Take note of an object that cannot be read."""
-    taken.unreadable += 1
-    found = JsonObject(watched.name, (), watched.group, watched.kind, len(raw), raw)
-    room = _MOST_PROBLEMS - len(taken.problems)
-    taken.problems += decode_errors(found, wire, error)[:room]
+    """Record an object that cannot be read."""
+    result.unreadable += 1
+    found = JsonObject(kind.name, (), kind.group, kind.kind, len(raw), raw)
+    room = _MOST_PROBLEMS - len(result.problems)
+    result.problems += decode_errors(found, kind.wire, error)[:room]

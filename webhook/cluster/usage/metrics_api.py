@@ -1,7 +1,7 @@
 """Usage from `metrics.k8s.io` of a live cluster, as metrics-server or an adapter serves it.
 
-The API has neither pages nor a watch: each look is the whole list. Pods, of which there are many,
-are therefore read only where asked for; without them their part of a node's usage is estimated.
+The API has neither pages nor a watch: each read is the whole list. The many pods are therefore read
+only on request; without them their part of a node's usage is estimated.
 """
 
 from __future__ import annotations
@@ -11,38 +11,28 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
+from engine.model.kinds import NODE_METRICS, POD_METRICS, Kind
 from engine.model.usage import NodeUsage
 from engine.view import ClusterState
-from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.decode_errors import UNREADABLE
-from webhook.cluster.usage.feed import AT_A_TIME
-from webhook.cluster.usage.metrics_server import (
-    NodeMetrics,
-    PodMetrics,
-    PodsOnNodes,
-    node_reading,
-    pod_reading,
-)
-from webhook.cluster.usage.poller import UsageSourceError
-
-NODES_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
-PODS_PATH = "/apis/metrics.k8s.io/v1beta1/pods"
+from webhook.cluster.usage.poller import AT_A_TIME, UsageSourceError
+from webhook.cluster.usage.readings import PodsOnNodes
 
 _ABSENT = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
-"""No such API, or one that is registered while nothing serves it."""
+"""No such API, or a registered one that nothing serves."""
 
-_NO_PAST: Sequence[Sequence[NodeUsage]] = ()
+_NO_HISTORY: Sequence[Sequence[NodeUsage]] = ()
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class _List(msgspec.Struct, gc=False):
-    """A list whose items stay undecoded, so that one cannot spoil another."""
+    """A list whose items stay undecoded, so that one bad item does not affect others."""
 
     items: list[msgspec.Raw] | None = None
 
@@ -50,54 +40,46 @@ class _List(msgspec.Struct, gc=False):
 _decode_list = msgspec.json.Decoder(_List).decode
 
 
-class Reads(Protocol):
-    """The part of a connection that is needed here."""
-
-    async def get(self, path: str, query: Sequence[tuple[str, str]] = ()) -> bytes:
-        """Return the body of an answer; raises `ApiError`."""
-
-
 class MetricsApi:
-    """The API as a `UsageSource`.
+    """The metrics API as a `UsageSource`.
 
     Attributes:
         skipped: items that could not be read, since the start.
 
     Args:
         connection: to the API server.
-        state: says which node a pod is on.
+        state: knows the node of each pod.
         with_pods: whether to read the usage of each pod too.
     """
 
-    def __init__(self, connection: Reads, state: ClusterState, *, with_pods: bool) -> None:
+    def __init__(self, connection: Connection, state: ClusterState, *, with_pods: bool) -> None:
         self.skipped = 0
         self._connection = connection
         self._state = state
         self._with_pods = with_pods
 
     async def read(self) -> list[NodeUsage]:
-        """Return the usage of all nodes; one whose figures cannot be read is left out.
+        """Return the usage of all nodes; a node with unreadable figures is left out.
 
         Raises:
             UsageSourceError: the API is absent or fails.
         """
         nodes: list[NodeUsage] = []
-        await self._each(NODES_PATH, NodeMetrics, lambda wire: nodes.append(node_reading(wire)))
+        await self._each(NODE_METRICS, nodes.append)
         if not self._with_pods:
             return [replace(node, pods_measured=False) for node in nodes]
         pods = PodsOnNodes(self._state)
-        await self._each(
-            PODS_PATH, PodMetrics, lambda wire: pods.add(pod_reading(wire, namespace=""))
-        )
-        return [pods.joined(node) for node in nodes]
+        await self._each(POD_METRICS, pods.add)
+        return [pods.join(node) for node in nodes]
 
     async def backfill(self) -> AsyncIterator[Sequence[NodeUsage]]:
-        """Yield nothing: the API knows no past."""
-        for look in _NO_PAST:
-            yield look
+        """Yield nothing: the API has no history."""
+        for readings in _NO_HISTORY:
+            yield readings
 
-    async def _each(self, path: str, kind: type[_T], take: Callable[[_T], None]) -> None:
-        """Hand on each item of a list, with pauses for others to run."""
+    async def _each(self, kind: Kind, receive: Callable[[Any], None]) -> None:
+        """Pass on each reading in a list, with pauses in which other tasks run."""
+        path = kind.path
         try:
             body = await self._connection.get(path)
             items = _decode_list(body).items or []
@@ -109,10 +91,10 @@ class MetricsApi:
             ) from error
         except UNREADABLE as error:
             raise UsageSourceError(f"{path}: the answer is not a list of metrics") from error
-        decode = msgspec.json.Decoder(kind).decode
+        decode = msgspec.json.Decoder(kind.wire).decode
         for number, raw in enumerate(items, 1):
             try:
-                take(decode(raw))
+                receive(kind.decode(decode(raw)))
             except UNREADABLE as error:
                 self.skipped += 1
                 _log.debug("%s: an item is left out: %s", path, error)

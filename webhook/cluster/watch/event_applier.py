@@ -1,54 +1,79 @@
-"""Objects of every kind we read, put into a `ClusterState` in whatever order they come.
+"""Events of every kind that is read, applied to one `ClusterState` in whatever order they come.
 
-This is the only way in, for recorded and for live clusters.
+Recorded and live clusters have this one way in. It wraps no library: client caches keep objects,
+while a `ClusterState` keeps columns of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from engine.model import api, topology_api
+from engine.model import api, resource_metrics
 from engine.model.aux_object import AuxObject
-from engine.model.disk_io import NodeDisks, node_disks_of
-from engine.model.elastic_quota import QUOTA_MODE_ANNOTATION, quota_of
-from engine.model.network import AppGroup, NetworkTopology, app_group_of, network_topology_of
+from engine.model.elastic_quota import quota_of
+from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
+from engine.model.namespace import namespace_of
 from engine.model.node import node_of
-from engine.model.numa import NodeZones, node_zones_of
-from engine.model.pod import pod_of
+from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros, micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
 from engine.view import ClusterState
 from webhook.cluster.objects import ObjectError
-from webhook.cluster.usage import metrics_server
+from webhook.cluster.usage.readings import join_readings
 
-_DEFAULT_NAMESPACE = "default"
-_MOST_GATHERED = 32  # reports; the sums over the pods of their nodes take some 4 ms
+_MOST_BUFFERED = 32  # reports; the sums over the pods of their nodes take some 4 ms
+
+
+class PodObserver(Protocol):
+    """Follows the pods of a cluster; called for every event, so it must be quick."""
+
+    def pod_changed(self, pod: Pod, version: int) -> None:
+        """Handle a pod that was added or replaced, at its resourceVersion; the state has it."""
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Handle a pod that is gone; the state no longer has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindApplier:
+    """Applies the events of one kind.
+
+    Attributes:
+        kind: the kind.
+        apply: adds or replaces an object; raises `ValueError` and changes nothing if it cannot be
+            used.
+        delete: by namespace, "" for none, and name.
+        intern: returns the string to hold for `namespace/name`, so that equal ones are one object.
+    """
+
+    kind: Kind
+    apply: Callable[[Any], None]
+    delete: Callable[[str, str], None]
+    intern: Callable[[str], str] = str
 
 
 class EventApplier:
-    """Takes objects, and forgets them again.
-
-    A method that takes one either takes all of it or raises `ValueError`, where a value is not what
-    the API would send, and changes nothing.
+    """Applies events to a `ClusterState`.
 
     Args:
-        state: where they go; a new one if not given.
-        now: the time of day where objects are taken as they happen. In a recording, without it,
-            each was there from its creation on.
-        pod_seen: told of each pod once it is in the state: namespace, uid and version.
-        gathers: whether reports of Koordinator's wait until `take_up`, or until there are many. One
-            makes columns of many rules out of date, and they are brought up to date for all rows
-            that changed in about the time it takes for one.
+        state: where objects go; a new one if not given.
+        now: the time of day, where events are applied as they happen. Without it, as in a
+            recording, each object was seen at its creation.
+        observers: called for each pod event after the state has it.
+        buffers_usage: whether Koordinator's reports wait until `flush_usage`, or until there are
+            many. One report makes columns of many rules out of date, and updating them for all
+            changed rows takes about as long as for one.
 
     Attributes:
-        state: what was taken, except for what waits for `finished` or `take_up`.
-        newest: the newest moment that any object spoke of, 0 if none did.
+        state: the objects, except for those that wait for `finished` or `flush_usage`.
+        newest: the latest moment in any object, 0 if none has one.
+        by_kind: the applier of each kind, by API group and `kind`.
     """
 
     def __init__(
@@ -56,141 +81,191 @@ class EventApplier:
         state: ClusterState | None = None,
         *,
         now: Callable[[], Micros] | None = None,
-        pod_seen: Callable[[str, str, int], None] = lambda _namespace, _uid, _version: None,
+        observers: Sequence[PodObserver] = (),
         buffers_usage: bool = False,
     ) -> None:
         self.state = ClusterState() if state is None else state
         self.newest = Micros(0)
+        self.by_kind: Mapping[tuple[str, str], KindApplier] = {
+            (kind.group, kind.kind): self._applier_of(kind) for kind in KINDS
+        }
         self._now = now
-        self._pod_seen = pod_seen
-        self._gathers = buffers_usage
-        self._gathered: dict[str, NodeUsage] = {}
+        self._observers = tuple(observers)
+        self._buffers_usage = buffers_usage
+        self._buffered: dict[str, NodeUsage] = {}
         self._by_koordinator: set[str] = set()
-        self._extra_keys: dict[tuple[type[AuxObject], str], str] = {}
+        self._aux: dict[tuple[type[msgspec.Struct], str], AuxObject] = {}
         self._node_readings: dict[str, NodeUsage] = {}
-        self._pod_readings: dict[str, metrics_server.PodReading] = {}
+        self._pod_readings: dict[str, resource_metrics.PodReading] = {}
 
     def finished(self) -> ClusterState:
-        """Return the state with what had to wait for all objects: usage by metrics.k8s.io."""
+        """Return the state with usage by metrics.k8s.io, which waits for all objects."""
         others = [
             reading
             for node_name, reading in self._node_readings.items()
             if node_name not in self._by_koordinator
         ]
-        for usage in metrics_server.joined(others, self._pod_readings.values(), self.state):
+        for usage in join_readings(others, self._pod_readings.values(), self.state):
             self.state.set_usage(usage)
         self.state.release_assumed(self.newest)
         return self.state
 
     def measured_by_koordinator(self, node_name: str) -> bool:
-        """Return whether a NodeMetric that was filled tells the usage of a node: others wait."""
-        gathered = self._gathered.get(node_name)
-        is_to_come = gathered is not None and gathered.usage is not None
-        return is_to_come or node_name in self._by_koordinator
+        """Return whether a node's usage comes from a filled NodeMetric, which precedes others."""
+        buffered = self._buffered.get(node_name)
+        is_filled = buffered is not None and buffered.usage is not None
+        return is_filled or node_name in self._by_koordinator
 
     def flush_usage(self) -> None:
-        """Take the reports that were gathered."""
-        for usage in self._gathered.values():
+        """Apply the buffered reports."""
+        for usage in self._buffered.values():
             self._report(usage)
-        self._gathered.clear()
+        self._buffered.clear()
+
+    def _applier_of(self, kind: Kind) -> KindApplier:
+        match kind.wire:
+            case api.Node:
+                return KindApplier(kind=kind, apply=self.node, delete=self.delete_node)
+            case api.Pod:
+                return KindApplier(
+                    kind=kind, apply=self.pod, delete=self.delete_pod, intern=self.state.pod_key
+                )
+            case api.Namespace:
+                return KindApplier(kind=kind, apply=self.namespace, delete=self.delete_namespace)
+            case api.ElasticQuota:
+                delete_quota = partial(self.delete_quota, group=kind.group)
+                return KindApplier(kind=kind, apply=self.quota, delete=delete_quota)
+            case api.NodeMetric:
+                return KindApplier(
+                    kind=kind, apply=self.node_metric, delete=self.delete_node_metric
+                )
+            case resource_metrics.NodeMetrics:
+                return KindApplier(
+                    kind=kind, apply=self.node_metrics, delete=self.delete_node_metrics
+                )
+            case resource_metrics.PodMetrics:
+                return KindApplier(
+                    kind=kind, apply=self.pod_metrics, delete=self.delete_pod_metrics
+                )
+            case _:
+                return KindApplier(
+                    kind=kind,
+                    apply=partial(self.aux, decode=kind.decode),
+                    delete=partial(self.delete_aux, wire=kind.wire),
+                )
+
+    # Nodes, pods, namespaces and quotas.
 
     def node(self, wire: api.Node) -> None:
-        """Take a node."""
+        """Apply a node."""
         _check_name(wire.metadata)
         self.state.set_node(node_of(wire))
-        self._see(wire.metadata.creation_timestamp)
+        self._observe_time(wire.metadata.creation_timestamp)
         for condition in wire.status.conditions or ():
-            self._see(condition.last_heartbeat_time)
+            self._observe_time(condition.last_heartbeat_time)
+
+    def delete_node(self, _namespace: str, name: str) -> None:
+        """Delete a node."""
+        self.state.delete_node(name)
 
     def pod(self, wire: api.Pod) -> None:
-        """Take a pod; one that has finished is forgotten."""
+        """Apply a pod; the state drops one that has finished."""
         _check_name(wire.metadata)
-        pod = pod_of(wire, namespace=_DEFAULT_NAMESPACE)
-        created = self._see(wire.metadata.creation_timestamp)
+        pod = pod_of(wire, namespace=DEFAULT_NAMESPACE)
+        created = self._observe_time(wire.metadata.creation_timestamp)
         self.state.set_pod(pod, seen_at=self._now() if self._now else created)
-        self._pod_seen(pod.namespace, pod.uid, wire.metadata.version)
+        version = wire.metadata.version
+        for observer in self._observers:
+            observer.pod_changed(pod, version)
         self.newest = max(self.newest, pod.scheduled_at or created, pod.initialized_at or created)
 
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod."""
+        self.state.delete_pod(f"{namespace}/{name}")
+        for observer in self._observers:
+            observer.pod_deleted(namespace, name)
+
     def namespace(self, wire: api.Namespace) -> None:
-        """Take a namespace."""
+        """Apply a namespace."""
         _check_name(wire.metadata)
-        meta = wire.metadata
-        mode = (meta.annotations or {}).get(QUOTA_MODE_ANNOTATION, "")
-        self.state.set_namespace(meta.name, meta.labels or {}, quota_mode=mode)
-        self._see(wire.metadata.creation_timestamp)
+        namespace = namespace_of(wire)
+        self.state.set_namespace(namespace.name, namespace.labels, quota_mode=namespace.quota_mode)
+        self._observe_time(wire.metadata.creation_timestamp)
+
+    def delete_namespace(self, _namespace: str, name: str) -> None:
+        """Delete a namespace."""
+        self.state.delete_namespace(name)
 
     def quota(self, wire: api.ElasticQuota) -> None:
-        """Take an ElasticQuota."""
+        """Apply an ElasticQuota."""
         _check_name(wire.metadata)
         if not wire.metadata.namespace:
             raise ObjectError(("metadata",), "it has no `namespace`")
         self.state.set_quota(quota_of(wire))
-        self._see(wire.metadata.creation_timestamp)
-
-    def node_metric(self, wire: api.NodeMetric) -> None:
-        """Take a report of Koordinator's; one that was never filled leaves room for others."""
-        _check_name(wire.metadata)
-        usage = usage_of_node_metric(wire, pod_key=self.state.pod_key)
-        self._gathered[usage.node_name] = usage
-        if not self._gathers or len(self._gathered) >= _MOST_GATHERED:
-            self.flush_usage()
-        self._see(wire.status.update_time)
-
-    def node_metrics(self, wire: metrics_server.NodeMetrics) -> None:
-        """Take the usage of a node by metrics.k8s.io."""
-        _check_name(wire.metadata)
-        self._node_readings[wire.metadata.name] = metrics_server.node_reading(wire)
-        self._see(wire.timestamp)
-
-    def pod_metrics(self, wire: metrics_server.PodMetrics) -> None:
-        """Take the usage of a pod by metrics.k8s.io."""
-        _check_name(wire.metadata)
-        reading = metrics_server.pod_reading(wire, namespace=_DEFAULT_NAMESPACE)
-        self._pod_readings[reading.key] = reading
-        self._see(wire.timestamp)
-
-    def aux(self, wire: Any, made: Callable[[Any], AuxObject]) -> None:  # noqa: ANN401 - any struct with metadata
-        """Take an object that only some rules read."""
-        _check_name(wire.metadata)
-        extra, name = made(wire), f"{wire.metadata.namespace}/{wire.metadata.name}"
-        if self._extra_keys.get((type(extra), name), extra.key) != extra.key:
-            self.delete_aux(wire.metadata.namespace, wire.metadata.name, kind=type(extra))
-        self._extra_keys[type(extra), name] = extra.key
-        self.state.set_extra(extra)
-        self._see(wire.metadata.creation_timestamp)
-
-    def pod_key(self, key: str) -> str:
-        """Return the string to keep for the `namespace/name` of a pod."""
-        return self.state.pod_key(key)
-
-    def delete_node(self, _namespace: str, name: str) -> None:
-        """Forget a node."""
-        self.state.delete_node(name)
-
-    def delete_pod(self, namespace: str, name: str) -> None:
-        """Forget a pod."""
-        self.state.delete_pod(f"{namespace}/{name}")
-
-    def delete_namespace(self, _namespace: str, name: str) -> None:
-        """Forget a namespace."""
-        self.state.delete_namespace(name)
+        self._observe_time(wire.metadata.creation_timestamp)
 
     def delete_quota(self, namespace: str, name: str, *, group: str) -> None:
-        """Forget an ElasticQuota."""
+        """Delete an ElasticQuota."""
         self.state.delete_quota(namespace, name, group)
 
+    # Usage.
+
+    def node_metric(self, wire: api.NodeMetric) -> None:
+        """Apply a report of Koordinator's; one that was never filled leaves room for others."""
+        _check_name(wire.metadata)
+        usage = usage_of_node_metric(wire, pod_key=self.state.pod_key)
+        self._buffered[usage.node_name] = usage
+        if not self._buffers_usage or len(self._buffered) >= _MOST_BUFFERED:
+            self.flush_usage()
+        self._observe_time(wire.status.update_time)
+
     def delete_node_metric(self, _namespace: str, name: str) -> None:
-        """Forget a report of Koordinator's; the next one by anything else takes its place."""
-        self._gathered.pop(name, None)
+        """Delete a report of Koordinator's; the next one from another source takes its place."""
+        self._buffered.pop(name, None)
         if not self._measured_by_others(name):
             self._by_koordinator.discard(name)
             self.state.delete_usage(name)
 
-    def delete_aux(self, namespace: str, name: str, *, kind: type[AuxObject]) -> None:
-        """Forget an object that only some rules read."""
-        key = self._extra_keys.pop((kind, f"{namespace}/{name}"), None)
-        if key is not None:
-            self.state.delete_extra(kind, key)
+    def node_metrics(self, wire: resource_metrics.NodeMetrics) -> None:
+        """Hold the usage of a node by metrics.k8s.io until `finished`."""
+        _check_name(wire.metadata)
+        self._node_readings[wire.metadata.name] = resource_metrics.node_reading(wire)
+        self._observe_time(wire.timestamp)
+
+    def delete_node_metrics(self, _namespace: str, name: str) -> None:
+        """Drop the usage of a node by metrics.k8s.io."""
+        self._node_readings.pop(name, None)
+
+    def pod_metrics(self, wire: resource_metrics.PodMetrics) -> None:
+        """Hold the usage of a pod by metrics.k8s.io until `finished`."""
+        _check_name(wire.metadata)
+        reading = resource_metrics.pod_reading(wire, namespace=DEFAULT_NAMESPACE)
+        self._pod_readings[reading.key] = reading
+        self._observe_time(wire.timestamp)
+
+    def delete_pod_metrics(self, namespace: str, name: str) -> None:
+        """Drop the usage of a pod by metrics.k8s.io."""
+        self._pod_readings.pop(f"{namespace}/{name}", None)
+
+    # Objects that only some rules read.
+
+    def aux(self, wire: Any, *, decode: Callable[[Any], AuxObject]) -> None:  # noqa: ANN401 - any struct with metadata
+        """Apply an object that only some rules read."""
+        meta = wire.metadata
+        _check_name(meta)
+        aux, name = decode(wire), (type(wire), f"{meta.namespace}/{meta.name}")
+        known = self._aux.get(name)
+        if known is not None and known.key != aux.key:
+            self.state.delete_extra(type(known), known.key)
+        self._aux[name] = aux
+        self.state.set_extra(aux)
+        self._observe_time(meta.creation_timestamp)
+
+    def delete_aux(self, namespace: str, name: str, *, wire: type[msgspec.Struct]) -> None:
+        """Delete an object that only some rules read."""
+        aux = self._aux.pop((wire, f"{namespace}/{name}"), None)
+        if aux is not None:
+            self.state.delete_extra(type(aux), aux.key)
 
     def _report(self, usage: NodeUsage) -> None:
         name = usage.node_name
@@ -207,72 +282,11 @@ class EventApplier:
         measured = known is not None and known.usage is not None
         return measured and node_name not in self._by_koordinator
 
-    def _see(self, moment: datetime | None) -> Micros:
-        """Take note of a moment; return it, 0 for none."""
-        seen = Micros(0) if moment is None else micros(moment)
-        self.newest = max(self.newest, seen)
-        return seen
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """What objects of a kind are decoded as, who takes them, and who forgets them.
-
-    Attributes:
-        wire: what they are decoded as.
-        take: adds or replaces one.
-        forget: by namespace and name; None for what is asked for again and again as a whole.
-        key: returns the string to keep for `namespace/name`; None where any will do.
-    """
-
-    wire: type[msgspec.Struct]
-    take: Callable[[EventApplier, Any], None]
-    forget: Callable[[EventApplier, str, str], None] | None = None
-    key: Callable[[EventApplier, str], str] | None = None
-
-
-def _quota_reader(group: str) -> Reader:
-    return Reader(
-        api.ElasticQuota, EventApplier.quota, partial(EventApplier.delete_quota, group=group)
-    )
-
-
-def _extra_reader(
-    kind: type[AuxObject], wire: type[msgspec.Struct], made: Callable[[Any], AuxObject]
-) -> Reader:
-    return Reader(
-        wire, partial(EventApplier.aux, made=made), partial(EventApplier.delete_aux, kind=kind)
-    )
-
-
-_DISKS = _extra_reader(NodeDisks, topology_api.NodeDiskIO, node_disks_of)
-
-READERS: Mapping[tuple[str, str], Reader] = {
-    ("", "Node"): Reader(api.Node, EventApplier.node, EventApplier.delete_node),
-    ("", "Pod"): Reader(api.Pod, EventApplier.pod, EventApplier.delete_pod, EventApplier.pod_key),
-    ("", "Namespace"): Reader(api.Namespace, EventApplier.namespace, EventApplier.delete_namespace),
-    ("scheduling.x-k8s.io", "ElasticQuota"): _quota_reader("scheduling.x-k8s.io"),
-    ("scheduling.sigs.k8s.io", "ElasticQuota"): _quota_reader("scheduling.sigs.k8s.io"),
-    ("slo.koordinator.sh", "NodeMetric"): Reader(
-        api.NodeMetric, EventApplier.node_metric, EventApplier.delete_node_metric
-    ),
-    ("topology.node.k8s.io", "NodeResourceTopology"): _extra_reader(
-        NodeZones, topology_api.NodeResourceTopology, node_zones_of
-    ),
-    ("appgroup.diktyo.x-k8s.io", "AppGroup"): _extra_reader(
-        AppGroup, topology_api.AppGroup, app_group_of
-    ),
-    ("networktopology.diktyo.x-k8s.io", "NetworkTopology"): _extra_reader(
-        NetworkTopology, topology_api.NetworkTopology, network_topology_of
-    ),
-    ("diskio.x-k8s.io", "NodeDiskIOStats"): _DISKS,
-    ("ioi.intel.com", "NodeDiskIOInfo"): _DISKS,
-    ("metrics.k8s.io", "NodeMetrics"): Reader(
-        metrics_server.NodeMetrics, EventApplier.node_metrics
-    ),
-    ("metrics.k8s.io", "PodMetrics"): Reader(metrics_server.PodMetrics, EventApplier.pod_metrics),
-}
-"""By API group and kind."""
+    def _observe_time(self, moment: datetime | None) -> Micros:
+        """Advance `newest` to a moment; return it, 0 for none."""
+        observed = Micros(0) if moment is None else micros(moment)
+        self.newest = max(self.newest, observed)
+        return observed
 
 
 def _check_name(meta: api.ObjectMeta) -> None:

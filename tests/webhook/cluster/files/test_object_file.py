@@ -13,11 +13,11 @@ def test_what_was_taken_back_is_not_in_the_file(tmp_path: Path) -> None:
     with object_file(path) as file:
         begin = file.size
         file.add(b'{"kind":"Pod"}')
-        file.back_to(begin)
+        file.truncate(begin)
         file.add(b'{"kind":"Node"}')
         kept = file.size
         file.add(b'{"kind":"Secret"}')
-        file.back_to(kept)
+        file.truncate(kept)
         file.add(b'{"kind":"Namespace"}')
     assert [one["kind"] for one in json.loads(path.read_bytes())["items"]] == ["Node", "Namespace"]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -250,7 +250,9 @@ class _Answering:
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"items":1}', b"\xff"])
 async def test_an_answer_that_is_no_list_ends_nothing(body: bytes) -> None:
     state = ClusterState()
-    polled = Polling(MetricsApi(_Answering(body), state, with_pods=False), state)
+    polled = Polling(
+        MetricsApi(cast("Connection", _Answering(body)), state, with_pods=False), state
+    )
     await polled.look(lambda: None)
     assert "not a list of metrics" in polled.status.last_error
     assert len(polled.pauses) == 2

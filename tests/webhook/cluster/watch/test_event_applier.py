@@ -10,7 +10,7 @@ from engine.model.disk_io import NodeDisks
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import Sum
-from webhook.cluster.watch.event_applier import READERS, EventApplier
+from webhook.cluster.watch.event_applier import EventApplier
 
 NOW = Micros(1_700_000_000 * SECOND)
 MEASURED = datetime(2023, 11, 14, tzinfo=UTC)
@@ -36,14 +36,14 @@ def metric(node: str, cpu: str | None) -> api.NodeMetric:
     )
 
 
-def cpu_of(intake: EventApplier, node: str) -> int | None:
-    usage = intake.state.usage(node)
+def cpu_of(applier: EventApplier, node: str) -> int | None:
+    usage = applier.state.usage(node)
     return None if usage is None or usage.usage is None else usage.usage["cpu"]
 
 
 def test_what_is_watched_can_be_forgotten_again() -> None:
-    intake = EventApplier(now=lambda: NOW)
-    taken: list[tuple[tuple[str, str], Any, str]] = [
+    applier = EventApplier(now=lambda: NOW)
+    applied: list[tuple[tuple[str, str], Any, str]] = [
         (("", "Node"), api.Node(metadata=api.ObjectMeta(name="n1")), ""),
         (("", "Pod"), pod("web"), "shop"),
         (("", "Namespace"), api.Namespace(metadata=api.ObjectMeta(name="shop")), ""),
@@ -52,92 +52,94 @@ def test_what_is_watched_can_be_forgotten_again() -> None:
     for group in ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io"):
         meta = api.ObjectMeta(name="team", namespace="shop")
         quota = api.ElasticQuota(api_version=f"{group}/v1alpha1", metadata=meta)
-        taken.append(((group, "ElasticQuota"), quota, "shop"))
-    for key, wire, _ in taken:
-        READERS[key].take(intake, wire)
-    view = intake.state.view()
+        applied.append(((group, "ElasticQuota"), quota, "shop"))
+    for key, wire, _ in applied:
+        applier.by_kind[key].apply(wire)
+    view = applier.state.view()
     assert view.names == ("n1",)
-    assert len(view.quotas["shop"]) == 2
-    for key, wire, namespace in taken:
-        forget = READERS[key].forget
-        assert forget is not None
-        forget(intake, namespace, wire.metadata.name)
-    view = intake.state.view()
+    assert len(view.namespaces.quotas["shop"]) == 2
+    for key, wire, namespace in applied:
+        applier.by_kind[key].delete(namespace, wire.metadata.name)
+    view = applier.state.view()
     assert not view.valid.any()
-    assert (view.quotas, view.namespace_labels, view.namespace_requests) == ({}, {}, {})
-    assert intake.state.usage("n1") is None
+    assert (view.namespaces.quotas, view.namespaces.labels, view.namespaces.requested) == (
+        {},
+        {},
+        {},
+    )
+    assert applier.state.usage("n1") is None
 
 
 @pytest.mark.parametrize("now", [None, lambda: NOW])
 def test_a_finished_pod_is_forgotten(now: None) -> None:
-    intake = EventApplier(now=now)
-    intake.pod(pod("web"))
-    assert intake.state.pod_count == 1
-    intake.pod(pod("web", phase="Succeeded"))
-    assert intake.state.pod_count == 0
-    assert not intake.state.view().sums[Sum.REQUESTS].any()
+    applier = EventApplier(now=now)
+    applier.pod(pod("web"))
+    assert applier.state.pod_count == 1
+    applier.pod(pod("web", phase="Succeeded"))
+    assert applier.state.pod_count == 0
+    assert not applier.state.view().sums[Sum.REQUESTS].any()
 
 
 def test_nobody_else_measures_a_node_that_koordinator_does() -> None:
-    intake = EventApplier(now=lambda: NOW)
-    assert not intake.measured_by_koordinator("n1")
-    intake.node_metric(metric("n1", "1"))
-    assert intake.measured_by_koordinator("n1")
-    intake.delete_node_metric("", "n1")
-    assert not intake.measured_by_koordinator("n1")
-    assert intake.state.usage("n1") is None
+    applier = EventApplier(now=lambda: NOW)
+    assert not applier.measured_by_koordinator("n1")
+    applier.node_metric(metric("n1", "1"))
+    assert applier.measured_by_koordinator("n1")
+    applier.delete_node_metric("", "n1")
+    assert not applier.measured_by_koordinator("n1")
+    assert applier.state.usage("n1") is None
 
 
-def test_reports_are_gathered_until_they_are_taken_up() -> None:
-    intake = EventApplier(now=lambda: NOW, buffers_usage=True)
-    intake.node_metric(metric("n1", "1"))
-    intake.node_metric(metric("n1", "2"))
-    intake.node_metric(metric("n2", "3"))
-    intake.delete_node_metric("", "n2")
-    assert intake.state.usage("n1") is None
-    assert intake.measured_by_koordinator("n1")
-    intake.flush_usage()
-    assert cpu_of(intake, "n1") == 2000
-    assert intake.state.usage("n2") is None
+def test_reports_are_gathered_until_they_are_applied_up() -> None:
+    applier = EventApplier(now=lambda: NOW, buffers_usage=True)
+    applier.node_metric(metric("n1", "1"))
+    applier.node_metric(metric("n1", "2"))
+    applier.node_metric(metric("n2", "3"))
+    applier.delete_node_metric("", "n2")
+    assert applier.state.usage("n1") is None
+    assert applier.measured_by_koordinator("n1")
+    applier.flush_usage()
+    assert cpu_of(applier, "n1") == 2000
+    assert applier.state.usage("n2") is None
 
 
-def test_many_reports_are_taken_up_at_once() -> None:
+def test_many_reports_are_applied_up_at_once() -> None:
     """A list of all nodes must not become one long pause."""
-    intake = EventApplier(now=lambda: NOW, buffers_usage=True)
+    applier = EventApplier(now=lambda: NOW, buffers_usage=True)
     for number in range(100):
-        intake.node_metric(metric(f"n{number}", "1"))
-    taken = sum(intake.state.usage(f"n{number}") is not None for number in range(100))
-    assert taken == 96  # three times 32
+        applier.node_metric(metric(f"n{number}", "1"))
+    applied = sum(applier.state.usage(f"n{number}") is not None for number in range(100))
+    assert applied == 96  # three times 32
 
 
 def test_a_report_that_was_never_filled_does_not_stand_in_the_way() -> None:
-    intake = EventApplier(now=lambda: NOW)
-    intake.state.set_usage(NodeUsage(node_name="n1", usage={"cpu": 500}))
-    intake.node_metric(metric("n1", None))
-    assert not intake.measured_by_koordinator("n1")
-    assert cpu_of(intake, "n1") == 500
-    intake.delete_node_metric("", "n1")
-    assert cpu_of(intake, "n1") == 500
-    intake.node_metric(metric("n1", "2"))
-    assert cpu_of(intake, "n1") == 2000
+    applier = EventApplier(now=lambda: NOW)
+    applier.state.set_usage(NodeUsage(node_name="n1", usage={"cpu": 500}))
+    applier.node_metric(metric("n1", None))
+    assert not applier.measured_by_koordinator("n1")
+    assert cpu_of(applier, "n1") == 500
+    applier.delete_node_metric("", "n1")
+    assert cpu_of(applier, "n1") == 500
+    applier.node_metric(metric("n1", "2"))
+    assert cpu_of(applier, "n1") == 2000
 
 
 def test_a_report_that_was_never_filled_is_known_to_be_there() -> None:
     """LoadAware tells a node without a report from one whose report is empty."""
-    intake = EventApplier(now=lambda: NOW)
-    intake.node_metric(metric("n1", None))
-    assert intake.state.usage("n1") is not None
-    assert not intake.measured_by_koordinator("n1")
-    intake.delete_node_metric("", "n1")
-    assert intake.state.usage("n1") is None
+    applier = EventApplier(now=lambda: NOW)
+    applier.node_metric(metric("n1", None))
+    assert applier.state.usage("n1") is not None
+    assert not applier.measured_by_koordinator("n1")
+    applier.delete_node_metric("", "n1")
+    assert applier.state.usage("n1") is None
 
 
 def test_a_report_that_is_emptied_is_nobodys() -> None:
-    intake = EventApplier(now=lambda: NOW)
-    intake.node_metric(metric("n1", "1"))
-    intake.node_metric(metric("n1", None))
-    assert not intake.measured_by_koordinator("n1")
-    assert cpu_of(intake, "n1") is None
+    applier = EventApplier(now=lambda: NOW)
+    applier.node_metric(metric("n1", "1"))
+    applier.node_metric(metric("n1", None))
+    assert not applier.measured_by_koordinator("n1")
+    assert cpu_of(applier, "n1") is None
 
 
 def disks(name: str, node: str, left: str = "5") -> topology_api.NodeDiskIO:
@@ -149,10 +151,10 @@ def disks(name: str, node: str, left: str = "5") -> topology_api.NodeDiskIO:
     )
 
 
-def test_what_only_some_rules_read_is_taken_and_forgotten() -> None:
-    intake = EventApplier(now=lambda: NOW)
+def test_what_only_some_rules_read_is_applied_and_forgotten() -> None:
+    applier = EventApplier(now=lambda: NOW)
     meta = api.ObjectMeta(name="n1", namespace="default", creation_timestamp=MEASURED)
-    taken: list[tuple[tuple[str, str], Any]] = [
+    applied: list[tuple[tuple[str, str], Any]] = [
         (
             ("topology.node.k8s.io", "NodeResourceTopology"),
             topology_api.NodeResourceTopology(metadata=api.ObjectMeta(name="n1")),
@@ -164,43 +166,40 @@ def test_what_only_some_rules_read_is_taken_and_forgotten() -> None:
         ),
         (("diskio.x-k8s.io", "NodeDiskIOStats"), disks("n1-stats", "n1")),
     ]
-    for key, wire in taken:
-        READERS[key].take(intake, wire)
-    keys = {(kind.__name__, key) for kind, key in intake.state.view().extras}
+    for key, wire in applied:
+        applier.by_kind[key].apply(wire)
+    keys = {(kind.__name__, key) for kind, key in applier.state.view().extras}
     assert keys == {
         ("NodeZones", "n1"),
         ("AppGroup", "default/n1"),
         ("NetworkTopology", "default/n1"),
         ("NodeDisks", "n1"),
     }
-    assert intake.newest > 0
-    for key, wire in taken:
-        forget = READERS[key].forget
-        assert forget is not None
+    assert applier.newest > 0
+    for key, wire in applied:
         for _ in range(2):
-            forget(intake, wire.metadata.namespace, wire.metadata.name)
-    assert not intake.state.view().extras
+            applier.by_kind[key].delete(wire.metadata.namespace, wire.metadata.name)
+    assert not applier.state.view().extras
 
 
 def test_an_object_that_tells_of_another_node_now_no_longer_tells_of_the_old_one() -> None:
-    intake = EventApplier(now=lambda: NOW)
-    reader = READERS["diskio.x-k8s.io", "NodeDiskIOStats"]
+    applier = EventApplier(now=lambda: NOW)
+    stats = applier.by_kind["diskio.x-k8s.io", "NodeDiskIOStats"]
     for node, left in (("n1", "5"), ("n1", "7"), ("n2", "7")):
-        reader.take(intake, disks("stats", node, left))
-    view = intake.state.view()
+        stats.apply(disks("stats", node, left))
+    view = applier.state.view()
     assert view.lookup(NodeDisks, "n1") is None
     found = view.lookup(NodeDisks, "n2")
     assert found is not None
     assert found.disks[0].total == 7
-    assert reader.forget is not None
-    reader.forget(intake, "io", "stats")
-    assert not intake.state.view().extras
+    stats.delete("io", "stats")
+    assert not applier.state.view().extras
 
 
 def test_an_object_that_cannot_be_read_changes_nothing() -> None:
-    intake = EventApplier(now=lambda: NOW)
-    reader = READERS["diskio.x-k8s.io", "NodeDiskIOStats"]
-    reader.take(intake, disks("stats", "n1"))
+    applier = EventApplier(now=lambda: NOW)
+    stats = applier.by_kind["diskio.x-k8s.io", "NodeDiskIOStats"]
+    stats.apply(disks("stats", "n1"))
     with pytest.raises(ValueError, match="not a quantity"):
-        reader.take(intake, disks("stats", "n2", "much"))
-    assert intake.state.view().lookup(NodeDisks, "n1") is not None
+        stats.apply(disks("stats", "n2", "much"))
+    assert applier.state.view().lookup(NodeDisks, "n1") is not None

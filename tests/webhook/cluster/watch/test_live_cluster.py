@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.model.kinds import WATCHED
 from engine.view import ClusterState, ClusterView, Domain, Sum
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import (
@@ -24,10 +25,10 @@ from tests.webhook.cluster.reflecting import (
     pod,
     quota,
 )
-from webhook.cluster.watch.event_applier import READERS, EventApplier
-from webhook.cluster.watch.live_cluster import LiveCluster, Source, live_cluster
+from webhook.cluster.cluster import Cluster
+from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.live_cluster import Source, live_cluster
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.watched_kinds import WATCHED
 
 X_GROUP = "scheduling.x-k8s.io"
 
@@ -36,7 +37,7 @@ class Live(NamedTuple):
     """What a test of a live cluster holds."""
 
     server: FakeApiServer
-    cluster: LiveCluster
+    cluster: Cluster
     time: Time
 
     async def equal(self) -> None:
@@ -52,12 +53,14 @@ async def living(
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
 ) -> AsyncIterator[Live]:
     time = Time()
-    intake = EventApplier(now=lambda: STARTED, buffers_usage=True)
+    applier = EventApplier(now=lambda: STARTED, buffers_usage=True)
     async with fake_api_server() as server, connected_to(server, folder) as connection:
         for one in objects:
             server.create(one)
         prepare(server)
-        async with live_cluster(connection, intake, time.clock, also=also, pace=BRISK) as cluster:
+        async with live_cluster(
+            connection, applier, time.clock, also=also, config=BRISK
+        ) as cluster:
             yield Live(server, cluster, time)
 
 
@@ -75,11 +78,11 @@ def facts(view: ClusterView) -> dict[str, Any]:
             for name, row in view.rows.items()
             if view.sums[Sum.REQUESTS, :, row].any()
         },
-        "namespaces": {name: dict(labels) for name, labels in view.namespace_labels.items()},
-        "totals": {name: dict(total) for name, total in view.namespace_requests.items()},
+        "namespaces": {name: dict(labels) for name, labels in view.namespaces.labels.items()},
+        "totals": {name: dict(total) for name, total in view.namespaces.requested.items()},
         "quotas": {
             (one.namespace, one.name, one.group, (one.max or {}).get("cpu"))
-            for quotas in view.quotas.values()
+            for quotas in view.namespaces.quotas.values()
             for one in quotas
         },
         "usage": {
@@ -92,18 +95,15 @@ def facts(view: ClusterView) -> dict[str, Any]:
 
 def rebuilt(server: FakeApiServer) -> dict[str, Any]:
     """Return what a fresh start would know."""
-    intake = EventApplier(ClusterState(), now=lambda: STARTED)
-    for watched in WATCHED:
-        plural = watched.path.rpartition("/")[2]
-        name = f"{plural}.{watched.group}" if watched.group else plural
+    applier = EventApplier(ClusterState(), now=lambda: STARTED)
+    for kind in WATCHED:
         try:
-            objects = server.objects(name)
+            objects = server.objects(kind.name)
         except LookupError:
             continue
-        reader = READERS[watched.group, watched.kind]
         for one in objects.values():
-            reader.take(intake, msgspec.convert(one, reader.wire))
-    return facts(intake.state.view())
+            applier.by_kind[kind.group, kind.kind].apply(msgspec.convert(one, kind.wire))
+    return facts(applier.state.view())
 
 
 def metric(name: str, cpu: str) -> dict[str, Any]:
@@ -196,10 +196,10 @@ async def test_quotas_of_a_group_that_comes_later_count_until_it_goes(tmp_path: 
         live.server.install("elasticquotas.scheduling.sigs.k8s.io")
         live.server.create(quota("team", "20"))
         live.time.pass_by()
-        await eventually(lambda: len(live.cluster.view().quotas["shop"]) == 2)
+        await eventually(lambda: len(live.cluster.view().namespaces.quotas["shop"]) == 2)
         live.server.uninstall("elasticquotas.scheduling.sigs.k8s.io")
-        await eventually(lambda: len(live.cluster.view().quotas["shop"]) == 1)
-        assert live.cluster.view().quotas["shop"][0].group == X_GROUP
+        await eventually(lambda: len(live.cluster.view().namespaces.quotas["shop"]) == 1)
+        assert live.cluster.view().namespaces.quotas["shop"][0].group == X_GROUP
 
 
 class Faulty:
@@ -233,8 +233,8 @@ async def test_leaving_ends_every_watch(tmp_path: Path) -> None:
     async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
         before = asyncio.all_tasks()
         time = Time()
-        intake = EventApplier(now=lambda: STARTED, buffers_usage=True)
-        async with live_cluster(connection, intake, time.clock, pace=BRISK) as cluster:
+        applier = EventApplier(now=lambda: STARTED, buffers_usage=True)
+        async with live_cluster(connection, applier, time.clock, config=BRISK) as cluster:
             await cluster.synced()
             assert server.watches() == 5
         await server.until(lambda: server.watches() == 0)

@@ -70,8 +70,10 @@ async def test_where_lists_are_not_streamed_they_are_read_in_pages_from_then_on(
 
 
 async def test_a_streamed_list_that_never_ends_is_given_up_for_pages(tmp_path: Path) -> None:
-    pace = replace(BRISK, streamed_list_seconds=0.05)
-    async with reflecting(tmp_path, objects=TEN, prepare=never_end_initial_events, pace=pace) as at:
+    config = replace(BRISK, streamed_list_seconds=0.05)
+    async with reflecting(
+        tmp_path, objects=TEN, prepare=never_end_initial_events, config=config
+    ) as at:
         await at.watching()
         await at.equal()
         at.server.create(pod("later"))
@@ -182,8 +184,8 @@ async def test_bookmarks_take_a_quiet_watch_along(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_falls_silent_is_asked_again(tmp_path: Path) -> None:
-    pace = replace(BRISK, silence_seconds=0.05)
-    async with reflecting(tmp_path, objects=TEN, pace=pace) as at:
+    config = replace(BRISK, silence_seconds=0.05)
+    async with reflecting(tmp_path, objects=TEN, config=config) as at:
         await at.watching()
         at.server.pause()
         at.server.create(pod("meanwhile"))

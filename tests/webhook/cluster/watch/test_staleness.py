@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from engine.model.time import SECOND, Micros
 from engine.view import Domain, Freshness
-from webhook.cluster.watch.source_status import SourceStatus
-from webhook.cluster.watch.staleness import StaleAfter, log_changes
+from webhook.cluster.watch.source_status import SourceStatus, StaleAfter, log_changes
 
 NOW = Micros(1_000_000 * SECOND)
 AFTER = StaleAfter(nodes=300, pods=200, usage=90)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum
-from engine.view import lru_cache as remembered
-from engine.view.column_cache import ColumnCache
+from engine.view import memo as remembered
+from engine.view.memo import ColumnCache
 from tests.engine.measured_cluster import NOW, node, pod, report
 
 BOTH = (Domain.NODES, Domain.PODS)

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.view.namespace_totals import REQUESTED, NamespaceTotals
+from engine.view.namespaces import REQUESTED, NamespaceTotals
 from engine.view.pod_table import RUNNING, SCHEDULED
-from engine.view.shape_contributions import Share
+from engine.view.shape_contributions import Contribution
 
 
-def share(bare_cpu: int = 0, **requests: int) -> Share:
+def share(bare_cpu: int = 0, **requests: int) -> Contribution:
     bare = (("cpu", bare_cpu), ("pods", 1))
-    return Share((*requests.items(), ("pods", 1)), bare, np.zeros(0, np.int64))
+    return Contribution((*requests.items(), ("pods", 1)), bare, np.zeros(0, np.int64))
 
 
 SMALL = share(cpu=100)

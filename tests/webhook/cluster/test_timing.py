@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cluster.client.backoff import Backoff
+from webhook.cluster.timing import Backoff
 
 
 def test_waits_double_up_to_the_longest_and_begin_anew_after_success() -> None:

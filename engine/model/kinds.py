@@ -1,0 +1,241 @@
+"""The kinds of the Kubernetes API that are read, as one table.
+
+Decoding, watching, snapshots, policy test cases, `stowplan doctor` and the chart's ClusterRole go
+by it: a new kind touches this table, its model and its consumer. PriorityClass is not among them:
+the API server writes its value into `spec.priority` of a pod before it calls any webhook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from engine.model import api, resource_metrics, topology_api
+from engine.model.advice import ADVICE_ANNOTATION
+from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
+from engine.model.domain import Domain
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.namespace import namespace_of
+from engine.model.network import app_group_of, network_topology_of
+from engine.model.node import node_of
+from engine.model.numa import node_zones_of
+from engine.model.pod import (
+    AFTER_INITIALIZED_ANNOTATION,
+    AFTER_SCHEDULED_ANNOTATION,
+    MIRROR_ANNOTATION,
+    RESERVE_POD_ANNOTATION,
+    SCALING_FACTORS_ANNOTATION,
+    Pod,
+    pod_of,
+)
+from engine.model.usage import usage_of_node_metric
+
+DEFAULT_NAMESPACE: Final = "default"
+"""Namespace of objects in files that name none."""
+
+_READ: Final = ("get", "list")
+_WATCH: Final = (*_READ, "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of one API group.
+
+    Attributes:
+        group: API group, "" for the core group.
+        version: API version that is read.
+        kind: `kind` of its objects.
+        plural: its resource in paths and rights.
+        wire: struct that objects are decoded as.
+        decode: model of a wire struct; raises `ValueError`.
+        verbs: rights that reading it takes; none for a kind that only occurs in files.
+        domain: what grows stale with it; None if no rule about nodes reads it.
+        required: whether nothing can be decided without it. Other kinds may come and go.
+        field_selector: selects the objects to watch, "" for all.
+        case_list: key of its list in policy test cases, "" if cases hold none.
+        snapshot_annotations: annotations that a snapshot keeps; None for all but secretive ones.
+        snapshot_metadata: whether a snapshot keeps more metadata than namespace and name.
+    """
+
+    group: str = ""
+    version: str = "v1alpha1"
+    kind: str
+    plural: str
+    wire: type[msgspec.Struct]
+    decode: Callable[[Any], Any]
+    verbs: tuple[str, ...] = _WATCH
+    domain: Domain | None = None
+    required: bool = False
+    field_selector: str = ""
+    case_list: str = ""
+    snapshot_annotations: frozenset[str] | None = None
+    snapshot_metadata: bool = True
+
+    @property
+    def name(self) -> str:
+        """The resource as `kubectl get` takes it, unique: `plural.group`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def path(self) -> str:
+        """URL path of its objects in all namespaces."""
+        return f"/{'apis' if self.group else 'api'}/{self.api_version}/{self.plural}"
+
+
+def _pod_of(wire: api.Pod) -> Pod:
+    return pod_of(wire, namespace=DEFAULT_NAMESPACE)
+
+
+_QUOTA: Final = Kind(
+    group=UPSTREAM_GROUP,
+    kind="ElasticQuota",
+    plural="elasticquotas",
+    wire=api.ElasticQuota,
+    decode=quota_of,
+    case_list="elasticQuotas",
+)
+_DISKS: Final = Kind(
+    group="diskio.x-k8s.io",
+    kind="NodeDiskIOStats",
+    plural="nodediskiostats",
+    wire=topology_api.NodeDiskIO,
+    decode=node_disks_of,
+    domain=Domain.TOPOLOGY,
+    case_list="nodeDiskIOStats",
+)
+
+NODE_METRICS: Final = Kind(
+    group="metrics.k8s.io",
+    version="v1beta1",
+    kind="NodeMetrics",
+    plural="nodes",
+    wire=resource_metrics.NodeMetrics,
+    decode=resource_metrics.node_reading,
+    verbs=_READ,
+    snapshot_metadata=False,
+)
+POD_METRICS: Final = Kind(
+    group="metrics.k8s.io",
+    version="v1beta1",
+    kind="PodMetrics",
+    plural="pods",
+    wire=resource_metrics.PodMetrics,
+    decode=resource_metrics.pod_reading,
+    verbs=_READ,
+    snapshot_metadata=False,
+)
+
+KINDS: Final = (
+    Kind(
+        version="v1",
+        kind="Node",
+        plural="nodes",
+        wire=api.Node,
+        decode=node_of,
+        domain=Domain.NODES,
+        required=True,
+        case_list="nodes",
+    ),
+    Kind(
+        version="v1",
+        kind="Pod",
+        plural="pods",
+        wire=api.Pod,
+        decode=_pod_of,
+        domain=Domain.PODS,
+        required=True,
+        # A pod that finishes leaves the selection; the watch reports it as deleted.
+        field_selector="status.phase!=Succeeded,status.phase!=Failed",
+        case_list="pods",
+        snapshot_annotations=frozenset(
+            {
+                ADVICE_ANNOTATION,
+                AFTER_INITIALIZED_ANNOTATION,
+                AFTER_SCHEDULED_ANNOTATION,
+                MIRROR_ANNOTATION,
+                RESERVE_POD_ANNOTATION,
+                SCALING_FACTORS_ANNOTATION,
+                THROUGHPUT_ANNOTATION,
+            }
+        ),
+    ),
+    Kind(
+        version="v1",
+        kind="Namespace",
+        plural="namespaces",
+        wire=api.Namespace,
+        decode=namespace_of,
+        required=True,
+        case_list="namespaces",
+        snapshot_annotations=frozenset(),
+    ),
+    _QUOTA,
+    replace(_QUOTA, group=KOORDINATOR_GROUP),
+    Kind(
+        group="slo.koordinator.sh",
+        kind="NodeMetric",
+        plural="nodemetrics",
+        wire=api.NodeMetric,
+        decode=usage_of_node_metric,
+        domain=Domain.METRICS,
+        case_list="nodeMetrics",
+        snapshot_metadata=False,
+    ),
+    Kind(
+        group="topology.node.k8s.io",
+        version="v1alpha2",
+        kind="NodeResourceTopology",
+        plural="noderesourcetopologies",
+        wire=topology_api.NodeResourceTopology,
+        decode=node_zones_of,
+        domain=Domain.TOPOLOGY,
+        case_list="nodeResourceTopologies",
+    ),
+    Kind(
+        group="appgroup.diktyo.x-k8s.io",
+        kind="AppGroup",
+        plural="appgroups",
+        wire=topology_api.AppGroup,
+        decode=app_group_of,
+        domain=Domain.TOPOLOGY,
+        case_list="appGroups",
+    ),
+    Kind(
+        group="networktopology.diktyo.x-k8s.io",
+        kind="NetworkTopology",
+        plural="networktopologies",
+        wire=topology_api.NetworkTopology,
+        decode=network_topology_of,
+        domain=Domain.TOPOLOGY,
+        case_list="networkTopologies",
+    ),
+    _DISKS,
+    # The earlier name of NodeDiskIOStats.
+    replace(
+        _DISKS,
+        group="ioi.intel.com",
+        version="v1",
+        kind="NodeDiskIOInfo",
+        plural="nodediskioinfoes",
+        verbs=(),
+        case_list="",
+    ),
+    NODE_METRICS,
+    POD_METRICS,
+)
+
+KINDS_BY_NAME: Final[Mapping[tuple[str, str], Kind]] = {
+    (kind.group, kind.kind): kind for kind in KINDS
+}
+"""By API group and `kind`."""
+
+WATCHED: Final = tuple(kind for kind in KINDS if "watch" in kind.verbs)
+"""Kinds that are listed and watched on a live cluster; the others with rights are polled."""

@@ -1,0 +1,90 @@
+"""Timing of requests to the API server: pauses after failures, intervals, and the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from engine.model.time import Micros
+
+_LONGEST_RETRY_AFTER_SECONDS = 120.0  # a server that asks for more is not believed
+
+
+class Backoff:
+    """Waits that double up to a bound, each with jitter so that replicas do not retry in step.
+
+    Args:
+        first_seconds: the first wait, before jitter.
+        longest_seconds: no wait is longer, unless the server asks for it.
+        jitter: a number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        first_seconds: float,
+        longest_seconds: float,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._first = first_seconds
+        self._longest = longest_seconds
+        self._jitter = jitter
+        self._wait = first_seconds
+
+    def reset(self) -> None:
+        """Start again with the first wait, after a success."""
+        self._wait = self._first
+
+    def next(self, retry_after: float | None = None) -> float:
+        """Return the seconds to wait now, between half and all of the current wait.
+
+        Args:
+            retry_after: seconds that the server asks for at least (`Retry-After`).
+        """
+        wait = self._wait * (1 + self._jitter()) / 2
+        self._wait = min(2 * self._wait, self._longest)
+        return max(wait, min(retry_after or 0.0, _LONGEST_RETRY_AFTER_SECONDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectorConfig:
+    """Page size and intervals of a reflector, in seconds.
+
+    Attributes:
+        page_size: objects in a page of a list.
+        watch_seconds: the API server ends a watch after one to two times that.
+        silence_seconds: a watch is cut after that long without an event: bookmarks come every
+            minute.
+        streamed_list_seconds: a streamed list that takes longer is replaced by one in pages.
+        look_again_seconds: time between two looks for an absent API.
+        first_retry_seconds: the first wait after a failure.
+        longest_retry_seconds: waits double up to that.
+    """
+
+    page_size: int = 500
+    watch_seconds: int = 300
+    silence_seconds: float = 90.0
+    streamed_list_seconds: float = 60.0
+    look_again_seconds: float = 30.0
+    first_retry_seconds: float = 0.5
+    longest_retry_seconds: float = 15.0
+
+
+DEFAULT_CONFIG = ReflectorConfig()
+"""Suits clusters of any size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Time as a source sees it; tests replace it.
+
+    Attributes:
+        now: the time of day.
+        sleep: waits for some seconds.
+        jitter: a number in [0, 1).
+    """
+
+    now: Callable[[], Micros]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
