@@ -1,4 +1,4 @@
-"""What LoadAware holds thresholds and capacity against: usage of nodes, from reports and sums.
+"""Usage and capacity of nodes as LoadAware compares them, from reports and sums.
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go, helper.go) and
 estimator/default_estimator.go, EstimateNode.
@@ -24,7 +24,7 @@ from engine.plugins.load_aware.sums import LoadProfile, LoadSums
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-"""What a node offers before amplification: a JSON resource list."""
+"""The allocatable of a node before amplification: a JSON resource list."""
 
 _ANNOTATIONS_REMEMBERED = 4096
 _MEASURED, _ESTIMATED, _PRODUCTION = 0, 1, 2
@@ -32,7 +32,7 @@ _MEASURED, _ESTIMATED, _PRODUCTION = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class UsageSource:
-    """Which usage of a node is meant; that of the whole node at the moment unless said otherwise.
+    """A kind of usage of a node; by default that of the whole node at the moment.
 
     Attributes:
         production: that of production pods alone, whatever the last two say.
@@ -51,18 +51,18 @@ WHOLE_NODE = UsageSource()
 
 
 def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
-    """Return what nodes offer of the known resources before amplification, (n_known, n)."""
+    """Return the allocatable of the known resources before amplification, (n_known, n)."""
     key = ("LoadAware capacity", known)
     return view.node_column(key, (Domain.NODES,), lambda part: _capacity(part, known))
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What reports say of each node, by the source that is asked for there.
+    """The reported usage of each node, by its source.
 
     Attributes:
         table: (n_known + 3, n), one array so that it can be remembered: the amounts of the known
-            resources in base units, what is `added` to them, and two flags.
+            resources in base units, the kind of sum that is `added` to them, and two flags.
     """
 
     table: IntColumn
@@ -83,29 +83,29 @@ class Readings:
 
     @property
     def is_reported(self) -> BoolColumn:
-        """Where there is a report."""
+        """Nodes with a report, (n,)."""
         flags: BoolColumn = self.table[-2] != 0
         return flags
 
     @property
     def is_measured(self) -> BoolColumn:
-        """Where that holds the usage of the node."""
+        """Nodes with a report that has the usage of the node, (n,)."""
         flags: BoolColumn = self.table[-1] != 0
         return flags
 
     @cached_property
     def _kind(self) -> IntColumn | None:
-        """What is added on each row, None where it is the same on all: what was not measured."""
+        """The kind of sum added on each row, None if it is _MEASURED on all."""
         kind = self.table[-3]
         return kind if kind.any() else None
 
     @property
     def amounts(self) -> IntColumn:
-        """What was read, (n_known, n)."""
+        """The reported amounts, (n_known, n)."""
         return self.table[:-3]
 
     def added(self, view: ClusterView, profile: LoadProfile) -> IntColumn:
-        """Return what estimates, or sums over pods, add to `amounts`, (n_known, n).
+        """Return the estimates or sums over pods to add to `amounts`, (n_known, n).
 
         Args:
             view: the rows that were read; it keeps the sums of `profile`.
@@ -133,7 +133,7 @@ def _capacity(view: ClusterView, known: Sequence[str]) -> IntColumn:
 
 @lru_cache(maxsize=_ANNOTATIONS_REMEMBERED)
 def _raw_allocatable(text: str | None) -> Amounts:
-    """Return what an annotation says, nothing if it is absent or malformed."""
+    """Return the amounts in an annotation, none if it is absent or malformed."""
     if text is None:
         return {}
     try:
@@ -163,9 +163,9 @@ def _capped(amounts: Amounts, known: Sequence[str]) -> Iterable[int]:
 
 
 def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
-    """Return the reading a source asks for, None where the report has no window of its duration.
+    """Return the reading of a source, None where the report has no window of its duration.
 
-    Without a duration it is that of the longest window, or failing one the usage at the moment.
+    Without a duration it is that of the longest window, or the usage at the moment without one.
     """
     momentary = report.usage or {}
     if not source.aggregation:
