@@ -29,9 +29,7 @@ from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn
-from engine.view.axis import capped
-from engine.view.pod_table import PodEntry
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodEntry, capped
 
 _UNKNOWN, _NOT_ENOUGH = 1, 2
 _REASONS: Final = {

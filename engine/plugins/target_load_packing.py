@@ -29,9 +29,7 @@ from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.inputs import report_age
 from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
 from engine.plugins.lib.trimaran_args import TrimaranArgs
-from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
-from engine.view.axis import capped
-from engine.view.pod_table import PodEntry
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn, PodEntry, capped
 
 _DEFAULT_TARGET = 40
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)

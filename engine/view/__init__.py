@@ -8,7 +8,7 @@ columns between decisions.
 
 from engine.model.domain import LOAD_DOMAINS, Domain
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
-from engine.view.axis import BoolColumn, IntColumn, ResourceAxis, capped
+from engine.view.axis import GREATEST_AMOUNT, BoolColumn, IntColumn, ResourceAxis, capped
 from engine.view.cluster_view import ClusterView
 from engine.view.columns import (
     LabelColumn,
@@ -34,6 +34,7 @@ __all__ = [
     "DEFAULT_ASSUMED_SECONDS",
     "DOMAIN_NAMES",
     "FRESH",
+    "GREATEST_AMOUNT",
     "LOAD_DOMAINS",
     "MISSING",
     "NO_TRANSITIONS",

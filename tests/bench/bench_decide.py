@@ -23,7 +23,7 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import decide
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.policy import PolicySet, load_policies
 from engine.report import explanation, summary
 from engine.view import ClusterState
@@ -89,7 +89,7 @@ class _Bench:
         """Time what is made of a decision."""
         view = self._state.view()
         steps: dict[str, Callable[[Decision, PlacementRequest], object]] = {
-            "patch": lambda decision, request: patch_for(decision, request, view),
+            "patch": lambda decision, request: encode(decision, request, view),
             "summary": lambda decision, _: summary(decision),
             f"explanation, {_NODES_EXPLAINED} nodes": lambda decision, _: explanation(
                 decision, most_nodes=_NODES_EXPLAINED

@@ -25,7 +25,7 @@ from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.policy import RuleContext, load_policies
 from engine.report import explanation
 from tests.bench.arrivals import Arrivals, running_in
@@ -99,7 +99,7 @@ class _World:
     def patches(self) -> Spent:
         """Make patches of decisions."""
         view = self.state.view()
-        return self._of_decisions(lambda decision, asked: patch_for(decision, asked, view))
+        return self._of_decisions(lambda decision, asked: encode(decision, asked, view))
 
     def explanations(self) -> Spent:
         """Explain decisions as the webhook keeps them."""

@@ -19,7 +19,7 @@ from engine.model.pod import Pod
 from engine.model.usage import NodeUsage
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.plugins import PLUGINS
 from engine.policy import SCHEDULER_FILTERS, PolicySet
 from engine.report import explanation, summary
@@ -167,7 +167,7 @@ def test_what_a_filter_says_of_labels_is_written_however_old_the_nodes_are() -> 
     view = _two(zoned)
     for freshness in (stale(), stale(Domain.NODES), stale(*Domain)):
         decision = decide(REQUEST, zoned, view, NOW, freshness=freshness)
-        patch = patch_for(decision, REQUEST, view)
+        patch = encode(decision, REQUEST, view)
         assert "'key': 'zone', 'operator': 'In', 'values': ['b']" in str(patch.operations)
 
 
@@ -176,7 +176,7 @@ def test_no_node_is_preferred_on_the_word_of_a_stale_view() -> None:
     view = _two(policy_set)
     for freshness, preferred in ((stale(Domain.METRICS), True), (stale(*Domain), False)):
         decision = decide(REQUEST, policy_set, view, NOW, freshness=freshness)
-        operations = str(patch_for(decision, REQUEST, view).operations)
+        operations = str(encode(decision, REQUEST, view).operations)
         assert ("preferredDuring" in operations) is preferred
 
 

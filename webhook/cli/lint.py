@@ -75,13 +75,13 @@ def _rules(policies: PolicySet) -> Table:
 
 def _carried(policy: CompiledPolicy, rule: FilterRule) -> str:
     """Return how what a filter says gets on a pod."""
-    outlook = rule.labels.summary
+    labels = rule.labels.summary
     by_name = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
-    if not by_name or outlook.exactness is Exactness.EXACT:
-        return outlook.summary
-    if outlook.exactness is Exactness.NONE:
+    if not by_name or labels.exactness is Exactness.EXACT:
+        return labels.summary
+    if labels.exactness is Exactness.NONE:
         return "by node names"
-    return f"{outlook.summary}, by node names"
+    return f"{labels.summary}, by node names"
 
 
 def _warnings(policy: CompiledPolicy) -> Iterator[str]:

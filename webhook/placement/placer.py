@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,14 +17,11 @@ from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide
-from engine.placement import Advice, Patch, patch_for
+from engine.placement import Advice, Encoder, Patch, encode
 from engine.policy import PolicySet
 from engine.report import explanation
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
-
-Encoder: TypeAlias = Callable[[Decision, PlacementRequest, ClusterView], Patch]
-"""Writes a decision on its pod."""
 
 _LONGEST_EVALUATION_SECONDS = 0.2
 """Time limit of the expressions of all policies for one pod; the remaining rules err."""
@@ -98,7 +95,7 @@ class Placer:
         view: Callable[[], ClusterView],
         now: Callable[[], Micros],
         scope: Scope,
-        encode: Encoder = patch_for,
+        encode: Encoder = encode,
         clock: Callable[[], float] | None = None,
         staleness: Callable[[], Freshness] = Freshness,
         explanations: Explanations | None = None,

@@ -198,7 +198,7 @@ def _handlers(
         view=view,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
-        refused=services.record_denial,
+        record_denial=services.record_denial,
     )
     quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
     limits = ReviewLimits(

@@ -13,8 +13,8 @@ from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.model.usage import NodeUsage
 from engine.plugins.load_aware.estimation import Estimation, deadline, estimate_vector, windows
+from engine.view import GREATEST_AMOUNT as _MOST
 from engine.view import ClusterView, IntColumn, PodEntry, capped
-from engine.view.axis import GREATEST_AMOUNT as _MOST
 
 _SUMS = 4  # node delta, node estimate, production usage, production delta
 _SHAPES_REMEMBERED = 65_536

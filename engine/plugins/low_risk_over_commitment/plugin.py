@@ -35,9 +35,7 @@ from engine.plugins.lib.measured_load import (
 )
 from engine.plugins.lib.trimaran_args import TrimaranArgs
 from engine.plugins.low_risk_over_commitment.beta import distribution, fitted, greatest_variance
-from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
-from engine.view.axis import capped
-from engine.view.pod_table import PodEntry
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn, PodEntry, capped
 
 _DEFAULT_WINDOWS = 5
 _DEFAULT_WEIGHT = 0.5

@@ -26,8 +26,7 @@ from engine.model.resource_names import (
 )
 from engine.model.resources import Amounts
 from engine.plugins.lib.arithmetic import FloatColumn
-from engine.view import BoolColumn, ClusterView, DictionaryColumn, Domain
-from engine.view.axis import capped
+from engine.view import BoolColumn, ClusterView, DictionaryColumn, Domain, capped
 
 ABSENT: Final = -(2**62)
 """The amount of a resource that a zone does not list; less than any other, whatever is taken."""

@@ -72,12 +72,12 @@ def test_only_rows_that_changed_are_read_again() -> None:
 def test_a_view_that_is_kept_goes_on_saying_the_same() -> None:
     team = _Team()
     state = _cluster(*["x"] * 10)
-    kept = state.view()
-    before = team.column(kept)
+    old = state.view()
+    before = team.column(old)
     for i in range(10):
         _set(state, i, f"y{i}")
         team.column(state.view())
-    assert _values(before) == _values(team.column(kept)) == ["x"] * 10
+    assert _values(before) == _values(team.column(old)) == ["x"] * 10
 
 
 def test_values_that_come_and_go_do_not_pile_up() -> None:

@@ -102,7 +102,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         self.labels: dict[str, dict[str, str]] = {}
         self.modes: dict[str, str] = {}
         self.profiles: tuple[LoadProfile, ...] = ()
-        self.kept: list[tuple[ClusterView, dict[str, object]]] = []
+        self.views: list[tuple[ClusterView, dict[str, object]]] = []
         self.most_names = 0
         self.now = NOW
         self.preparing: Iterator[None] = iter(())
@@ -160,9 +160,9 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def release_assumed(self) -> None:
         self.released_at = self.now
         self.state.release_assumed(self.now)
-        for one, (_, _, since) in tuple(self.in_flight.items()):
+        for advice_id, (_, _, since) in tuple(self.in_flight.items()):
             if since + IN_FLIGHT_SECONDS * SECOND <= self.now:
-                del self.in_flight[one]
+                del self.in_flight[advice_id]
 
     @rule(name=NODES, cpu=st.integers(0, 3), pods=st.dictionaries(PODS, st.integers(1, 2000)))
     def set_usage(self, name: str, cpu: int, pods: dict[str, int]) -> None:
@@ -210,7 +210,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     @rule()
     def keep_a_view(self) -> None:
         view = self.state.view()
-        self.kept.append((view, facts(view)))
+        self.views.append((view, facts(view)))
 
     @invariant()
     def count_names(self) -> None:
@@ -226,8 +226,8 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             expected = (one_pod.node_name, one_pod.shape) if one_pod.node_name else None
             assert self.state.placement(key) == expected
         assert len(view) <= self.most_names + 1  # a pod that moves holds two rows for a moment
-        for kept, remembered in self.kept:
-            assert facts(kept) == remembered
+        for view, remembered in self.views:
+            assert facts(view) == remembered
 
     def _rebuilt(self) -> ClusterView:
         """Return the view of the objects that are left, told in another order."""
@@ -240,8 +240,8 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             state.set_usage(usage)
         for one_pod, since in reversed(self.pods.values()):
             state.set_pod(one_pod, seen_at=since)
-        for one, advice, since in reversed(self.in_flight.values()):
-            state.assume(one, advice, at=since)  # after the pods: they would end it
+        for a_pod_in_flight, advice, since in reversed(self.in_flight.values()):
+            state.assume(a_pod_in_flight, advice, at=since)  # after the pods: they would end it
         for one_node in reversed(self.nodes.values()):
             state.set_node(one_node)
         state.track_sums(self.profiles)
@@ -335,11 +335,11 @@ def test_one_string_stands_for_a_pod_wherever_its_key_is_kept() -> None:
     state = ClusterState()
     first = "default/p"
     state.set_pod(a_pod(on="a"), seen_at=NOW)
-    kept = state.pod_key(first)
-    assert kept == first
-    assert kept is not first
+    stored = state.pod_key(first)
+    assert stored == first
+    assert stored is not first
     state.set_pod(a_pod(on="b"), seen_at=NOW)
-    assert state.pod_key(first) is kept
+    assert state.pod_key(first) is stored
     assert state.pod_key("default/unknown") == "default/unknown"
 
 
@@ -382,8 +382,8 @@ def test_quotas_of_a_namespace_stand_in_name_order() -> None:
     for name in ("y", "x"):
         state.set_quota(quota("default", name))
     state.set_quota(quota("default", "x", group="scheduling.sigs.k8s.io"))
-    told = [(one.name, one.group) for one in state.view().namespaces.quotas["default"]]
-    assert told == [
+    names = [(quota.name, quota.group) for quota in state.view().namespaces.quotas["default"]]
+    assert names == [
         ("x", "scheduling.sigs.k8s.io"),
         ("x", "scheduling.x-k8s.io"),
         ("y", "scheduling.x-k8s.io"),

@@ -41,8 +41,8 @@ def advised(on: str = "", *, text: str | None = None, age: int | None = None, **
     return pod("p", on, requests={"cpu": "500m"}, metadata=metadata, **more)
 
 
-def finished(one: Pod) -> Pod:
-    return msgspec.structs.replace(one, phase="Failed")
+def finished(a_pod: Pod) -> Pod:
+    return msgspec.structs.replace(a_pod, phase="Failed")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def counted(state: ClusterState) -> dict[str, tuple[int, int, int, int]]:
         name: (int(pods[row]), int(cpu[row]), int(load[row]), int(view.assumed[row]))
         for name, row in view.rows.items()
     }
-    return {name: told for name, told in table.items() if any(told)}
+    return {name: counts for name, counts in table.items() if any(counts)}
 
 
 ASSUMED = (1, 500, 500, 1)

@@ -32,8 +32,8 @@ def _annotated(**annotations: str) -> Pod:
     return pod(requests={"cpu": "10", "memory": "10Gi"}, metadata={"annotations": annotations})
 
 
-def _expected(one: Pod, profile: Estimation = PROFILE) -> dict[str, int]:
-    return dict(estimate(profile, one.shape))
+def _expected(a_pod: Pod, profile: Estimation = PROFILE) -> dict[str, int]:
+    return dict(estimate(profile, a_pod.shape))
 
 
 def test_the_greater_of_limit_and_request_is_scaled_and_rounded() -> None:

@@ -317,8 +317,8 @@ def test_sums_are_those_of_the_pods_taken_one_by_one(life: list[Event]) -> None:
         key, on = f"default/p{event.number}", f"n{event.number}"
         match event.kind:
             case "pod":
-                one = pod(f"p{event.number}", **event.what)
-                pods[key] = replace(one, scheduled_at=_assigned_at(one, pods.get(key)))
+                a_pod = pod(f"p{event.number}", **event.what)
+                pods[key] = replace(a_pod, scheduled_at=_assigned_at(a_pod, pods.get(key)))
             case "gone":
                 pods.pop(key, None)
             case "report":
@@ -329,47 +329,47 @@ def test_sums_are_those_of_the_pods_taken_one_by_one(life: list[Event]) -> None:
     for (name, profile), found in _all_sums(view).items():
         total = np.zeros((4, len(profile.known)), np.int64)
         if name in reports:
-            for one in pods.values():
-                if one.node_name == name:
-                    total += _part(one, reports[name], profile)
+            for a_pod in pods.values():
+                if a_pod.node_name == name:
+                    total += _part(a_pod, reports[name], profile)
         assert found == total.tolist()
 
 
-def _assigned_at(one: Pod, before: Pod | None) -> Micros | None:
+def _assigned_at(a_pod: Pod, before: Pod | None) -> Micros | None:
     """Return since when a pod is on its node: by its condition, or else when it was first seen."""
-    if one.scheduled_at is None and before is not None and before.node_name == one.node_name:
+    if a_pod.scheduled_at is None and before is not None and before.node_name == a_pod.node_name:
         return before.scheduled_at
-    return seconds_ago(90) if one.scheduled_at is None else one.scheduled_at
+    return seconds_ago(90) if a_pod.scheduled_at is None else a_pod.scheduled_at
 
 
-def _part(one: Pod, the_report: NodeUsage, profile: LoadProfile) -> list[list[int]]:
+def _part(a_pod: Pod, the_report: NodeUsage, profile: LoadProfile) -> list[list[int]]:
     """Return what a pod adds to each sum, by the rules as they are written down."""
-    if one.shape.reserve_pod:
+    if a_pod.shape.reserve_pod:
         return [[0] * len(profile.known)] * 4
-    expected = [estimate(profile, one.shape).get(name, 0) for name in profile.known]
-    reported = the_report.pods.get(one.key)
+    expected = [estimate(profile, a_pod.shape).get(name, 0) for name in profile.known]
+    reported = the_report.pods.get(a_pod.key)
     usage = [reported.amounts.get(name, 0) if reported else 0 for name in profile.known]
     beyond = [max(0, e - u) for e, u in zip(expected, usage, strict=True)]
     nothing = [0] * len(profile.known)
-    fresh = reported is None or _is_fresh(one, the_report, profile)
-    active = one.shape.is_prod and reported is not None and reported.is_prod
+    fresh = reported is None or _is_fresh(a_pod, the_report, profile)
+    active = a_pod.shape.is_prod and reported is not None and reported.is_prod
     prod_delta = nothing
-    if one.shape.is_prod and reported is not None and not active:
+    if a_pod.shape.is_prod and reported is not None and not active:
         prod_delta = [max(0, e) for e in expected]
-    elif one.shape.is_prod and fresh:
+    elif a_pod.shape.is_prod and fresh:
         prod_delta = beyond
     return [beyond if fresh else nothing, expected, usage if active else nothing, prod_delta]
 
 
-def _is_fresh(one: Pod, the_report: NodeUsage, profile: LoadProfile) -> bool:
+def _is_fresh(a_pod: Pod, the_report: NodeUsage, profile: LoadProfile) -> bool:
     updated = the_report.update_time
     if updated is None:
         return True
-    assigned = one.scheduled_at
+    assigned = a_pod.scheduled_at
     assert assigned is not None
     if assigned > updated - the_report.report_interval_seconds * SECOND:
         return True
-    after_scheduled, after_initialized = windows(profile, one.shape)
-    if after_initialized and one.initialized_at is not None:
-        return one.initialized_at + after_initialized > updated
+    after_scheduled, after_initialized = windows(profile, a_pod.shape)
+    if after_initialized and a_pod.initialized_at is not None:
+        return a_pod.initialized_at + after_initialized > updated
     return bool(after_scheduled) and assigned + after_scheduled > updated

@@ -82,5 +82,5 @@ def test_a_report_may_lack_what_is_asked_for() -> None:
 def test_capacity_is_what_a_node_offers_before_amplification(
     raw: str | None, expected: list[int]
 ) -> None:
-    one = node("a", {} if raw is None else {RAW_ALLOCATABLE: raw}, cpu="8", memory="1Ki")
-    assert capacity(cluster([one]), PROFILE.known)[:, 0].tolist() == expected
+    a_node = node("a", {} if raw is None else {RAW_ALLOCATABLE: raw}, cpu="8", memory="1Ki")
+    assert capacity(cluster([a_node]), PROFILE.known)[:, 0].tolist() == expected
