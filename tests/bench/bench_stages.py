@@ -99,7 +99,7 @@ _STAGES: Final[tuple[_Stage, ...]] = (
     ("patch, tried", engine.placement.patch, "ensure_applies"),
     ("encode", webhook.admission.wire, "allowed"),
     ("encode", webhook.admission.wire, "encode"),
-    ("explanation", webhook.placement.placer, "explanation"),
+    ("explanation", webhook.placement.placer, "decision_report"),
     ("assumed", Cluster, "assume"),
     ("the rest of placement", PlacementReviews, "review"),
 )

@@ -27,7 +27,7 @@ from engine.model.time import micros
 from engine.pipeline import Scope
 from engine.placement import encode
 from engine.policy import RuleContext, load_policies
-from engine.report import explanation
+from engine.report import decision_report
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
@@ -104,7 +104,7 @@ class _World:
     def explanations(self) -> Spent:
         """Explain decisions as the webhook keeps them."""
         return self._of_decisions(
-            lambda decision, _: explanation(decision, most_nodes=_NODES_EXPLAINED)
+            lambda decision, _: decision_report(decision, most_nodes=_NODES_EXPLAINED)
         )
 
     def _of_decisions(self, make: Callable[[Decision, PlacementRequest], object]) -> Spent:

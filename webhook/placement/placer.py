@@ -19,7 +19,7 @@ from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide
 from engine.placement import Advice, Encoder, Patch, encode
 from engine.policy import PolicySet
-from engine.report import explanation
+from engine.report import decision_report
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
 
@@ -165,7 +165,7 @@ class Placer:
         decision, patch = self.decide(request, policies)
         if not dry_run:
             self._explanations.offer(
-                lambda: explanation(decision, most_nodes=_NODES_EXPLAINED),
+                lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
                 always=decision.verdict is Verdict.DENY or bool(decision.errors),
             )
         audit = decision.audit

@@ -151,12 +151,10 @@ def _health(
         view_updated_at=cluster.last_contact,
         certificate=certificate,
         now=now,
+        modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
+        reviews=metrics.answered,
         sources=cluster.sources,
         freshness=cluster.freshness,
-        also=lambda: {
-            "modes": {"placement": settings.placement_mode, "quota": settings.quota_mode},
-            "reviews": metrics.answered(),
-        },
     )
 
 
