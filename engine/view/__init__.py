@@ -28,7 +28,7 @@ from engine.view.rows import Sum
 from engine.view.shape_contributions import counted_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
 from engine.view.state import ClusterState
-from engine.view.usage_history import UsageHistory
+from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
 
 __all__ = [
     "DEFAULT_ASSUMED_SECONDS",
@@ -38,6 +38,8 @@ __all__ = [
     "LOAD_DOMAINS",
     "MISSING",
     "NO_TRANSITIONS",
+    "USAGE_RESOURCES",
+    "USAGE_WINDOW_SECONDS",
     "BoolColumn",
     "ClusterState",
     "ClusterView",
