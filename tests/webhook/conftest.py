@@ -18,8 +18,7 @@ from engine.model.elastic_quota import quota_of
 from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
-from webhook.cluster import Recording
-from webhook.cluster.cluster import recorded_cluster
+from webhook.cluster import Recording, recorded_cluster
 from webhook.serving.composition import RunningServer, run_server, wall_clock
 from webhook.settings import Settings
 

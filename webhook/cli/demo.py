@@ -29,7 +29,7 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
-from webhook.cluster.cluster import recorded_cluster
+from webhook.cluster import recorded_cluster
 from webhook.serving.composition import run_server
 from webhook.settings import Settings
 

@@ -23,7 +23,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import ignored
 from webhook.background import in_background
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.cluster.watch.source_status import log_changes
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations

@@ -13,8 +13,7 @@ from contextlib import AsyncExitStack
 import uvloop
 
 from webhook.background import in_background
-from webhook.cluster import Recording, load_recorded
-from webhook.cluster.cluster import recorded_cluster
+from webhook.cluster import Recording, load_recorded, recorded_cluster
 from webhook.serving import heap, logs
 from webhook.serving.composition import RunningServer, run_server, wall_clock
 from webhook.serving.live import live
