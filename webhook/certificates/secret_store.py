@@ -1,10 +1,9 @@
 """The Secret with our certificates, written only over the version that was read.
 
 It holds `tls.crt` and `tls.key` (the serving pair), `ca.crt` (the authorities that callers trust,
-the signer first) and `ca.key` (the key of the signer). The signer's key is as sensitive as `tls.key`
-beside it, not more: only our own webhook configurations trust this authority, so it can only be
-used to impersonate this webhook. With it any replica can renew the certificate without a change of
-the bundles.
+the signer first) and `ca.key` (the key of the signer). The signer's key is no more sensitive than
+`tls.key` beside it: only our own webhook configurations trust this authority, so it serves only to
+impersonate this webhook. With it any replica can renew the certificate and leave the bundles alone.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Rotation:
             )
             if step is None or not self._is_leader():
                 return
-            stored = await self._store.write(stored, await self._changes(step, held))
+            stored = await self._store.write(stored, await self._changes(step, contents))
             _log.info("%s: %s", self._store.title, step.value)
 
     def _contents(self, stored: StoredSecret) -> SecretContents:

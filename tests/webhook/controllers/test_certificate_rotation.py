@@ -354,7 +354,7 @@ def all_trust_somebody(here: Cluster) -> bool:
 @pytest.fixture
 def no_look_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave only what changes as a reason to look."""
-    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 3600)
+    monkeypatch.setattr(module, "_STEP_EVERY_SECONDS", 3600)
 
 
 @pytest.mark.usefixtures("no_look_unasked")
@@ -389,7 +389,7 @@ async def test_a_watch_that_breaks_is_begun_again(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_turn_that_fails_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_STEP_EVERY_SECONDS", 0.01)
     async with cluster(OURS) as here:
         here.server.fail_next(3, 500)
         async with looked_after(here):
