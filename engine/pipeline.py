@@ -15,6 +15,7 @@ from engine.model.decision import (
     PlacementOptions,
     Verdict,
     WhenNoneFits,
+    and_not,
 )
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -137,7 +138,7 @@ def _decide_by(
         names=view.names,
         valid=view.valid.copy(),
         filters=(*own, *asked),
-        stopped=(*unreachable, *stopped),
+        first_rejections=(*unreachable, *stopped),
         scored=tuple(scores),
         order=order,
         candidates=candidates.take(order),
@@ -196,7 +197,7 @@ def _apply_filters(
     stopped: list[int] = []
     left = int(np.count_nonzero(nodes))
     for outcome in filters:
-        nodes = nodes > outcome.rejects  # of bools: and not
+        nodes = and_not(nodes, outcome.rejects)
         before, left = left, int(np.count_nonzero(nodes))
         stopped.append(before - left)
     return nodes, stopped

@@ -33,14 +33,14 @@ def summary(decision: Decision) -> str:
 def _fit(decision: Decision) -> Iterator[str]:
     """Yield how many nodes fit, and what the others were left out for."""
     candidates = decision.candidates.size
-    nodes = candidates + sum(decision.stopped)
+    nodes = candidates + sum(decision.first_rejections)
     if not nodes:
         yield "no node is known"
         return
     fit = f"{candidates} of {nodes} nodes fit"
     if candidates:
         fit += f", best {', '.join(_best_names(decision))}"
-        counts = zip(decision.filters, decision.stopped, strict=True)
+        counts = zip(decision.filters, decision.first_rejections, strict=True)
         left_out = [f"{nodes} {outcome.rule}" for outcome, nodes in counts if nodes]
     else:
         left_out = list(_reasons(decision))
@@ -93,7 +93,7 @@ def explanation(
                 "reason": out.reason,
                 "nodes": out.nodes,
             }
-            for out in decision.left_out
+            for out in decision.rejection_summaries
         ],
         "abstained": [
             {"policy": policy or "scheduler", "rule": rule, "reason": reason}
@@ -144,7 +144,7 @@ def _reasons(decision: Decision) -> Iterator[str]:
 
     A cluster may have as many reasons as nodes: one taint each, say.
     """
-    left_out = sorted(decision.left_out, key=lambda out: -out.nodes)
+    left_out = sorted(decision.rejection_summaries, key=lambda out: -out.nodes)
     for out in left_out[:_TOLD_REASONS]:
         yield f"{out.nodes} {out.rule} ({out.reason})"
     if len(left_out) > _TOLD_REASONS:

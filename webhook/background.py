@@ -1,15 +1,19 @@
-"""Work that goes on beside everything else, until the block that began it is left."""
+"""Tasks that run beside the reviews, and one of them: watching files."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 
 def in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> None:
-    """Run something until the stack unwinds, which then waits for its end: a Lease is let go of."""
+    """Run a task until the stack unwinds, which awaits its end: a Lease is released."""
     task = asyncio.create_task(work)
 
     async def end() -> None:
@@ -17,3 +21,39 @@ def in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> N
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(end)
+
+
+async def on_change(
+    paths: Sequence[Path], every_seconds: float, act: Callable[[], Awaitable[object]]
+) -> None:
+    """Call `act` whenever files have changed, until cancelled; polling works on every mount."""
+    before = fingerprint(paths)
+    while True:
+        await asyncio.sleep(every_seconds)
+        now = fingerprint(paths)
+        if now == before:
+            continue
+        before = now
+        try:
+            await act()
+        except Exception:  # noqa: BLE001 - later changes must still be noticed
+            _log.exception("a changed file could not be loaded")
+
+
+def fingerprint(paths: Sequence[Path]) -> frozenset[tuple[str, int, int, int]]:
+    """State of some files, and of all files in folders, to be compared with a later one.
+
+    Links are followed: a mounted ConfigMap changes by pointing its links elsewhere.
+    """
+    return frozenset(_states(paths))
+
+
+def _states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            try:
+                status = file.stat()
+            except OSError:
+                yield str(file), 0, 0, 0  # a dangling link
+                continue
+            yield str(file), status.st_ino, status.st_mtime_ns, status.st_size

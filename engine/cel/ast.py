@@ -262,6 +262,16 @@ def children(node: Node) -> Iterator[Node]:
             yield from (item for item in value if isinstance(item, Node))
 
 
+def bound_variables(node: Node) -> tuple[str, ...]:
+    """Return the variables that a macro binds, none for other nodes."""
+    match node:
+        case Quantifier() | Transform():
+            return node.variables
+        case Bind() | OptionalMap() | SortBy():
+            return (node.variable,)
+    return ()
+
+
 class FieldPath(NamedTuple):
     """A chain of constant selections: `a.b['c']` selects `b`, then `c`, from `a`.
 

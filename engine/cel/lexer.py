@@ -132,7 +132,7 @@ def _double(text: str, offset: int) -> float:
 def _integer(match: re.Match[str], offset: int) -> Token:
     text = match["integer"]
     kind = UINT if match["unsigned"] else INT
-    # INT_MAX + 1 passes here: the parser refuses it, unless a minus sign stands before it.
+    # INT_MAX + 1 passes here: the parser refuses it, unless a minus sign precedes it.
     largest = UINT_MAX if kind is UINT else INT_MAX + 1
     value = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _MAX_DIGITS else None
     if value is None or value > largest:

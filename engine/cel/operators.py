@@ -1,4 +1,4 @@
-# ruff: noqa: ANN401 (each branch has just looked at the type of what it uses)
+# ruff: noqa: ANN401 (each branch has checked the type of what it uses)
 """Operators on values: the single definition of their semantics.
 
 Dispatch is on `type(x) is`, so a bool is never a number. Integers are checked against 64 bits

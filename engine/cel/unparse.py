@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from engine.cel import ast
+from engine.cel.lexer import KEYWORDS
 from engine.cel.times import format_duration, format_timestamp
 from engine.cel.values import DURATION, TIMESTAMP, CelType, Opaque
 
@@ -22,7 +23,6 @@ _BINARY: Final = {
     **dict.fromkeys(("*", "/", "%"), _PRODUCT),
 }
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
-_KEYWORDS: Final = frozenset({"true", "false", "null", "in"})
 
 _Piece = tuple[str, int]
 """A text and the precedence of its outermost form."""
@@ -72,7 +72,7 @@ def _variable(node: ast.Variable | ast.Local) -> _Piece:
 
 
 def _field(operand: ast.Node, field: str, *, optional: bool) -> str:
-    is_plain = _IDENTIFIER.fullmatch(field) and field not in _KEYWORDS
+    is_plain = _IDENTIFIER.fullmatch(field) and field not in KEYWORDS
     mark = "?" if optional else ""
     return f"{_operand(operand, _HIGHEST)}.{mark}{field if is_plain else f'`{field}`'}"
 

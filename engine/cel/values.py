@@ -27,12 +27,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from engine.cel.errors import CelError
+from engine.model.duration import SECOND
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
-
-_SECOND: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,8 @@ def present(value: object) -> OptionalValue:
     return OptionalValue(True, value)  # noqa: FBT003 (reads as the declaration does)
 
 
-TIMESTAMP_MIN: Final = -62_135_596_800 * _SECOND  # 0001-01-01T00:00:00Z
-TIMESTAMP_MAX: Final = 253_402_300_800 * _SECOND - 1  # 9999-12-31T23:59:59.999999999Z
+TIMESTAMP_MIN: Final = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
+TIMESTAMP_MAX: Final = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999999Z
 
 
 def to_int(value: int) -> int:

@@ -1,4 +1,4 @@
-"""What was decided for one pod, with every reason: explaining it is only printing."""
+"""A decision for one pod with its reasons and scores, ready to be explained."""
 
 from __future__ import annotations
 
@@ -17,40 +17,39 @@ from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
-from engine.model.well_known import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 SCHEDULER = ""
-"""The policy name of the filters that the scheduler applies by itself."""
+"""The policy name of the filters that the scheduler applies itself."""
 
-_MOST_COUNTED = 1 << 10
+_GREATEST_COUNTED_CODE = 1 << 10
 _NO_ORDER: Final[NDArray[np.intp]] = np.zeros(0, np.intp)
 
 
 class Verdict(StrEnum):
-    """What becomes of the pod."""
+    """The outcome for the pod."""
 
     PLACE = "Place"  # there is a ranking to write on the pod
-    ABSTAIN = "Abstain"  # nothing to say: no policy, no candidate, or not ours to place
+    ABSTAIN = "Abstain"  # no policy, no candidate, or a pod of another scheduler
     DENY = "Deny"  # no node passes and a policy asks for denial
 
 
 class DynamicFilters(StrEnum):
-    """How filters over changing state are written on the pod."""
+    """The way filters over changing state are written on the pod."""
 
     PREFERRED = "Preferred"  # rejected nodes are left out of the preferred ones
     REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
 
 
 class WhenNoneFits(StrEnum):
-    """What happens to a pod that the policies' filters leave no node for."""
+    """The verdict on a pod that the policies' filters leave no node for."""
 
     ALLOW = "Allow"
     DENY = "Deny"
 
 
 DEFAULT_GROUP_LABELS = (
-    ZONE_LABEL,
-    INSTANCE_TYPE_LABEL,
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
     "karpenter.sh/capacity-type",
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
@@ -61,7 +60,7 @@ DEFAULT_GROUP_LABELS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementOptions:
-    """How a ranking is written on the pod (`spec.placement` of a policy).
+    """The form in which a ranking is written on the pod (`spec.placement` of a policy).
 
     Attributes:
         max_nodes: the most node names written in preferred terms, and in `NotIn`.
@@ -75,21 +74,16 @@ class PlacementOptions:
 
 
 Codes: TypeAlias = NDArray[np.signedinteger[Any]]
-"""What a filter says of each row, in as few bytes as will do: caches are small."""
-
-
-def and_not(these: NDArray[np.bool_], those: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return `these & ~those` in one pass: `>` orders False before True."""
-    return these > those
+"""A filter's code for each row, of the smallest type that holds them: caches stay small."""
 
 
 class FilterResult:
-    """What a filter says of each row: whether it turns it away, and why as soon as someone asks.
+    """Rejections of a filter by row, with codes for the reasons that are computed on demand.
 
     Args:
         rejects: (n,), False where a node passes; anything for a row that is not a node.
-        codes: (n,), 0 where a node passes, or what gives them: few decisions are ever explained.
-            INVARIANT: whoever asks for them holds the view that was judged.
+        codes: (n,), 0 where a node passes, or a function that computes them: few decisions are
+            ever explained. INVARIANT: its caller holds the view that was filtered.
         has_faults: whether some rows could not be evaluated.
     """
 
@@ -108,7 +102,7 @@ class FilterResult:
 
     @classmethod
     def passing(cls, rows: int) -> FilterResult:
-        """Return that each of so many rows passes."""
+        """Return the result in which every row passes."""
         nowhere = np.zeros(rows, np.bool_)
         return cls(nowhere, nowhere.view(np.int8))
 
@@ -118,6 +112,12 @@ class FilterResult:
         if not isinstance(self._codes, np.ndarray):
             self._codes = self._codes()
         return self._codes
+
+
+def and_not(nodes: NDArray[np.bool_], rejects: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return `nodes & ~rejects` in one operation: of bools, only True is greater than False."""
+    remaining: NDArray[np.bool_] = nodes > rejects
+    return remaining
 
 
 InputsByRow: TypeAlias = Callable[[int], RuleInputs]
@@ -130,14 +130,14 @@ def no_inputs(_: int) -> RuleInputs:
 
 
 class Explainer(Protocol):
-    """Puts what a filter did into words when someone asks; until then a hold on the view."""
+    """Computes reasons and inputs of a filter on demand; holds the view until then."""
 
     @property
     def labels(self) -> LabelCondition:
-        """What the filter says of node labels, which also holds for nodes to come."""
+        """The condition on node labels that the filter implies, also for nodes to come."""
 
     def reason(self, code: int) -> str:
-        """Return the text of a code that is not 0, `Insufficient cpu limit` for one."""
+        """Return the text of a code that is not 0, such as `Insufficient cpu limit`."""
 
     def inputs(self, row: int) -> RuleInputs:
         """Return the values that the filter used for a row."""
@@ -149,21 +149,21 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         policy: the policy it belongs to, SCHEDULER for the scheduler's own.
         rule: its name.
-        judged: what it says of every row.
-        rejects: (n,), where this filter turns a node away (`onError` taken into account); anything
-            for a row that is not a node.
-        teller: knows the rest.
-        dynamic: whether it speaks of changing state rather than of node labels alone.
-        faults: how many nodes could not be evaluated.
-        abstained: what it reads of the cluster and is too old, `usage` for one, with a text that
-            says so; it then rejects nobody. Empty if it did not abstain.
+        result: rejections and codes of every row, before `onError`.
+        rejects: (n,), where this filter rejects a node, after `onError`; anything for a row that
+            is not a node.
+        explainer: computes reasons and inputs.
+        dynamic: whether it depends on changing state rather than on node labels alone.
+        faults: the number of nodes that could not be evaluated.
+        abstained: the data it reads that is too old, such as `usage`, with a text that says so; it
+            then rejects no node. Empty if it did not abstain.
     """
 
     policy: str
     rule: str
-    judged: FilterResult
+    result: FilterResult
     rejects: NDArray[np.bool_]
-    teller: Explainer
+    explainer: Explainer
     dynamic: bool = True
     faults: int = 0
     abstained: Mapping[str, str] = {}
@@ -171,31 +171,31 @@ class FilterOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def codes(self) -> Codes:
         """(n,), 0 where a node passes; anything for a row that is not a node."""
-        return self.judged.codes
+        return self.result.codes
 
     @property
     def labels(self) -> LabelCondition:
-        """What it says of node labels, even if it abstained."""
-        return self.teller.labels
+        """The condition on node labels that it implies, even if it abstained."""
+        return self.explainer.labels
 
     def reason(self, row: int) -> str:
-        """Return why it turned a node away; "" if it says nothing of it."""
+        """Return why it rejected a node; "" if it did not."""
         code = int(self.codes[row])
-        return self.teller.reason(code) if code else ""
+        return self.explainer.reason(code) if code else ""
 
     def inputs(self, row: int) -> RuleInputs:
         """Return the values that it used for a node; none if it abstained."""
-        return () if self.abstained else self.teller.inputs(row)
+        return () if self.abstained else self.explainer.inputs(row)
 
 
-def tally(codes: Codes) -> dict[int, int]:
-    """Return how many times each code occurs, in ascending order."""
+def count_codes(codes: Codes) -> dict[int, int]:
+    """Return the number of rows of each code, in ascending order of codes."""
     if not codes.size:
         return {}
     least, greatest = int(codes.min()), int(codes.max())
     if least == greatest:
         return {least: codes.size}
-    if least >= 0 and greatest < _MOST_COUNTED:  # a tenth of the time that sorting takes
+    if least >= 0 and greatest < _GREATEST_COUNTED_CODE:  # a tenth of the time that sorting takes
         by_code = np.bincount(codes)
         values = by_code.nonzero()[0]
         counts = by_code[values]
@@ -205,7 +205,7 @@ def tally(codes: Codes) -> dict[int, int]:
 
 
 class RejectionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes a filter was the first to turn away, for one reason."""
+    """The number of nodes that a filter was the first to reject, for one reason."""
 
     policy: str
     rule: str
@@ -214,16 +214,16 @@ class RejectionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One scorer over the candidates: those it was asked for, in their order.
+    """One scorer over the candidates, in their order.
 
     Attributes:
-        raw: as the plugin or expression gave it, an expression as floats.
+        raw: the scores of the plugin, or of the expression as floats.
         normalized: on 0..100 over the candidates alone.
-        weight: what it is multiplied by.
-        reason: why it has no say (all zero), "" when it has one.
-        faults: how many candidates could not be evaluated and scored 0.
-        abstained: as of a filter; it then gives all the same.
-        inputs: what it scored a row of the view by, which is not an element of `raw`.
+        weight: the factor of `normalized` in the totals.
+        reason: why it does not count (all zero), "" when it does.
+        faults: the number of candidates that could not be evaluated and scored 0.
+        abstained: as in `FilterOutcome`; all candidates then get the same score.
+        inputs: gives the values used for a row of the view, which is not an index of `raw`.
     """
 
     policy: str
@@ -241,16 +241,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The outcome for one pod.
 
     Attributes:
-        verdict: what to do.
+        verdict: the outcome.
         message: one line for a person; the denial's text when denied.
         policies: names of the policies that matched and were applied, by precedence.
-        placement: how to write it, from the first of them.
+        placement: the form of the patch, from the first of them.
         names: node name per row of the view it was decided on.
         valid: (n,), the rows that are nodes.
         filters: the scheduler's own, then the policies', in order.
-        stopped: how many nodes each filter was the first to turn away; adds up to the nodes that
-            are no candidates.
-        scored: what each score gave, in policy order, its elements by row; see `scores`.
+        first_rejections: for each filter, the number of nodes that it was the first to reject;
+            the sum is the number of nodes that are no candidates.
+        scored: outcome of each score, in policy order, its elements by row; see `scores`.
         candidates: rows that may take the pod, best first.
         order: where `candidates` stand among the same rows in ascending order; aligned with them.
         totals: weighted sums, aligned with `candidates`.
@@ -258,9 +258,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         errors: rules that could not be evaluated, with the reason, in policy order.
         decided_at: the `now` it was decided with.
         view_version: the version of the view it was decided on.
-        ages: whole seconds since each source of that view had been heard, by name; empty for a
-            recorded cluster, and where no node was looked at.
-        audit: what the policies in Audit mode would have decided, None when none matched.
+        ages: whole seconds since the last report of each source of that view, by name; empty for
+            a recorded cluster, and where no node was evaluated.
+        audit: the decision that policies in Audit mode would have made, None when none matched.
     """
 
     pod: Pod
@@ -271,7 +271,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: Sequence[str] = ()
     valid: NDArray[np.bool_]
     filters: tuple[FilterOutcome, ...] = ()
-    stopped: tuple[int, ...] = ()
+    first_rejections: tuple[int, ...] = ()
     scored: tuple[ScoreOutcome, ...] = ()
     candidates: NDArray[np.intp]
     order: NDArray[np.intp] = _NO_ORDER
@@ -286,10 +286,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def best_scores(self, most: int | None = None) -> tuple[ScoreOutcome, ...]:
         """Return the scores, in policy order, of the best candidates, best first.
 
-        Few ask, and for a few candidates: bringing all into order takes longer than a score.
+        Few candidates are ever listed, and sorting all takes longer than a score.
 
         Args:
-            most: of how many candidates, None for all.
+            most: the number of candidates, None for all.
         """
         order = self.order[:most]
         return tuple(
@@ -311,25 +311,25 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(rule for rule in rules if rule.abstained)
 
     @property
-    def left_out(self) -> tuple[RejectionSummary, ...]:
-        """What `stopped` adds up, by reason."""
-        left_out: list[RejectionSummary] = []
+    def rejection_summaries(self) -> tuple[RejectionSummary, ...]:
+        """`first_rejections` by reason."""
+        summaries: list[RejectionSummary] = []
         left = self.valid
-        for outcome, stopped in zip(self.filters, self.stopped, strict=True):
-            if not stopped:
+        for outcome, rejected in zip(self.filters, self.first_rejections, strict=True):
+            if not rejected:
                 continue
             if outcome.codes.max() == 1 and not outcome.faults:
-                counts = {1: stopped}  # most filters have one thing to say
+                counts = {1: rejected}  # most filters have a single reason
             else:
-                counts = tally(outcome.codes.take((left & outcome.rejects).nonzero()[0]))
+                counts = count_codes(outcome.codes.take((left & outcome.rejects).nonzero()[0]))
             left = and_not(left, outcome.rejects)
-            left_out += [
+            summaries += [
                 RejectionSummary(
                     policy=outcome.policy,
                     rule=outcome.rule,
-                    reason=outcome.teller.reason(code),
+                    reason=outcome.explainer.reason(code),
                     nodes=nodes,
                 )
                 for code, nodes in counts.items()
             ]
-        return tuple(left_out)
+        return tuple(summaries)

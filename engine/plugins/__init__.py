@@ -42,7 +42,7 @@ from engine.plugins.base import (
     Plugin,
     Score,
     Scores,
-    judged_by,
+    result_of,
 )
 
 PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
@@ -81,5 +81,5 @@ __all__ = [
     "Plugin",
     "Score",
     "Scores",
-    "judged_by",
+    "result_of",
 ]

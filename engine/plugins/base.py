@@ -105,8 +105,8 @@ class Filter(Protocol):
         """
 
 
-def judged_by(codes: Codes) -> FilterResult:
-    """Return what a filter says that has a code for each node, shape (n,)."""
+def result_of(codes: Codes) -> FilterResult:
+    """Return the result of a filter that gives a code for each node, shape (n,)."""
     return FilterResult(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
 
 

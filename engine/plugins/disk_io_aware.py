@@ -27,7 +27,7 @@ from engine.model.pod import Pod, PodShape
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, judged_by
+from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
 from engine.view.axis import capped
@@ -98,7 +98,7 @@ class DiskIOAwareFilter(NeverFaults):
             return FilterResult.passing(len(view))
         table, is_known = _left(view, self._needs)
         fits = _holds(table, need).any(axis=0)
-        return judged_by(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))
+        return result_of(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

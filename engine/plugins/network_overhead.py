@@ -30,7 +30,7 @@ from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
-from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, judged_by
+from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import inverse_minmax
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
 
@@ -127,7 +127,7 @@ class NetworkOverheadFilter(NeverFaults):
         if table is None:
             return FilterResult.passing(len(view))
         satisfied, violated, _ = table
-        return judged_by(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
+        return result_of(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

@@ -31,7 +31,7 @@ from engine.model.selectors import (
     parse_preferred_terms,
 )
 from engine.model.time import Micros
-from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, judged_by
+from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.view import (
     BoolColumn,
@@ -141,7 +141,7 @@ class NodeAffinityFilter:
             return found
 
         key = (self, frozenset(pod.node_selector.items()), _ENCODE(required))
-        return judged_by(view.pod_column(key, _NODES, codes))
+        return result_of(view.pod_column(key, _NODES, codes))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the text of one code."""

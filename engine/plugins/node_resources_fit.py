@@ -32,7 +32,7 @@ from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.plugins.lib.inputs import requests_with_pod
-from engine.plugins.lib.reason_codes import complaint_texts, rejected_with
+from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
@@ -157,7 +157,7 @@ class NodeResourcesFitFilter(NeverFaults):
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code."""
         short = (f"Insufficient {name}" for name, _ in self._wanted(pod))
-        return complaint_texts(code, ["Too many pods", *short], "Insufficient extended resources")
+        return reason_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return what would be requested with the pod, of what the node offers."""

@@ -14,7 +14,7 @@ from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
 from engine.model.decision import FilterResult
 from engine.model.rule_input import RuleInput, RuleInputs
-from engine.plugins import FAULT, MAX_SCORE, judged_by
+from engine.plugins import FAULT, MAX_SCORE, result_of
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.field_input import field_input
@@ -147,7 +147,7 @@ class FilterExpression(NodeExpression):
         codes = self.column(context, context.view.valid)
         if codes.dtype == np.bool_:
             return FilterResult(codes, codes.view(np.int8))
-        return judged_by(codes)
+        return result_of(codes)
 
     def reason(self, context: RuleContext, code: int) -> str:  # noqa: ARG002 (as of a plugin)
         """Return the message."""

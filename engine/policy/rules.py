@@ -97,9 +97,9 @@ class FilterRule:
         return FilterOutcome(
             policy=self.policy,
             rule=self.name,
-            judged=result,
+            result=result,
             rejects=rejects,
-            teller=explainer,
+            explainer=explainer,
             dynamic=self.dynamic,
             faults=faults,
             abstained=stale,

@@ -24,8 +24,7 @@ from tests.e2e.installed import Installed, account, installed
 from tests.e2e.metrics_server import MetricsServer
 from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import deployment, pod
-from webhook.serving.composition import wall_clock
-from webhook.serving.live import live
+from webhook.serving.composition import run_server, wall_clock
 from webhook.settings import Settings
 
 BALANCED = (Path(__file__).parents[2] / "policies" / "balanced" / "policy.yaml").read_text("utf-8")
@@ -194,11 +193,17 @@ async def _take_up(stowplan: Installed, policy: Path, text: str) -> None:
 async def _ranking(control_plane: ControlPlane, policy: Path) -> dict[str, int]:
     """Return the policy's score of each node, computed here; one that is rejected has -1."""
     policies = load_policies([policy])
-    settings = Settings(policies=(policy,), kubeconfig=account(control_plane), usage_poll_seconds=5)
-    async with live(settings, wall_clock) as known:
-        known.cluster.state.track(policies.load_profiles)
+    settings = Settings(
+        policies=(policy,),
+        kubeconfig=account(control_plane),
+        usage_poll_seconds=5,
+        host="127.0.0.1",
+        port=0,
+        metrics_port=0,
+    )
+    async with run_server(settings) as server:
         async with asyncio.timeout(SYNC_SECONDS):
-            await known.synced()
+            await server.cluster.synced()
         raw = deployment("default", "web", replicas=1)["spec"]["template"]
         raw["spec"]["containers"][0]["resources"] = _resources(f"{CORES_PER_POD:g}")
         body = msgspec.json.encode(raw)
@@ -208,7 +213,7 @@ async def _ranking(control_plane: ControlPlane, policy: Path) -> dict[str, int]:
             namespace_labels={},
             request={},
         )
-        decision = decide(request, policies, known.cluster.view(), wall_clock())
+        decision = decide(request, policies, server.cluster.view(), wall_clock())
         totals = zip(decision.candidates.tolist(), decision.totals.tolist(), strict=True)
         scores = {decision.names[row]: total for row, total in totals}
     return {name: scores.get(name, -1) for name in NODES}

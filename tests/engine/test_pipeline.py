@@ -67,7 +67,7 @@ def _totals(decision: Decision) -> dict[str, int]:
 
 
 def _left_out(decision: Decision) -> list[tuple[str, str, str, int]]:
-    return [(out.policy, out.rule, out.reason, out.nodes) for out in decision.left_out]
+    return [(out.policy, out.rule, out.reason, out.nodes) for out in decision.rejection_summaries]
 
 
 def _raw(decision: Decision, rule: str) -> Mapping[str, float]:
@@ -202,13 +202,13 @@ def test_nodes_that_the_scheduler_would_not_take_are_gone_before_any_policy_is_a
         (SCHEDULER, "NodeResourcesFit", "Too many pods", 1),
         ("p", "no", "failed expression: node.name == 'best' || node.name == 'free'", 1),
     ]
-    assert decision.stopped == (1, 0, 0, 1, 1)
+    assert decision.first_rejections == (1, 0, 0, 1, 1)
 
 
 def test_a_node_is_counted_for_the_first_rule_that_stops_it() -> None:
     spec = "filters: [{name: x, expression: 'false'}, {name: y, expression: 'false', message: m}]"
     decision = _decided(policies(p=spec), _node("a"), _node("b", unschedulable=True))
-    assert decision.stopped == (1, 0, 0, 0, 1, 0)
+    assert decision.first_rejections == (1, 0, 0, 0, 1, 0)
     assert [(outcome.rejects & decision.valid).sum() for outcome in decision.filters] == [
         1,
         0,
@@ -223,7 +223,7 @@ def test_rows_that_are_no_node_take_no_part() -> None:
     bound = pod("b", on="unknown-node")
     decision = _decided(EVERYTHING, _node("a"), bound, usage("silent-node", cpu=1))
     assert len(decision.names) == 3
-    assert (sum(decision.stopped), list(_totals(decision))) == (0, ["a"])
+    assert (sum(decision.first_rejections), list(_totals(decision))) == (0, ["a"])
 
 
 # What follows.

@@ -224,18 +224,18 @@ def test_every_node_is_a_candidate_or_counted_as_stopped_once(
     life: list[Event], request: PlacementRequest
 ) -> None:
     decision = decide(request, POLICIES, _state(life).view(), NOW)
-    assert sum(decision.stopped) + decision.candidates.size == decision.valid.sum()
+    assert sum(decision.first_rejections) + decision.candidates.size == decision.valid.sum()
     by_rule = {
         (outcome.policy, outcome.rule): stopped
-        for outcome, stopped in zip(decision.filters, decision.stopped, strict=True)
+        for outcome, stopped in zip(decision.filters, decision.first_rejections, strict=True)
         if stopped
     }
     told: dict[tuple[str, str], int] = {}
-    for out in decision.left_out:
+    for out in decision.rejection_summaries:
         told[out.policy, out.rule] = told.get((out.policy, out.rule), 0) + out.nodes
     assert told == by_rule
     rejected = explanation(decision)["rejected"]
-    assert len(rejected) == sum(decision.stopped)
+    assert len(rejected) == sum(decision.first_rejections)
 
 
 @settings(max_examples=50)

@@ -18,8 +18,9 @@ from engine.model.elastic_quota import quota_of
 from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
-from webhook.cluster import Recording, recorded_cluster
-from webhook.serving.composition import RunningServer, run_server, wall_clock
+from webhook.cluster import Recording
+from webhook.serving.composition import run_server, wall_clock
+from webhook.serving.server import RunningServer
 from webhook.settings import Settings
 
 ADVISING = """
@@ -149,7 +150,7 @@ def start(state: ClusterState, policies: Path) -> Start:
     ) -> AsyncIterator[Caller]:
         settings = local_settings(**{"policies": [policies], **given})
         recording = Recording(state=state, recorded_at=Micros(0), loaded={}, skipped={})
-        async with run_server(settings, recorded_cluster(recording, now), now=now) as server:
+        async with run_server(settings, recording, now=now) as server:
             trust = ssl.create_default_context(cadata=server.ca_pem.decode())
             connector = aiohttp.TCPConnector(ssl=trust)
             async with aiohttp.ClientSession(connector=connector) as session:
@@ -161,5 +162,5 @@ def start(state: ClusterState, policies: Path) -> Start:
 @pytest.fixture
 async def caller(start: Start) -> AsyncIterator[Caller]:
     """A webhook with the policies above, and a client for it."""
-    async with start() as one:
-        yield one
+    async with start() as client:
+        yield client

@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from webhook.admission import wire
-from webhook.serving.composition import RunningServer
+from webhook.serving.server import RunningServer
 
 _SECONDS = 10
 

@@ -29,7 +29,6 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
-from webhook.cluster import recorded_cluster
 from webhook.serving.composition import run_server
 from webhook.settings import Settings
 
@@ -63,9 +62,7 @@ async def tell(data: Path, output: Console) -> None:
     )
     try:
         async with (
-            run_server(
-                settings, recorded_cluster(recording, lambda: moment), now=lambda: moment
-            ) as server,
+            run_server(settings, recording, now=lambda: moment) as server,
             connected(server) as caller,
         ):
             output.print(

@@ -1,4 +1,4 @@
-"""The policies in force, and how a change of their files becomes one."""
+"""The policies in force, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.policy import PolicySet, load_policies
 from engine.view import SumProfile
 
 PlacementMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
-"""What policies may do: act as each says, all only tell what they would do, or nothing."""
+"""Effect of policies: each by its own mode, a report of what all would do, or none."""
 
 _DIGEST_BYTES = 16
 
@@ -23,25 +23,25 @@ _log = logging.getLogger(__name__)
 
 
 class LivePolicies:
-    """The last good set of policies; a bad change of their files leaves it in force.
+    """The last valid set of policies; an invalid change of the files leaves it in force.
 
     Args:
         paths: policy files and folders of them.
-        track: told the LoadAware profiles of a set before it comes into force, so that the view
-            has their sums.
-        prepare: told them before that, while the policies before are still in force; what it does
-            between two steps must not take long.
-        warm_up: told a set once all of its sums are kept, and before reviews are answered by it, so
-            that none of them has to wait for what the set works out once; as `prepare`.
+        track: called with the profiles of a set before it comes into force, so that the view keeps
+            their sums.
+        prepare: called with them before `track`; reviews are decided by the previous set between
+            its steps, none of which may take long.
+        warm_up: fills the caches of a set after `track` and before reviews are decided by it; in
+            steps, like `prepare`.
         now: the time of day.
-        only_audit: whether no policy may act, whatever it says of itself.
+        only_audit: whether all policies are in Audit mode, whatever their own.
 
     Attributes:
-        last_error: why the last reload was in vain; empty when it was not.
-        loaded_at: when the policies in force were loaded, or found not to have changed.
+        last_error: the error of the last reload; empty if it succeeded.
+        loaded_at: time of the last successful load.
 
     Raises:
-        InvalidFileError: the files are wrong at the start, when there is no good set yet.
+        InvalidFileError: the files are invalid at the start, when there is no valid set yet.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class LivePolicies:
 
     @property
     def digest(self) -> str:
-        """What tells the policies in force from others, in hexadecimal digits."""
-        told = blake2b(digest_size=_DIGEST_BYTES)
+        """Hash of the policies in force, in hexadecimal digits."""
+        total = blake2b(digest_size=_DIGEST_BYTES)
         for policy in self._current:
-            told.update(policy.digest)
-        return told.hexdigest()
+            total.update(policy.digest)
+        return total.hexdigest()
 
     async def reload(self) -> bool:
-        """Load the files again, off the event loop; says whether they could be used."""
+        """Load the files again, off the event loop; return whether they are valid."""
         try:
             policies = await asyncio.to_thread(load_policies, self._paths)
         except InvalidFileError as error:
             self.last_error = str(error)
-            _log.error("policies not reloaded, the last good ones stay: %s", error)
+            _log.error("policies not reloaded, the last valid ones stay in force: %s", error)
             return False
         for _ in self._prepare(policies.load_profiles):
             await asyncio.sleep(0)  # reviews go on
         self._track((*self._current.load_profiles, *policies.load_profiles))
-        await self._warmed(policies)
+        await self._run_warm_up(policies)
         self.last_error = ""
         before = self._current
         self._use(policies)
@@ -95,10 +95,10 @@ class LivePolicies:
         return True
 
     async def warm_up(self) -> None:
-        """Work out what the policies in force work out once, for when the cluster is known."""
-        await self._warmed(self._current)
+        """Fill the caches of the policies in force, once the cluster is synced."""
+        await self._run_warm_up(self._current)
 
-    async def _warmed(self, policies: PolicySet) -> None:
+    async def _run_warm_up(self, policies: PolicySet) -> None:
         for _ in self._warm_up(policies):
             await asyncio.sleep(0)  # reviews go on
 
@@ -109,12 +109,12 @@ class LivePolicies:
 
 
 def _changes(before: PolicySet, after: PolicySet) -> Iterator[str]:
-    """Yield which policies came, went and became others, by name."""
-    old, new = ({policy.name: policy.digest for policy in each} for each in (before, after))
-    for word, names in (
+    """Yield the policies that were added, removed and changed, by name."""
+    old, new = ({policy.name: policy.digest for policy in policies} for policies in (before, after))
+    for change, names in (
         ("added", new.keys() - old.keys()),
         ("removed", old.keys() - new.keys()),
         ("changed", {name for name in old.keys() & new.keys() if old[name] != new[name]}),
     ):
         if names:
-            yield f"{word} {', '.join(sorted(names))}"
+            yield f"{change} {', '.join(sorted(names))}"

@@ -14,13 +14,13 @@ from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.serving.health import Health
 
-_A_LIMIT = re.compile("[0-9]{0,6}")
+_LIMIT = re.compile("[0-9]{0,6}")
 
 
 def build_app(
     *, handlers: Iterable[ReviewHandler], health: Health, max_body_bytes: int
 ) -> web.Application:
-    """Return the application the API server and the kubelet call."""
+    """Application for the API server and the kubelet."""
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -32,8 +32,8 @@ def build_app(
         # For people and `stowplan doctor`: the API server's proxy keeps no body of a 503.
         return _json(health.detail())
 
-    async def sign_off(_: web.Request, response: web.StreamResponse) -> None:
-        """While ending, tell callers not to reuse the connection: they would not retry."""
+    async def close_while_draining(_: web.Request, response: web.StreamResponse) -> None:
+        """Close connections while draining: callers do not retry on a connection they reuse."""
         response.headers["Server"] = "stowplan"
         if health.draining:
             response.headers["Connection"] = "close"
@@ -45,16 +45,16 @@ def build_app(
     app.router.add_get("/livez", livez)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/statusz", statusz)
-    app.on_response_prepare.append(sign_off)
+    app.on_response_prepare.append(close_while_draining)
     return app
 
 
 def build_monitoring_app(*, metrics: Metrics, explanations: Explanations) -> web.Application:
-    """Return the application that people and Prometheus call."""
+    """Application for people and Prometheus."""
 
     async def decisions(request: web.Request) -> web.Response:
         limit = request.query.get("limit", "")
-        if not _A_LIMIT.fullmatch(limit):
+        if not _LIMIT.fullmatch(limit):
             raise web.HTTPBadRequest(text="`limit` is a number of decisions\n")
         pod = request.query.get("pod", "")
         return _json(explanations.latest(pod=pod, limit=int(limit) if limit else None))

@@ -1,172 +1,118 @@
-"""The composition root: joins the parts, listens, and ends without losing a review."""
+"""Composition of the webhook: the one place that joins all parts."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from ssl import SSLContext
 
-from aiohttp import web
-
-from engine.errors import Diagnostic
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
-from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
+from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import ignored
-from webhook.background import in_background
-from webhook.cluster import Cluster
+from webhook.background import in_background, on_change
+from webhook.cluster import Cluster, Recording
 from webhook.cluster.watch.source_status import log_changes
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
-from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger, QuotaReviews, QuotaTiming
 from webhook.serving.app import build_app, build_monitoring_app
-from webhook.serving.file_watch import on_change
 from webhook.serving.health import Health
-from webhook.serving.tls import CertificateFiles, CertificateSource, LiveCertificate, SelfSigned
+from webhook.serving.server import RunningServer, listen
+from webhook.serving.services import ServiceBuilder, Services
+from webhook.serving.tls import LiveCertificate
 from webhook.settings import Settings
-from webhook.settings_sources import SettingsError
 
-_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
-_LOOK_AGAIN_SECONDS = 0.05
-_LAST_REVIEWS_SECONDS = 1.0
-_LOG_FRESHNESS_SECONDS = 5.0
+_LOG_STALENESS_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerDeps:
-    """What differs between a webhook on a recording and one on a live cluster.
-
-    Attributes:
-        metrics: where everything is counted.
-        certificate: where it comes from.
-        ledger: who has been promised quota.
-        refused: told of each request that a quota refuses.
-    """
-
-    metrics: Metrics
-    certificate: CertificateSource
-    ledger: QuotaLedger
-    refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningServer:
-    """A webhook that listens.
-
-    Attributes:
-        url: where reviews go.
-        metrics_url: where metrics and debug pages are.
-        ca_pem: what a caller must trust; empty with a given certificate.
-        health: what it works with.
-        reviews: the server behind `url`.
-        warm_up: makes the next reviews as quick as those after them; for when much has come to be
-            known of the cluster.
-    """
-
-    url: str
-    metrics_url: str
-    ca_pem: bytes
-    health: Health
-    reviews: web.Server
-    warm_up: Callable[[], Awaitable[None]]
-
-    def greeting(self) -> str:
-        """Return what to tell the person who started it."""
-        known = self.health.detail()
-        lines = [
-            f"policies  {known['policies']['loaded']}, over {known['view']['nodes']} nodes",
-            f"reviews   {self.url}/mutate and {self.url}/validate",
-            f"probes    {self.url}/livez and {self.url}/readyz",
-            f"metrics   {self.metrics_url}/metrics",
-            f"decisions {self.metrics_url}/debug/decisions",
-        ]
-        if self.ca_pem:
-            lines += [
-                "self-signed authority (the `caBundle` of a webhook configuration, in base64):",
-                self.ca_pem.decode().rstrip(),
-                f"save it as ca.pem and try: curl --cacert ca.pem {self.url}/readyz",
-            ]
-        return "\n".join(lines)
-
-    async def drain(self, seconds: float, *, delay_seconds: float = 0.0) -> None:
-        """Be not ready, and serve on until nobody is connected or time is up.
-
-        Args:
-            seconds: how long to wait for callers at most, after the delay.
-            delay_seconds: how long to serve in any case. Nobody may be connected just now, and
-                still a caller that has not learnt that we leave comes in a second.
-        """
-        longest = delay_seconds + seconds
-        _log.info("ending: not ready any more, serving on for at most %s s", longest)
-        self.health.draining = True
-        loop = asyncio.get_running_loop()
-        until = loop.time() + longest
-        await asyncio.sleep(delay_seconds)
-        while self.reviews.connections and loop.time() < until:  # noqa: ASYNC110 - the server tells nobody when its last connection closes
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-
-
 def wall_clock() -> Micros:
-    """Return the time of day."""
+    """Time of day."""
     return Micros(time.time_ns() // 1_000)
-
-
-def certificate_source(settings: Settings, *, now: datetime) -> CertificateSource:
-    """Return where the certificate comes from that needs no cluster: files, or made here."""
-    if settings.tls_cert is not None and settings.tls_key is not None:
-        every = settings.reload_seconds
-        return CertificateFiles(settings.tls_cert, settings.tls_key, every_seconds=every)
-    host = () if settings.host in _ANY_ADDRESS else (settings.host,)
-    return SelfSigned(now=now, names=(*host, *settings.certificate_names))
 
 
 @asynccontextmanager
 async def run_server(
     settings: Settings,
-    cluster: Cluster,
+    recording: Recording | None = None,
     *,
-    parts: ServerDeps | None = None,
     now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[RunningServer]:
-    """Join the parts of a webhook and listen until the block is left.
+    """Join the parts of a webhook, and listen until the block is left.
 
     Args:
-        settings: where to listen and what to do.
-        cluster: what is known.
-        parts: of a live cluster; None for those of a recording.
+        settings: the settings.
+        recording: a recorded cluster; None for the live cluster of the settings.
         now: the time of day.
 
     Raises:
-        InvalidFileError: a policy cannot be used.
+        InvalidFileError: a policy or the kubeconfig cannot be used.
         TlsError: the certificate cannot be used.
         SettingsError: a port cannot be listened on.
     """
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        # 1. The services: the only step in which a live cluster and a recording differ.
+        builder = ServiceBuilder(stack=stack, settings=settings, metrics=metrics, now=now)
+        services = await builder.live() if recording is None else builder.recorded(recording)
+        stack.push_async_callback(services.ledger.close)
+        cluster = services.cluster
 
-    def today() -> datetime:
-        return date(now())
+        # 2. Placement by the policies in force.
+        explanations = Explanations(settings.explanations_kept)
+        placer = _placer(settings, cluster, explanations)
+        policies = _policies(settings, cluster, placer, now)
 
-    parts = parts or _parts_of_recording(settings, cluster, today())
+        # 3. Certificate, readiness and metrics.
+        certificate = LiveCertificate(
+            services.certificate, client_ca=settings.client_ca, now=lambda: date(now())
+        )
+        health = _health(settings, cluster, policies, certificate, metrics, now)
+        _show_state(metrics, cluster, policies, certificate, health, now)
 
-    # 1. What may change while we run.
+        # 4. The HTTP applications.
+        handlers = _handlers(settings, services, placer, policies, metrics)
+        reviews = build_app(
+            handlers=handlers, health=health, max_body_bytes=settings.max_body_bytes
+        )
+        monitoring = build_monitoring_app(metrics=metrics, explanations=explanations)
+
+        # 5. Background tasks.
+        _start_tasks(stack, settings, cluster, policies, certificate, metrics)
+
+        # 6. Listeners.
+        tls = certificate.current.context
+        server, url = await listen(stack, reviews, settings.host, settings.port, tls)
+        _, metrics_url = await listen(
+            stack, monitoring, settings.metrics_host, settings.metrics_port
+        )
+        _log.info("listening on %s, metrics on %s", url, metrics_url)
+        yield RunningServer(
+            url=url,
+            metrics_url=metrics_url,
+            ca_pem=certificate.current.ca_pem,
+            health=health,
+            cluster=cluster,
+            reviews=server,
+            warm_up=policies.warm_up,
+        )
+
+
+def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:
     scope = Scope(
         scheduler_names=settings.scheduler_names,
         excluded_namespaces=settings.excluded_namespaces,
     )
-    explanations = Explanations(settings.explanations_kept)
-    placer = Placer(
+    return Placer(
         view=cluster.view,
         now=cluster.now,
         scope=scope,
@@ -175,19 +121,30 @@ async def run_server(
         explanations=explanations,
         assumed=cluster if cluster.is_live else None,
     )
-    policies = LivePolicies(
+
+
+def _policies(
+    settings: Settings, cluster: Cluster, placer: Placer, now: Callable[[], Micros]
+) -> LivePolicies:
+    return LivePolicies(
         settings.policies,
         track=cluster.state.track,
         prepare=cluster.state.preparing,
         warm_up=placer.warm_up,
-        now=today,
+        now=lambda: date(now()),
         only_audit=settings.placement_mode == "Audit",
     )
-    certificate = LiveCertificate(parts.certificate, client_ca=settings.client_ca, now=today)
 
-    # 2. What watches over it.
-    metrics = parts.metrics
-    health = Health(
+
+def _health(
+    settings: Settings,
+    cluster: Cluster,
+    policies: LivePolicies,
+    certificate: LiveCertificate,
+    metrics: Metrics,
+    now: Callable[[], Micros],
+) -> Health:
+    return Health(
         policies=policies,
         state=cluster.state,
         view_updated_at=cluster.last_contact,
@@ -200,87 +157,9 @@ async def run_server(
             "reviews": metrics.answered(),
         },
     )
-    _show(metrics, cluster, policies, certificate, health, now)
-    loop = asyncio.get_running_loop()
-    metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
-
-    # 3. What answers: advice fails open, quota leaves it to the API server.
-    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic)
-    quota = QuotaReviews(
-        ledger=parts.ledger,
-        view=cluster.state.view,
-        mode=settings.quota_mode,
-        excluded_namespaces=settings.excluded_namespaces,
-        refused=parts.refused,
-    )
-    quota_objects = QuotaObjectReviews(view=cluster.state.view, rules=settings.quota_rules())
-    final = by_resource(pods=quota.answer, quotas=quota_objects.answer)
-    limits = ReviewLimits(
-        max_in_flight=settings.max_in_flight,
-        default_timeout_seconds=settings.default_timeout_seconds,
-        deadline_fraction=settings.deadline_fraction,
-    )
-    handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
-    reviews = build_app(
-        handlers=(
-            handler(
-                "mutate",
-                ignored if settings.placement_mode == "Off" else placement.review,
-                fails_open=True,
-            ),
-            handler("validate", final, fails_open=False),
-        ),
-        health=health,
-        max_body_bytes=settings.max_body_bytes,
-    )
-    monitoring = build_monitoring_app(metrics=metrics, explanations=explanations)
-
-    # 4. Listen, and look after changes.
-    async def reload_policies() -> None:
-        metrics.policies_reloaded(succeeded=await policies.reload())
-
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(parts.ledger.close)
-        if settings.reload_seconds:
-            in_background(
-                stack, on_change(settings.policies, settings.reload_seconds, reload_policies)
-            )
-        in_background(stack, certificate.watch())
-        if cluster.is_live:
-            in_background(stack, log_changes(cluster.freshness, _LOG_FRESHNESS_SECONDS))
-            in_background(stack, cluster.release_assumed())
-        tls = certificate.current.context
-        server, url = await _listen(stack, reviews, settings.host, settings.port, tls)
-        _, metrics_url = await _listen(
-            stack, monitoring, settings.metrics_host, settings.metrics_port, None
-        )
-        _log.info("listening on %s, metrics on %s", url, metrics_url)
-        yield RunningServer(
-            url=url,
-            metrics_url=metrics_url,
-            ca_pem=certificate.current.ca_pem,
-            health=health,
-            reviews=server,
-            warm_up=policies.warm_up,
-        )
 
 
-def _parts_of_recording(settings: Settings, cluster: Cluster, now: datetime) -> ServerDeps:
-    metrics = Metrics()
-    ledger = QuotaLedger(
-        ObservedCluster(view=cluster.view),
-        MemoryStore(),
-        QuotaTiming(
-            timeouts=ReservationTimeouts(unseen_seconds=settings.quota_reservation_seconds)
-        ),
-        rules=settings.quota_rules(),
-        count_write=metrics.quota_written,
-    )
-    certificate = certificate_source(settings, now=now)
-    return ServerDeps(metrics=metrics, certificate=certificate, ledger=ledger)
-
-
-def _show(
+def _show_state(
     metrics: Metrics,
     cluster: Cluster,
     policies: LivePolicies,
@@ -288,6 +167,7 @@ def _show(
     health: Health,
     now: Callable[[], Micros],
 ) -> None:
+    """Let the metrics read the state of the parts at each scrape."""
     if cluster.is_live:
         metrics.show_view(cluster.state.view)
         metrics.show_sources(cluster.sources, now)
@@ -298,23 +178,56 @@ def _show(
     metrics.show_policies_hash(lambda: policies.digest)
     metrics.show_last_reload(lambda: not policies.last_error)
     metrics.show_certificate(lambda: certificate.current.expires_at)
+    loop = asyncio.get_running_loop()
+    metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
 
 
-async def _listen(
-    stack: AsyncExitStack, app: web.Application, host: str, port: int, tls: SSLContext | None
-) -> tuple[web.Server, str]:
-    """Start an application; returns its server and its URL as seen from this machine."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LAST_REVIEWS_SECONDS)
-    stack.push_async_callback(runner.cleanup)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
-    except OSError as error:
-        problem = f"cannot be listened on: {error.strerror or error}"
-        raise SettingsError([Diagnostic(file=f"{host}:{port}", message=problem)]) from error
-    if runner.server is None:
-        raise AssertionError("setup makes the server")
-    name = "localhost" if host in _ANY_ADDRESS else host
-    shown = f"[{name}]" if ":" in name else name
-    scheme = "https" if tls else "http"
-    return runner.server, f"{scheme}://{shown}:{runner.addresses[0][1]}"
+def _handlers(
+    settings: Settings,
+    services: Services,
+    placer: Placer,
+    policies: LivePolicies,
+    metrics: Metrics,
+) -> tuple[ReviewHandler, ...]:
+    """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
+    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic)
+    view = services.cluster.state.view
+    quota = QuotaReviews(
+        ledger=services.ledger,
+        view=view,
+        mode=settings.quota_mode,
+        excluded_namespaces=settings.excluded_namespaces,
+        refused=services.record_denial,
+    )
+    quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
+    limits = ReviewLimits(
+        max_in_flight=settings.max_in_flight,
+        default_timeout_seconds=settings.default_timeout_seconds,
+        deadline_fraction=settings.deadline_fraction,
+    )
+    handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
+    mutate = ignored if settings.placement_mode == "Off" else placement.review
+    validate = by_resource(pods=quota.answer, quotas=quota_objects.answer)
+    return (
+        handler("mutate", mutate, fails_open=True),
+        handler("validate", validate, fails_open=False),
+    )
+
+
+def _start_tasks(
+    stack: AsyncExitStack,
+    settings: Settings,
+    cluster: Cluster,
+    policies: LivePolicies,
+    certificate: LiveCertificate,
+    metrics: Metrics,
+) -> None:
+    async def reload_policies() -> None:
+        metrics.policies_reloaded(succeeded=await policies.reload())
+
+    if settings.reload_seconds:
+        in_background(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
+    in_background(stack, certificate.watch())
+    if cluster.is_live:
+        in_background(stack, log_changes(cluster.freshness, _LOG_STALENESS_SECONDS))
+        in_background(stack, cluster.release_assumed())

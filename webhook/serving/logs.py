@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, or text for a terminal."""
+"""Format of log lines: one JSON object each, or text for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def configure(level: str, form: Literal["json", "text"], stream: TextIO) -> None:
@@ -19,11 +19,11 @@ def configure(level: str, form: Literal["json", "text"], stream: TextIO) -> None
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record, with whatever was passed as `extra`."""
+    """One JSON object per record, including its `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as a JSON object on one line."""
-        told: dict[str, Any] = {
+        """Format a record as a JSON object on one line."""
+        entry: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -31,15 +31,15 @@ class JsonLines(logging.Formatter):
             **_extra(record),
         }
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(told, enc_hook=str).decode()
+            entry["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(entry, enc_hook=str).decode()
 
 
 class TextLines(logging.Formatter):
-    """A line to read, and a traceback below it where there is one."""
+    """One line of text per record, and its traceback below."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text; its message never spans lines."""
+        """Format a record as text; its message never spans lines."""
         extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
         line = f"{_time(record)} {record.levelname.lower()}: {record.getMessage()}{extra}"
         line = line.replace("\n", "\\n")
@@ -52,4 +52,4 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _ORDINARY}
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}

@@ -1,4 +1,4 @@
-"""The serving certificate: taken from one of three sources, changed without a new listener."""
+"""The serving certificate: read from one of three sources, renewed without a new listener."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Protocol
 
 from cryptography import x509
 
+from webhook.background import on_change
 from webhook.certificates import Authority, KeyPair, TlsError, certificates_of
-from webhook.serving.file_watch import on_change
 
 _SELF_SIGNED_FOR = timedelta(days=365)
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -27,33 +27,33 @@ _log = logging.getLogger(__name__)
 
 
 class CertificateSource(Protocol):
-    """Where the serving pair comes from: files, a pair made at start, or a Secret."""
+    """Source of the serving pair: files, a pair made at start, or a Secret."""
 
     def pair(self) -> KeyPair:
-        """Return what should be served now.
+        """The pair to serve now.
 
         Raises:
-            TlsError: it cannot be read, or is not there yet.
+            TlsError: it cannot be read, or does not exist yet.
         """
 
     def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:
-        """Whether callers were told to trust what we serve; None where we cannot know.
+        """Whether the webhook configurations trust a certificate; None where that is unknown.
 
         Args:
-            chain: the certificate that is served, then those that lead to its issuer.
+            chain: the served certificate, then those of its issuers.
         """
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Call `changed` when `pair` may give another one; ends where that never happens."""
+        """Call `changed` when `pair` may have changed; returns at once if it never does."""
 
 
 class CertificateFiles:
-    """A pair that somebody else keeps in two PEM files, such as a mounted Secret.
+    """A pair in two PEM files that others renew, such as a mounted Secret.
 
     Args:
         cert: the certificate, then its chain.
         key: its private key, without a password.
-        every_seconds: how often the files are looked at for changes; 0 for never.
+        every_seconds: interval at which the files are checked for changes; 0 for never.
     """
 
     def __init__(self, cert: Path, key: Path, *, every_seconds: float = 0) -> None:
@@ -75,50 +75,50 @@ class CertificateFiles:
         )
 
     def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:  # noqa: ARG002 - of the protocol
-        """Return None: who keeps the files tells the callers."""
+        """Return None: the webhook configurations are managed with the files."""
         return None
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Call `changed` when the files did."""
+        """Call `changed` when the files have changed."""
         if self._every_seconds:
             await on_change((self._cert, self._key), self._every_seconds, changed)
 
 
 class SelfSigned:
-    """A pair with an authority of its own, made now and kept nowhere.
+    """A pair with an authority of its own, made now and held in memory.
 
     Args:
-        now: validity starts a little before it.
-        names: host names and addresses it is for, beside those of this machine.
+        now: shortly after the start of its validity.
+        names: host names and addresses of the certificate, besides those of this machine.
     """
 
     def __init__(self, *, now: datetime, names: Iterable[str] = ()) -> None:
         authority = Authority.new(now=now, valid_for=_SELF_SIGNED_FOR)
-        everything = (*_LOCAL_NAMES, socket.gethostname(), *names)
+        all_names = (*_LOCAL_NAMES, socket.gethostname(), *names)
         self._pair = authority.issue(
-            [name for name in everything if name], now=now, valid_for=_SELF_SIGNED_FOR
+            [name for name in all_names if name], now=now, valid_for=_SELF_SIGNED_FOR
         )
 
     def pair(self) -> KeyPair:
-        """Return the one pair."""
+        """The pair."""
         return self._pair
 
     def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:  # noqa: ARG002 - of the protocol
-        """Return None: a person tells the callers."""
+        """Return None: callers are configured by hand."""
         return None
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Return at once: it stays the same."""
+        """Return at once: the pair never changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCertificate:
-    """What the webhook shows its callers.
+    """The certificate that callers get.
 
     Attributes:
-        context: for the server side of connections.
+        context: of the listener.
         expires_at: the end of the certificate's validity.
-        ca_pem: what a caller must trust (`caBundle`); empty where its issuer is not known to us.
+        ca_pem: authority that callers must trust (`caBundle`); empty if it is not known.
     """
 
     context: ssl.SSLContext
@@ -127,23 +127,23 @@ class ServingCertificate:
 
 
 class LiveCertificate:
-    """The certificate in use; a new pair is taken up, a bad one leaves it in use.
+    """The certificate in use; a new pair replaces it, an invalid one does not.
 
-    A listener has one TLS context from first to last; each new connection is handed over to the
-    context of the pair in use, and keeps it. A pair has a context of its own because one context
-    keeps the certificates of several kinds of key side by side: after a change from RSA to ECDSA
-    it would go on showing the old one to many callers.
+    A listener keeps one TLS context; each new connection is moved to the context of the pair in use
+    and stays there. Each pair has a context of its own because one context holds certificates of
+    several key types side by side: after a change from RSA to ECDSA it would still present the old
+    one to many callers.
 
     Args:
-        source: where the pair comes from.
-        client_ca: authorities of accepted client certificates; None accepts any client.
+        source: of the pair.
+        client_ca: authorities of accepted client certificates; None accepts every client.
         now: the time of day.
 
     Attributes:
         current: the certificate in use.
 
     Raises:
-        TlsError: the source has no usable pair, or `client_ca` cannot be used.
+        TlsError: the source has no valid pair, or `client_ca` cannot be used.
     """
 
     def __init__(
@@ -156,17 +156,17 @@ class LiveCertificate:
         self._source = source
         self._client_ca = client_ca
         self._now = now
-        self._entrance = _server_context(client_ca)
-        self._entrance.sni_callback = self._hand_over
+        self._listener_context = _server_context(client_ca)
+        self._listener_context.sni_callback = self._switch_context
         self._use(source.pair())
 
     @property
     def bundle_matches(self) -> bool | None:
-        """Whether callers were told to trust what we serve; None where we cannot know."""
+        """Whether the webhook configurations trust this certificate; None where unknown."""
         return self._source.is_trusted(self._chain)
 
     async def renew(self) -> None:
-        """Take up what the source has now; connections made from now on get it."""
+        """Use the current pair of the source for all new connections."""
         try:
             pair = self._source.pair()
             if pair == self._pair:
@@ -178,7 +178,7 @@ class LiveCertificate:
             _log.info("certificate renewed, valid until %s", self.current.expires_at)
 
     async def watch(self) -> None:
-        """Take up every change of the source; until cancelled."""
+        """Follow the changes of the source; until cancelled."""
         await self._source.watch(self.renew)
 
     def _use(self, pair: KeyPair) -> None:
@@ -193,14 +193,14 @@ class LiveCertificate:
         self._pair, self._context = pair, context
         self._chain = certificates_of(pair.cert_pem)
         self.current = ServingCertificate(
-            context=self._entrance, expires_at=leaf.not_valid_after_utc, ca_pem=pair.ca_pem
+            context=self._listener_context, expires_at=leaf.not_valid_after_utc, ca_pem=pair.ca_pem
         )
 
-    def _hand_over(
+    def _switch_context(
         self,
         connection: ssl.SSLObject,
         name: str | None,  # noqa: ARG002 - there is one certificate, whatever name a caller uses
-        entrance: ssl.SSLContext,  # noqa: ARG002 - of the callback
+        listener_context: ssl.SSLContext,  # noqa: ARG002 - of the callback
     ) -> None:
         connection.context = self._context
 
@@ -228,9 +228,9 @@ def _server_context(client_ca: Path | None) -> ssl.SSLContext:
 
 @contextmanager
 def _file_of(content: bytes) -> Iterator[str]:
-    """Give some content a path for a moment, which is all that a TLS context takes.
+    """Path of a temporary file with some content: a TLS context reads nothing else.
 
-    On Linux it never reaches a disk, and a read-only file system is no obstacle.
+    On Linux it never reaches a disk, and works on a read-only file system.
     """
     if sys.platform == "linux":
         descriptor = os.memfd_create("pair")

@@ -204,8 +204,8 @@ def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> 
     def apply(left: Column, right: Column) -> Column:
         faults = either(left.faults, right.faults)
         a, b = left.values, right.values
-        if a.dtype.kind + b.dtype.kind not in _COMPARABLE:
-            a, b = _beside(a, b), _beside(b, a)
+        if a.dtype.kind + b.dtype.kind not in _NATIVELY_COMPARED:
+            a, b = _comparable(a, b), _comparable(b, a)
             if a is None or b is None:
                 return Column(across_types.values, either(across_types.faults, faults))
         return Column(compare(a, b), faults)
@@ -213,11 +213,11 @@ def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> 
     return apply
 
 
-_COMPARABLE: Final = frozenset({"bb", "ii", "ff", "if", "fi"})
+_NATIVELY_COMPARED: Final = frozenset({"bb", "ii", "ff", "if", "fi"})
 """The kinds that numpy compares directly; it converts an int beside a double."""
 
 
-def _beside(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)
+def _comparable(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN401 (for numpy)
     """Convert values for a comparison with those of another type, None if there is none.
 
     An int column compares correctly with a Python int, even beyond the range of the column.

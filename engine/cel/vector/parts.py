@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -62,19 +61,13 @@ def part_of(node: ast.Node, layout: Layout, environment: Environment) -> Part:
         below,
         rows=frozenset().union(*(child.rows for child in below)),
         request=isinstance(node, ast.Variable | ast.Name) or any(child.request for child in below),
-        free=frozenset().union(*(child.free for child in below)) - frozenset(_bound(node)),
+        free=frozenset()
+        .union(*(child.free for child in below))
+        .difference(ast.bound_variables(node)),
     )
     if isinstance(node, ast.Local):
         return replace(part, free=frozenset({node.name}))
     return replace(part, type=_type_of(part, environment))
-
-
-def _bound(node: ast.Node) -> Iterator[str]:
-    """Yield the variables that a macro binds; no name is bound twice where it is visible."""
-    if isinstance(node, ast.Quantifier | ast.Transform):
-        yield from node.variables
-    elif isinstance(node, ast.SortBy | ast.Bind | ast.OptionalMap):
-        yield node.variable
 
 
 # Paths of a row.

@@ -27,7 +27,7 @@ from engine.cel.vector.kernels import (
 
 
 class Strategy(enum.Enum):
-    """How the column of a part is computed, and so how its cost grows."""
+    """The way to compute the column of a part, which decides how its cost grows."""
 
     ONCE = "once"  # the value is the same in all rows
     REMEMBERED = "remembered"  # depends on the rows alone: only changed rows are recomputed

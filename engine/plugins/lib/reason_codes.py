@@ -1,7 +1,4 @@
-"""Codes that are sets: bit i is the i-th complaint, so that one number tells all that is wrong.
-
-The complaints past the last bit share it.
-"""
+"""Codes that are sets of reasons: bit i is the i-th reason; those past the last bit share it."""
 
 from __future__ import annotations
 
@@ -18,28 +15,28 @@ _BITS = 63  # of a positive int64
 _BYTE = 8
 
 
-def rejected_with(complaints: Sequence[BoolColumn]) -> FilterResult:
-    """Return what a filter says that makes these complaints, at least one, of nodes.
+def rejected_with(rejections: Sequence[BoolColumn]) -> FilterResult:
+    """Return the result of a filter that rejects nodes for these reasons, at least one.
 
     Args:
-        complaints: where each of them is made, (n,).
+        rejections: where each reason applies, (n,).
     """
-    rejects = reduce(np.logical_or, complaints)
-    return FilterResult(rejects, lambda: reason_codes(complaints))
+    rejects = reduce(np.logical_or, rejections)
+    return FilterResult(rejects, lambda: reason_codes(rejections))
 
 
-def reason_codes(complaints: Sequence[BoolColumn]) -> Codes:
-    """Return the code of each row, shape (n,), in a byte each if that will do.
+def reason_codes(rejections: Sequence[BoolColumn]) -> Codes:
+    """Return the code of each row, shape (n,), in a byte each if that is enough.
 
     Args:
-        complaints: where each of them is made, at least one.
+        rejections: where each reason applies, at least one.
     """
-    if len(complaints) > _BITS:
-        others = np.logical_or.reduce(complaints[_BITS - 1 :])
-        complaints = [*complaints[: _BITS - 1], others]
-    # By the byte, and only then as wide as a code: that takes a fifth of the time.
-    bytes_ = [_byte(complaints[i : i + _BYTE]) for i in range(0, len(complaints), _BYTE)]
-    if len(complaints) < _BYTE:
+    if len(rejections) > _BITS:
+        others = np.logical_or.reduce(rejections[_BITS - 1 :])
+        rejections = [*rejections[: _BITS - 1], others]
+    # Bytes first, and int64 last, takes a fifth of the time.
+    bytes_ = [_byte(rejections[i : i + _BYTE]) for i in range(0, len(rejections), _BYTE)]
+    if len(rejections) < _BYTE:
         return bytes_[0].view(np.int8)
     codes = bytes_.pop().astype(np.int64)
     while bytes_:
@@ -47,21 +44,21 @@ def reason_codes(complaints: Sequence[BoolColumn]) -> Codes:
     return codes
 
 
-def _byte(complaints: Sequence[BoolColumn]) -> NDArray[np.uint8]:
-    """Return the set of up to eight complaints on each row."""
-    byte = complaints[-1].astype(np.uint8)
-    for made in complaints[-2::-1]:
+def _byte(rejections: Sequence[BoolColumn]) -> NDArray[np.uint8]:
+    """Return the set of up to eight reasons of each row."""
+    byte = rejections[-1].astype(np.uint8)
+    for rejected in rejections[-2::-1]:
         byte += byte
-        byte |= made.view(np.uint8)
+        byte |= rejected.view(np.uint8)
     return byte
 
 
-def complaint_texts(code: int, texts: Sequence[str], others: str) -> tuple[str, ...]:
-    """Return the texts of the complaints in a code, in order.
+def reason_texts(code: int, texts: Sequence[str], others: str) -> tuple[str, ...]:
+    """Return the texts of the reasons in a code, in order.
 
     Args:
-        code: one that `complaint_codes` gave for as many complaints as there are texts.
-        texts: of each complaint.
+        code: from `reason_codes` of as many reasons as there are texts.
+        texts: of each reason.
         others: the text of those that share a bit.
     """
     if len(texts) > _BITS:

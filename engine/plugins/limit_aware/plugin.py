@@ -18,9 +18,9 @@ from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, judged_by
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
-from engine.plugins.lib.reason_codes import complaint_texts, rejected_with
+from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import capped
@@ -129,7 +129,7 @@ class LimitAwareFilter(_LimitAware):
         judged = rejected_with(complaints) if complaints else FilterResult.passing(len(view))
         if side.faulty is None:
             return judged
-        return judged_by(np.where(side.faulty, FAULT, judged.codes))
+        return result_of(np.where(side.faulty, FAULT, judged.codes))
 
     def _complaints(
         self, view: ClusterView, shape: PodShape, side: _FilterSide
@@ -175,7 +175,7 @@ class LimitAwareFilter(_LimitAware):
         """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
         checked = _checked(pod.shape)
         texts = [f"Insufficient {name} limit" for name, _ in checked]
-        return complaint_texts(code, texts, "Insufficient extended resources limit")
+        return reason_texts(code, texts, "Insufficient extended resources limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores, judged_by
+from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.node_resource_topology_match.args import NodeResourceTopologyMatchArgs
 from engine.plugins.node_resource_topology_match.least_numa_nodes import least_numa_nodes
@@ -74,7 +74,7 @@ class NodeResourceTopologyMatchFilter:
         found = view.pod_column(("NUMA fit", requests), _NODES_AND_ZONES, codes)
         if self._discards_reserved:
             found = np.where(_is_reserved(ZoneTables.of(view)), _INVALID, found)
-        return judged_by(found)
+        return result_of(found)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

@@ -17,17 +17,17 @@ def test_a_budget_covers_as_many_steps_as_it_has() -> None:
         budget.spend()
 
 
-def test_time_is_asked_for_every_hundred_steps() -> None:
-    asked = []
+def test_the_time_is_polled_every_hundred_steps() -> None:
+    polls = []
 
     def expired() -> bool:
-        asked.append(True)
-        return len(asked) == 3
+        polls.append(True)
+        return len(polls) == 3
 
     budget = Budget(10_000, expired=expired)
     for _ in range(299):
         budget.spend()
-    assert len(asked) == 2
+    assert len(polls) == 2
     with pytest.raises(BudgetExhaustedError, match="out of time"):
         budget.spend()
 

@@ -52,8 +52,8 @@ def test_equal_trees_are_equal_wherever_they_stand() -> None:
 
 @pytest.mark.parametrize("pair", [("1", "1.0"), ("1", "1u"), ("0.0", "-0.0"), ("1", "true")])
 def test_literals_that_python_mixes_are_different_trees(pair: tuple[str, str]) -> None:
-    one, other = pair
-    assert parse(one) != parse(other)
+    first, second = pair
+    assert parse(first) != parse(second)
 
 
 def test_every_node_knows_where_it_stands() -> None:

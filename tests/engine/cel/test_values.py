@@ -49,16 +49,16 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [(1, UInt(1)), (1, 1.0), (UInt(1), 1.0), ([1, 2], (1.0, UInt(2))), ({1: 1}, {UInt(1): 1.0})],
 )
-def test_numbers_of_unlike_types_may_be_equal(one: object, other: object) -> None:
-    assert equal(one, other)
-    assert equal(other, one)
+def test_numbers_of_unlike_types_may_be_equal(left: object, right: object) -> None:
+    assert equal(left, right)
+    assert equal(right, left)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         (1, True),
         (0, False),
@@ -75,15 +75,15 @@ def test_numbers_of_unlike_types_may_be_equal(one: object, other: object) -> Non
         ([math.nan], [math.nan]),
     ],
 )
-def test_these_are_different_and_no_error(one: object, other: object) -> None:
-    assert not equal(one, other)
-    assert not equal(other, one)
+def test_these_are_different_and_no_error(left: object, right: object) -> None:
+    assert not equal(left, right)
+    assert not equal(right, left)
 
 
 @given(VALUES, VALUES)
-def test_equality_is_symmetric_and_never_fails(one: object, other: object) -> None:
-    assert equal(one, one)
-    assert equal(one, other) is equal(other, one)
+def test_equality_is_symmetric_and_never_fails(left: object, right: object) -> None:
+    assert equal(left, left)
+    assert equal(left, right) is equal(right, left)
 
 
 def test_an_integer_beside_a_double_is_rounded_to_one() -> None:

@@ -126,7 +126,7 @@ EXPRESSIONS = st.recursive(_LEAVES, _larger, max_leaves=6)
 ERROR = "error"
 _ENVIRONMENT = Environment(
     variables=dict.fromkeys((*VARIABLES, "absent"), DYN),
-    functions=function_table(one for one in FAMILIES if one is not k8s_lists.FUNCTIONS),
+    functions=function_table(family for family in FAMILIES if family is not k8s_lists.FUNCTIONS),
     limits=Limits(nesting=9),
 )
 _CONFIG = """

@@ -15,11 +15,11 @@ from engine.model.decision import (
     FilterResult,
     ScoreOutcome,
     Verdict,
-    tally,
+    count_codes,
 )
 from engine.model.pod import pod_of
 from engine.model.time import Micros
-from tests.engine.told import Told
+from tests.engine.explainers import FixedReasons
 
 SMALL, LARGE = st.integers(-1, 5), st.integers(-1, 2**62)
 
@@ -27,7 +27,7 @@ SMALL, LARGE = st.integers(-1, 5), st.integers(-1, 2**62)
 def decision(
     valid: NDArray[np.bool_],
     filters: tuple[FilterOutcome, ...] = (),
-    stopped: tuple[int, ...] = (),
+    first_rejections: tuple[int, ...] = (),
     *,
     scored: tuple[ScoreOutcome, ...] = (),
     order: NDArray[np.intp] | None = None,
@@ -39,7 +39,7 @@ def decision(
         message="",
         valid=valid,
         filters=filters,
-        stopped=stopped,
+        first_rejections=first_rejections,
         scored=scored,
         candidates=order,
         order=order,
@@ -53,11 +53,11 @@ def decision(
 @settings(max_examples=100)
 @given(codes=st.lists(SMALL) | st.lists(LARGE))
 def test_codes_are_counted_in_ascending_order(codes: list[int]) -> None:
-    assert list(tally(np.array(codes, np.int64)).items()) == sorted(Counter(codes).items())
+    assert list(count_codes(np.array(codes, np.int64)).items()) == sorted(Counter(codes).items())
 
 
 def test_codes_of_a_byte_are_counted_too() -> None:
-    assert tally(np.array([1, -1, 1, 0], np.int8)) == {-1: 1, 0: 1, 1: 2}
+    assert count_codes(np.array([1, -1, 1, 0], np.int8)) == {-1: 1, 0: 1, 1: 2}
 
 
 ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(-1, 3)), min_size=1)
@@ -65,35 +65,35 @@ ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(-1, 3)),
 
 @settings(max_examples=100)
 @given(rows=ROWS)
-def test_each_node_is_left_out_by_the_first_filter_that_turns_it_away(
+def test_each_node_is_summaries_by_the_first_filter_that_turns_it_away(
     rows: list[tuple[bool, int, int]],
 ) -> None:
     valid = np.array([is_node for is_node, _, _ in rows])
-    filters, stopped, left = [], [], valid
+    filters, first_rejections, left = [], [], valid
     for number in (1, 2):
         codes = np.array([row[number] for row in rows])
         rejects = (codes != 0) & valid
         faults = int(np.count_nonzero((codes == -1) & valid))
-        told = Told({code: str(code) for code in (-1, 1, 2, 3)})
+        told = FixedReasons({code: str(code) for code in (-1, 1, 2, 3)})
         filters.append(
             FilterOutcome(
                 policy="p",
                 rule=str(number),
-                judged=FilterResult(codes != 0, codes),
+                result=FilterResult(codes != 0, codes),
                 rejects=rejects,
-                teller=told,
+                explainer=told,
                 faults=faults,
             )
         )
-        stopped.append(int(np.count_nonzero(left & rejects)))
+        first_rejections.append(int(np.count_nonzero(left & rejects)))
         left = left & ~rejects
     expected = Counter(
         ("1", str(first)) if first else ("2", str(second))
         for is_node, first, second in rows
         if is_node and (first or second)
     )
-    left_out = decision(valid, tuple(filters), tuple(stopped)).left_out
-    assert {(out.rule, out.reason): out.nodes for out in left_out} == expected
+    summaries = decision(valid, tuple(filters), tuple(first_rejections)).rejection_summaries
+    assert {(out.rule, out.reason): out.nodes for out in summaries} == expected
 
 
 @pytest.mark.parametrize("most", [None, 2])

@@ -27,7 +27,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import ClusterState, ClusterView
-from tests.engine.told import Told
+from tests.engine.explainers import FixedReasons
 
 GIB = 1 << 30
 Json = dict[str, Any]
@@ -104,7 +104,7 @@ def _outcome(policy: str, view: ClusterView, names: Iterable[str]) -> FilterOutc
     rejects[[view.rows[name] for name in names]] = True
     judged = FilterResult(rejects, rejects.view(np.int8))
     return FilterOutcome(
-        policy=policy, rule="r", judged=judged, rejects=rejects, teller=Told({1: "no"})
+        policy=policy, rule="r", result=judged, rejects=rejects, explainer=FixedReasons({1: "no"})
     )
 
 

@@ -12,8 +12,8 @@ from engine.model.node import node_of
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.plugins import PLUGINS
 from engine.view import ClusterView
+from tests.engine.explainers import described
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
-from tests.engine.told import described
 
 NODE = node_of(
     msgspec.convert(

@@ -14,13 +14,13 @@ from engine.model.disk_io import THROUGHPUT_ANNOTATION, NodeDisks
 from engine.model.numa import NodeZones
 from engine.plugins import disk_io_aware, network_overhead, node_resource_topology_match
 from engine.view import ClusterState
+from tests.engine.explainers import described
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.row_properties import (
     Rules,
     check_losers_sway_nobody,
     check_rows_stand_alone,
 )
-from tests.engine.told import described
 from tests.engine.topology_cluster import GPU, app_group, disks, network, node, pod, zones
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from engine.policy import PolicySet
 from engine.policy.schema import Mode
 from engine.view import SumProfile
 from tests.config_map import MountedConfigMap
+from webhook.background import on_change
 from webhook.placement.live_policies import LivePolicies
-from webhook.serving.file_watch import on_change
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1

@@ -82,7 +82,7 @@ def test_a_valid_text_leaves_nothing_to_say(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), cases(INVALID))
-def test_an_invalid_text_is_told_why(name: str, text: str) -> None:
+def test_an_invalid_text_gets_a_reason(name: str, text: str) -> None:
     found = validate(FORMATS[name], text)
     assert found.present
     assert isinstance(found.value, list)
@@ -100,7 +100,7 @@ SUBDOMAIN_RULE = (
 NAME_RULE = "letters, digits, `-`, `_` and `.`, and start and end with a letter or digit"
 
 
-def test_each_broken_rule_is_told() -> None:
+def test_each_broken_rule_is_reported() -> None:
     found = validate(FORMATS["qualifiedName"], "Prefix/" + "_" * 64)
     assert found == present(
         [

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.plugins.lib.reason_codes import complaint_texts, reason_codes
+from engine.plugins.lib.reason_codes import reason_codes, reason_texts
 
 ROWS = 4
 tables = st.integers(1, 70).flatmap(
@@ -23,7 +23,7 @@ def test_a_code_tells_the_complaints_that_were_made(made: list[list[bool]]) -> N
         if len(made) > 63:  # the last of 63 bits stands for all from there on
             own = [text for text in expected if int(text) < 62]
             expected = [*own, "others"] if own != expected else own
-        assert list(complaint_texts(code, texts, "others")) == expected
+        assert list(reason_texts(code, texts, "others")) == expected
 
 
 def test_codes_are_positive_and_zero_where_nothing_is_wrong() -> None:

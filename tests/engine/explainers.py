@@ -1,4 +1,4 @@
-"""A teller that has been told what to say."""
+"""Explainers for tests: fixed reasons, and inputs in words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from engine.model.rule_input import RuleInputs
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Texts by code; says nothing of labels and knows no inputs."""
+class FixedReasons:
+    """Texts by code, without a condition on labels and without inputs."""
 
     texts: Mapping[int, str] = field(default_factory=dict)
     labels: LabelCondition = unknown("nothing is said of labels")  # noqa: RUF009 (never changes)
@@ -21,7 +21,7 @@ class Told:
         return self.texts[code]
 
     def inputs(self, row: int) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return nothing."""
+        """Return no inputs."""
         return ()
 
 

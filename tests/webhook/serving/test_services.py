@@ -12,8 +12,7 @@ import pytest
 from engine.errors import InvalidFileError
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller, local_settings
-from webhook.serving.composition import run_server, wall_clock
-from webhook.serving.live import live
+from webhook.serving.composition import run_server
 
 LEAST_LIMITS = """
 apiVersion: stowplan.dev/v1alpha1
@@ -82,10 +81,8 @@ async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> Asy
         kubeconfig=server.kubeconfig(tmp_path), policies=[policy], reload_seconds=0, **given
     )
     async with AsyncExitStack() as stack:
-        known = await stack.enter_async_context(live(settings, wall_clock))
-        await known.synced()
-        started = run_server(settings, known.cluster, parts=known.parts)
-        webhook = await stack.enter_async_context(started)
+        webhook = await stack.enter_async_context(run_server(settings))
+        await webhook.cluster.synced()
         trust = ssl.create_default_context(cadata=webhook.ca_pem.decode())
         connector = aiohttp.TCPConnector(ssl=trust)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
@@ -132,16 +129,13 @@ async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
     api_server.create(node("node-a"))
     api_server.pause()
     settings = local_settings(kubeconfig=api_server.kubeconfig(tmp_path), policies=[])
-    async with (
-        live(settings, wall_clock) as known,
-        run_server(settings, known.cluster, parts=known.parts) as webhook,
-    ):
+    async with run_server(settings) as webhook:
         assert not webhook.health.ready()
-        assert not known.cluster.view().rows
+        assert not webhook.cluster.view().rows
         api_server.resume()
-        await known.synced()
+        await webhook.cluster.synced()
         assert webhook.health.ready()
-        assert list(known.cluster.view().rows) == ["node-a"]
+        assert list(webhook.cluster.view().rows) == ["node-a"]
 
 
 async def test_replicas_serve_one_certificate_that_the_webhook_configuration_trusts(
@@ -173,5 +167,5 @@ async def test_replicas_serve_one_certificate_that_the_webhook_configuration_tru
 async def test_a_kubeconfig_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
     settings = local_settings(kubeconfig=tmp_path / "missing", policies=[])
     with pytest.raises(InvalidFileError, match="missing"):
-        async with live(settings, wall_clock):
+        async with run_server(settings):
             pass

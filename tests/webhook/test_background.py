@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.serving.file_watch import fingerprint, on_change
+from webhook.background import fingerprint, on_change
 
 AT_ONCE = 0.0
 

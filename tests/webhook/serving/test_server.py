@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.webhook.conftest import Start
+from webhook.settings_sources import SettingsError
+
+REVIEW = json.loads((Path(__file__).parents[1] / "reviews" / "generate_name.json").read_text())[
+    "review"
+]
+
+
+async def test_the_greeting_says_where_and_how_to_call(start: Start) -> None:
+    async with start() as caller:
+        greeting = caller.server.greeting()
+        assert "policies  2, over 3 nodes" in greeting
+        for url in (
+            f"{caller.server.url}/mutate",
+            f"{caller.server.url}/validate",
+            f"{caller.server.url}/readyz",
+            f"{caller.server.metrics_url}/metrics",
+        ):
+            assert url in greeting
+        assert caller.server.ca_pem.decode().strip() in greeting
+
+
+async def test_while_draining_it_serves_on_but_wants_no_more(start: Start) -> None:
+    async with start() as caller:
+        await caller.post("/mutate", REVIEW)  # leaves a connection open, as the API server does
+        draining = asyncio.create_task(caller.server.drain(30.0))
+        await asyncio.sleep(0)
+        async with caller.session.get(f"{caller.server.url}/readyz") as response:
+            assert response.status == 503
+            assert response.headers["Connection"] == "close"
+        async with caller.session.post(f"{caller.server.url}/mutate", json=REVIEW) as response:
+            assert response.status == 200
+            assert response.headers["Connection"] == "close"
+        await draining  # ends by itself: every connection was closed by its last answer
+
+
+async def test_it_leaves_callers_time_to_learn_that_it_ends_though_nobody_is_connected(
+    start: Start,
+) -> None:
+    async with start() as caller:
+        draining = asyncio.create_task(caller.server.drain(0.0, delay_seconds=60.0))
+        while not caller.server.health.draining:  # noqa: ASYNC110 - it says so at once
+            await asyncio.sleep(0)
+        async with caller.session.post(f"{caller.server.url}/mutate", json=REVIEW) as response:
+            assert response.status == 200
+        assert not draining.done()
+        draining.cancel()
+
+
+async def test_draining_ends_in_time_even_if_a_connection_stays_open(start: Start) -> None:
+    async with start() as caller:
+        await caller.post("/mutate", REVIEW)
+        async with asyncio.timeout(30):
+            await caller.server.drain(0.01)
+        assert caller.server.reviews.connections
+
+
+async def test_a_port_that_is_taken_is_named(start: Start) -> None:
+    async with start() as caller:
+        port = caller.server.url.rsplit(":", 1)[1]
+        with pytest.raises(SettingsError, match=rf"127\.0\.0\.1:{port}: cannot be listened on"):
+            async with start(port=int(port)):
+                pass

@@ -1,0 +1,109 @@
+"""A server that listens: its addresses, and its end without losing a review."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from ssl import SSLContext
+
+from aiohttp import web
+
+from engine.errors import Diagnostic
+from webhook.cluster import Cluster
+from webhook.serving.health import Health
+from webhook.settings_sources import SettingsError
+
+ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
+_DRAIN_POLL_SECONDS = 0.05
+_SHUTDOWN_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A webhook that listens.
+
+    Attributes:
+        url: of reviews and probes.
+        metrics_url: of metrics and debug pages.
+        ca_pem: authority that callers must trust; empty with a given certificate.
+        health: readiness and state.
+        cluster: the cluster that reviews are decided on.
+        reviews: the HTTP server behind `url`.
+        warm_up: fills the caches of the policies in force, once the cluster is synced.
+    """
+
+    url: str
+    metrics_url: str
+    ca_pem: bytes
+    health: Health
+    cluster: Cluster
+    reviews: web.Server
+    warm_up: Callable[[], Awaitable[None]]
+
+    def greeting(self) -> str:
+        """Text for the person who started the server."""
+        status = self.health.detail()
+        lines = [
+            f"policies  {status['policies']['loaded']}, over {status['view']['nodes']} nodes",
+            f"reviews   {self.url}/mutate and {self.url}/validate",
+            f"probes    {self.url}/livez and {self.url}/readyz",
+            f"metrics   {self.metrics_url}/metrics",
+            f"decisions {self.metrics_url}/debug/decisions",
+        ]
+        if self.ca_pem:
+            lines += [
+                "self-signed authority (the `caBundle` of a webhook configuration, in base64):",
+                self.ca_pem.decode().rstrip(),
+                f"save it as ca.pem and try: curl --cacert ca.pem {self.url}/readyz",
+            ]
+        return "\n".join(lines)
+
+    async def drain(self, seconds: float, *, delay_seconds: float = 0.0) -> None:
+        """Become not ready, and serve on until all connections are closed or time is up.
+
+        Args:
+            seconds: longest wait for open connections, after the delay.
+            delay_seconds: time to serve on in any case: even without open connections, callers that
+                have not noticed the termination yet may still connect.
+        """
+        longest = delay_seconds + seconds
+        _log.info("ending: not ready any more, serving on for at most %s s", longest)
+        self.health.draining = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + longest
+        await asyncio.sleep(delay_seconds)
+        while self.reviews.connections and loop.time() < until:  # noqa: ASYNC110 - no event marks the end of the last connection
+            await asyncio.sleep(_DRAIN_POLL_SECONDS)
+
+
+async def listen(
+    stack: AsyncExitStack,
+    app: web.Application,
+    host: str,
+    port: int,
+    tls: SSLContext | None = None,
+) -> tuple[web.Server, str]:
+    """Serve an application until the stack unwinds; returns its server and its local URL.
+
+    Raises:
+        SettingsError: the port cannot be listened on.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    stack.push_async_callback(runner.cleanup)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    except OSError as error:
+        problem = f"cannot be listened on: {error.strerror or error}"
+        raise SettingsError([Diagnostic(file=f"{host}:{port}", message=problem)]) from error
+    if runner.server is None:
+        raise AssertionError("setup makes the server")
+    name = "localhost" if host in ANY_ADDRESS else host
+    shown = f"[{name}]" if ":" in name else name
+    scheme = "https" if tls else "http"
+    return runner.server, f"{scheme}://{shown}:{runner.addresses[0][1]}"

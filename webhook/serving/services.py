@@ -1,0 +1,232 @@
+"""Services behind the reviews: the cluster, reservations of quota, and the serving certificate.
+
+The one place in which a live cluster and a recording differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.model.domain import Domain
+from engine.model.time import Micros, date
+from engine.quota import QuotaVerdict, ReservationTimeouts
+from engine.view import ClusterState, UsageHistory
+from webhook.background import in_background
+from webhook.certificates.bundles import CaBundles
+from webhook.certificates.secret_source import SecretSource
+from webhook.certificates.secret_store import SecretStore
+from webhook.cluster import Cluster, Recording, recorded_cluster
+from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.timing import Clock
+from webhook.cluster.usage.metrics_api import MetricsApi
+from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
+from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
+from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.live_cluster import live_cluster
+from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
+from webhook.controllers.certificate_rotation import Rotation
+from webhook.controllers.leader_election import Duty, LeaseElector, new_identity
+from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.metrics import Metrics
+from webhook.quota import MemoryStore, ObservedCluster, ObservedPods, QuotaLedger, QuotaTiming
+from webhook.quota.live_ledger import live_ledger
+from webhook.quota.quota_events import QuotaEventRecorder
+from webhook.quota.store import Store
+from webhook.serving.server import ANY_ADDRESS
+from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
+from webhook.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Services behind the reviews.
+
+    Attributes:
+        cluster: the cluster.
+        ledger: reservations of quota.
+        certificate: source of the serving certificate.
+        record_denial: called with each denial by a quota.
+    """
+
+    cluster: Cluster
+    ledger: QuotaLedger
+    certificate: CertificateSource
+    record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceBuilder:
+    """Builds services, which run until the stack unwinds.
+
+    Attributes:
+        stack: of everything that is started.
+        settings: which cluster and how to follow it.
+        metrics: where services are counted.
+        now: the time of day.
+    """
+
+    stack: AsyncExitStack
+    settings: Settings
+    metrics: Metrics
+    now: Callable[[], Micros]
+
+    def recorded(self, recording: Recording) -> Services:
+        """Services on a recording: quota is kept in memory."""
+        cluster = recorded_cluster(recording, self.now)
+        ledger = self._ledger(ObservedCluster(view=cluster.view), MemoryStore())
+        return Services(cluster=cluster, ledger=ledger, certificate=self._local_certificate())
+
+    async def live(self) -> Services:
+        """Services on a live cluster.
+
+        Waits for the certificate, which another replica may have to make first, but not for the
+        cluster to be synced.
+
+        Raises:
+            InvalidFileError: the kubeconfig cannot be used.
+        """
+        settings, identity = self.settings, new_identity()
+        connection = await self.stack.enter_async_context(
+            connected(settings.kubeconfig, settings.context)
+        )
+        pods = ObservedPods()
+        cluster = await self._live_cluster(connection, pods)
+
+        ledger = live_ledger(
+            connection,
+            cluster.state,
+            cluster.sources,
+            pods,
+            self._quota_config,
+            rules=self.settings.quota_rules(),
+            count_write=self.metrics.quota_written,
+        )
+        in_background(self.stack, ledger.run())
+        denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
+        in_background(self.stack, denials.run())
+
+        elector = LeaseElector(
+            connection, namespace=settings.namespace, name=settings.lease, identity=identity
+        )
+        controllers: list[Duty] = []
+        if settings.quota_mode != "Off":
+            controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
+        secret = None
+        if settings.certificate_secret is not None:
+            secret, rotation = self._secret(connection, settings.certificate_secret, elector)
+            controllers.append(rotation.run)
+        if controllers:
+            in_background(self.stack, elector.run(*controllers))
+        if secret is not None:
+            await secret.first()
+        return Services(
+            cluster=cluster,
+            ledger=ledger,
+            certificate=secret or self._local_certificate(),
+            record_denial=denials.record,
+        )
+
+    async def _live_cluster(self, connection: Connection, pods: ObservedPods) -> Cluster:
+        settings = self.settings
+        state = ClusterState(assumed_seconds=settings.assumed_seconds)
+        applier = EventApplier(state, now=self.now, observers=[pods], buffers_usage=True)
+        stale_after = StaleAfter(
+            nodes=settings.stale_nodes_seconds,
+            pods=settings.stale_pods_seconds,
+            usage=settings.stale_usage_seconds,
+        )
+        usage = await self._usage(connection, applier)
+        clock = Clock(now=self.now)
+        return await self.stack.enter_async_context(
+            live_cluster(connection, applier, clock, also=[usage], stale_after=stale_after)
+        )
+
+    async def _usage(self, connection: Connection, applier: EventApplier) -> UsagePoller:
+        """Poller of the usage of nodes that Koordinator does not measure."""
+        settings = self.settings
+        source: UsageSource
+        if settings.prometheus_url is not None:
+            name = "prometheus"
+            queries = PrometheusSettings(
+                url=settings.prometheus_url,
+                cpu_query=settings.prometheus_cpu_query,
+                memory_query=settings.prometheus_memory_query,
+                node_label=settings.prometheus_node_label,
+                window_seconds=settings.prometheus_window_seconds,
+                token_file=settings.prometheus_token_file,
+                ca_file=settings.prometheus_ca_file,
+            )
+            source = await self.stack.enter_async_context(prometheus(queries, now=self.now))
+        else:
+            name = "metrics.k8s.io"
+            source = MetricsApi(connection, applier.state, with_pods=settings.usage_of_pods)
+        every_seconds = settings.usage_poll_seconds
+        feed = UsageFeed(
+            applier.state,
+            UsageHistory(every_seconds),
+            by_koordinator=applier.measured_by_koordinator,
+        )
+        status = SourceStatus(name=name, domain=Domain.METRICS, required=False)
+        return UsagePoller(source, feed, status, every_seconds=every_seconds, now=self.now)
+
+    def _ledger(self, observed: ObservedCluster, store: Store) -> QuotaLedger:
+        return QuotaLedger(
+            observed,
+            store,
+            self._quota_config,
+            rules=self.settings.quota_rules(),
+            count_write=self.metrics.quota_written,
+        )
+
+    @property
+    def _quota_config(self) -> QuotaTiming:
+        unseen_seconds = self.settings.quota_reservation_seconds
+        return QuotaTiming(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
+
+    def _quota_controller(
+        self,
+        connection: Connection,
+        cluster: Cluster,
+        ledger: QuotaLedger,
+        elector: LeaseElector,
+    ) -> QuotaController:
+        return QuotaController(
+            connection,
+            view=cluster.state.view,
+            tidy=ledger.prune_reservations,
+            timing=self._quota_config,
+            may_write=lambda: elector.is_leader,
+            show_drift=self.metrics.quotas_drifted,
+            rules=ControllerRules(counts=self.settings.quota_status_counts),
+        )
+
+    def _secret(
+        self, connection: Connection, name: str, elector: LeaseElector
+    ) -> tuple[SecretSource, Rotation]:
+        """Source that reads the Secret, and the controller that renews it."""
+        store = SecretStore(connection, namespace=self.settings.namespace, name=name)
+        configurations = self.settings.webhook_configurations
+        bundles = CaBundles(connection, mutating=configurations, validating=configurations)
+        rotation = Rotation(
+            store,
+            bundles,
+            names=self.settings.certificate_names,
+            is_leader=lambda: elector.is_leader,
+            now=self._today,
+        )
+        return SecretSource(store, bundles, now=self._today), rotation
+
+    def _local_certificate(self) -> CertificateSource:
+        """Certificate that needs no cluster: from files, or self-signed."""
+        settings = self.settings
+        if settings.tls_cert is not None and settings.tls_key is not None:
+            every = settings.reload_seconds
+            return CertificateFiles(settings.tls_cert, settings.tls_key, every_seconds=every)
+        host = () if settings.host in ANY_ADDRESS else (settings.host,)
+        return SelfSigned(now=self._today(), names=(*host, *settings.certificate_names))
+
+    def _today(self) -> datetime:
+        return date(self.now())
