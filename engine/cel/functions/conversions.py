@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from engine.cel.errors import CelError
+from engine.cel.functions.regex import encode
 from engine.cel.functions.registry import Overload
-from engine.cel.patterns import encode
 from engine.cel.times import (
     format_duration,
     format_timestamp,

@@ -8,8 +8,8 @@ from typing import Final
 
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
+from engine.cel.functions.regex import encode
 from engine.cel.functions.registry import Overload
-from engine.cel.patterns import encode
 from engine.cel.values import BYTES, STRING
 
 

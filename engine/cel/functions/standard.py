@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Final
 
-from engine.cel.functions.registry import Overload, Preparation
-from engine.cel.patterns import Pattern
+from engine.cel.functions.regex import PATTERN, Pattern
+from engine.cel.functions.registry import Overload
 from engine.cel.values import BOOL, INT, TYPE, type_of
 
 
@@ -22,11 +22,6 @@ def _matches(text: str, pattern: Pattern) -> bool:
     return pattern.occurs_in(text)
 
 
-def pattern_at(position: int) -> Preparation:
-    """Return the preparation of an argument that is a regular expression."""
-    return Preparation(position=position, prepare=Pattern)
-
-
 FUNCTIONS: Final = (
     *(
         Overload("size", (kind,), _size, member=member, result=INT)
@@ -37,9 +32,7 @@ FUNCTIONS: Final = (
     Overload("startsWith", (str, str), str.startswith, member=True, result=BOOL),
     Overload("endsWith", (str, str), str.endswith, member=True, result=BOOL),
     *(
-        Overload(
-            "matches", (str, str), _matches, member=member, result=BOOL, preparation=pattern_at(1)
-        )
+        Overload("matches", (str, str), _matches, member=member, result=BOOL, preparation=PATTERN)
         for member in (False, True)
     ),
     Overload("dyn", (object,), lambda value: value),
