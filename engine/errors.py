@@ -1,18 +1,15 @@
-"""The error tree of the engine: every failure a caller may want to tell apart.
+"""The error tree of the engine: every failure that a caller may handle differently.
 
-Messages are lower case, without a full stop, with the user's own text in backticks. A mistake in
-something a person wrote is a `Problem` with a place and, where one is known, a hint; mistakes are
-collected and reported together, never one at a time.
+Messages are lower case, without a full stop, with the user's text in backticks. A mistake in a file
+is a `Diagnostic` with a place and, if known, a hint; all mistakes are reported together.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from typing import Literal
 
 
 class StowplanError(Exception):
@@ -32,12 +29,12 @@ class QuantityError(StowplanError, ValueError):
 
 
 class QuotaUndecidedError(StowplanError):
-    """Nobody can say for now whether a pod fits its quotas, so it must not be admitted by us."""
+    """It is unknown for now whether a pod fits its quotas, so it must not be admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One mistake in a file: where it is, what is wrong, and what to do about it.
+    """One mistake in a file, with its place and a hint.
 
     `line` and `column` count from 1; 0 means "the file as a whole".
     """
@@ -69,7 +66,7 @@ class InvalidFileError(StowplanError):
 
 
 class PatchError(StowplanError):
-    """A patch that must not be sent: it does not apply to the object it was made for."""
+    """A patch that must not be sent: it does not apply to the object."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""From a pod to a decision: `decide` is the table of contents of the engine."""
+"""The decision for a pod: `decide` is the table of contents of the engine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from engine.model.decision import (
     Decision,
     FilterOutcome,
     PlacementOptions,
+    ScoreOutcome,
     Verdict,
     WhenNoneFits,
     and_not,
@@ -38,11 +39,11 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which pods are ours to place.
+    """The pods to place.
 
     Attributes:
-        scheduler_names: schedulers whose pods are advised; an empty name means the default one.
-        excluded_namespaces: namespaces whose pods are left alone.
+        scheduler_names: schedulers whose pods are placed; a pod without one has the default.
+        excluded_namespaces: namespaces whose pods are not placed.
     """
 
     scheduler_names: tuple[str, ...] = ("default-scheduler",)
@@ -65,22 +66,22 @@ def decide(
     Args:
         request: the pod and its context.
         policies: the loaded policies.
-        view: the cluster as it is known; must keep the sums of `policies.load_profiles`.
+        view: the observed cluster; must keep the sums of `policies.load_profiles`.
         now: the moment to judge ages of measurements at.
-        scope: which pods are ours to place.
-        freshness: how old what is known is; rules that read what is too old abstain.
+        scope: the pods to place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
     """
-    # 1. Leave alone what is not ours.
+    # 1. Skip pods outside the scope.
     reason = _skip_reason(request.pod, scope)
     if reason:
         return _abstain(request, view, now, reason)
 
-    # 2. Find the policies that speak of this pod, highest priority first.
+    # 2. Find the policies that select this pod, highest priority first.
     match = policies.match(request)
     if not match.enforced and not match.audited:
         return _abstain(request, view, now, "no policy matches", errors=match.errors)
 
-    # 3. Decide by those in Enforce mode, and note what those in Audit mode would have done.
+    # 3. Decide by those in Enforce mode; note the decision of those in Audit mode.
     decision = _decide_by(match.enforced, request, view, now, freshness, errors=match.errors)
     if match.audited:
         audit = _decide_by(match.audited, request, view, now, freshness, errors=())
@@ -103,14 +104,14 @@ def _decide_by(
     contexts = [policy.context(request, view, now, freshness) for policy in policies]
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    own = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
-    reachable, unreachable = _apply_filters(own, view.valid)
-    asked = [
+    scheduler_filters = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
+    reachable, first_by_scheduler = _apply_filters(scheduler_filters, view.valid)
+    policy_filters = [
         rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
-    passing, stopped = _apply_filters(asked, reachable)
+    passing, first_by_policies = _apply_filters(policy_filters, reachable)
     (candidates,) = passing.nonzero()
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
@@ -121,24 +122,21 @@ def _decide_by(
     ]
 
     # 3. Weigh and rank.
-    totals = np.zeros(candidates.size, np.int64)
-    for score in scores:
-        totals += score.normalized if score.weight == 1 else score.normalized * score.weight
+    totals = _weighted_sum(scores, candidates.size)
     order = _best_first(totals, view, candidates, request.pod)
 
-    # 4. Say what follows, and why.
+    # 4. Decide, with the reasons.
     placement = policies[0].placement
-    verdict = Verdict.PLACE if candidates.size else _verdict_without(placement, reachable, own)
     decision = Decision(
         pod=request.pod,
-        verdict=verdict,
+        verdict=_verdict(candidates, placement, reachable, scheduler_filters),
         message="",
         policies=tuple([policy.name for policy in policies]),
         placement=placement,
         names=view.names,
         valid=view.valid.copy(),
-        filters=(*own, *asked),
-        first_rejections=(*unreachable, *stopped),
+        filters=(*scheduler_filters, *policy_filters),
+        first_rejections=(*first_by_scheduler, *first_by_policies),
         scored=tuple(scores),
         order=order,
         candidates=candidates.take(order),
@@ -153,7 +151,7 @@ def _decide_by(
 
 
 def _skip_reason(pod: Pod, scope: Scope) -> str:
-    """Return why a pod is left alone, "" when it is ours to place."""
+    """Return why a pod is not placed, "" when it is."""
     if pod.node_name:
         return f"the pod is bound to node {pod.node_name} already"
     if pod.is_daemon_set:
@@ -193,14 +191,21 @@ def _abstain(
 def _apply_filters(
     filters: Sequence[FilterOutcome], nodes: BoolColumn
 ) -> tuple[BoolColumn, Sequence[int]]:
-    """Return which of `nodes` pass all filters, and how many others each was the first to stop."""
-    stopped: list[int] = []
+    """Return which of `nodes` pass all filters, and how many each was the first to reject."""
+    first_rejections: list[int] = []
     left = int(np.count_nonzero(nodes))
     for outcome in filters:
         nodes = and_not(nodes, outcome.rejects)
         before, left = left, int(np.count_nonzero(nodes))
-        stopped.append(before - left)
-    return nodes, stopped
+        first_rejections.append(before - left)
+    return nodes, first_rejections
+
+
+def _weighted_sum(scores: Sequence[ScoreOutcome], candidates: int) -> IntColumn:
+    totals = np.zeros(candidates, np.int64)
+    for score in scores:
+        totals += score.normalized if score.weight == 1 else score.normalized * score.weight
+    return totals
 
 
 def _best_first(
@@ -208,22 +213,29 @@ def _best_first(
 ) -> NDArray[np.intp]:
     """Return the order of the candidates, best first.
 
-    Ties are spread by a hash of pod and node name: with the first name winning, every pod of a
+    Ties are broken by a hash of pod and node name: with the first name winning, every pod of a
     burst would be sent to the same few nodes.
+    """
+    hashes = name_hashes(view).take(candidates)
+    hashes *= hash_of(pod.uid or pod.key) | 1  # odd: different hashes stay different
+    return _argsort_descending(totals, hashes)
 
-    Sorting one integer per node is ten times as fast as sorting by two keys. Its upper bits hold
-    what a node is short of the best total, its lower ones the position, and those between them as
-    much of the hash as there is room for.
+
+def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return the order by falling total, then by rising tie-breaker; overwrites `tie_breakers`.
+
+    Sorting one packed integer per node is ten times as fast as sorting by two keys. From the upper
+    bits down it holds the difference to the best total, as many bits of the tie-breaker as there is
+    room for, and the position.
     """
     best = int(totals.max(initial=0))
-    position_bits, hash_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
-    keys = name_hashes(view).take(candidates)
-    keys *= hash_of(pod.uid or pod.key) | 1  # odd: different hashes stay different
-    keys &= (1 << hash_end) - (1 << position_bits)
-    rest = (best - totals).view(np.uint64)
-    rest <<= hash_end
-    rest += np.arange(totals.size, dtype=np.uint64)
-    keys |= rest
+    position_bits, tie_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
+    keys = tie_breakers
+    keys &= (1 << tie_end) - (1 << position_bits)
+    shortfalls = (best - totals).view(np.uint64)
+    shortfalls <<= tie_end
+    shortfalls += np.arange(totals.size, dtype=np.uint64)
+    keys |= shortfalls
     keys.sort()
     keys &= (1 << position_bits) - 1
     return keys.view(np.intp)
@@ -237,17 +249,23 @@ def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
     return {}
 
 
-def _verdict_without(
-    placement: PlacementOptions, reachable: BoolColumn, own: Sequence[FilterOutcome]
+def _verdict(
+    candidates: NDArray[np.intp],
+    placement: PlacementOptions,
+    reachable: BoolColumn,
+    scheduler_filters: Sequence[FilterOutcome],
 ) -> Verdict:
-    """Return what follows when there is no candidate.
+    """Return the verdict for a pod with these candidates.
 
-    A pod is denied only if nodes were left by the scheduler's own filters and policies took them
-    all: where nothing is reachable anyway, pending is the right state, for an autoscaler can act.
-    Nobody knows what was left when one of those filters abstained, and filters that abstain take
-    nothing: so no pod is ever denied on the word of a stale view.
+    Without any, it is denied only if the scheduler's own filters leave nodes and policies reject
+    all of them: where nothing is reachable anyway, pending is the right state, for an autoscaler
+    can act. The reachable nodes are unknown when one of the scheduler's filters abstained, and
+    filters that abstain reject nothing: so a stale view never denies a pod.
     """
-    surely_reachable = reachable.any() and not any(outcome.abstained for outcome in own)
+    if candidates.size:
+        return Verdict.PLACE
+    abstained = any(outcome.abstained for outcome in scheduler_filters)
+    surely_reachable = reachable.any() and not abstained
     if surely_reachable and placement.when_none_fits is WhenNoneFits.DENY:
         return Verdict.DENY
     return Verdict.ABSTAIN

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
-from engine.documents.places import Document, read_documents
+from engine.documents import Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 
 ENVIRONMENT_PREFIX = "STOWPLAN_"

@@ -1,5 +1,18 @@
-"""Documents that people write: YAML trees, the place of every part, validation with diagnostics.
+"""YAML documents that people write: trees with places, diagnostics, validation against models.
 
-Policies, settings, quotas and recorded clusters are read through here. What never belongs here is
-the meaning of any kind of document.
+Policies, their tests, settings and recorded clusters are read through here. The meaning of a kind
+of document never belongs here.
 """
+
+from engine.documents.places import MOST_BYTES, Document, Path, read_documents
+from engine.documents.validation import MOST_PROBLEMS, several_mistakes, validate_model
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_PROBLEMS",
+    "Document",
+    "Path",
+    "read_documents",
+    "several_mistakes",
+    "validate_model",
+]

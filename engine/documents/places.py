@@ -1,8 +1,8 @@
-"""Documents that people write, with the place of every part, so that mistakes are shown in it.
+"""YAML documents with the place of every part, for diagnostics.
 
 JSON is YAML. Plain values follow the JSON-like core of YAML 1.2: `yes` and `2026-01-01` are texts.
-Anchors and aliases work within bounds; tags do not: what looks like one is an expression that
-begins with `!`.
+Anchors and aliases work within bounds. Tags are rejected: they are nearly always an unquoted
+expression that begins with `!`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TOKENS = {
     "'": re.compile(r"''|.", re.DOTALL),
     '"': re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)|.", re.DOTALL),
 }
-"""What one character is written as, by the style of the scalar."""
+"""The source of one character, by the style of the scalar."""
 _BLANK_ESCAPES = frozenset("\n\r\x85\u2028\u2029nrt\tvfLPN_ ")  # after a backslash
 
 
@@ -51,7 +51,7 @@ class Document:
     """One YAML document: its plain value, and the place of every part of it.
 
     Attributes:
-        file: how its file is called in reports.
+        file: the name of its file in diagnostics.
         value: dicts with text keys, lists, texts, ints, floats, bools and None.
     """
 
@@ -70,13 +70,13 @@ class Document:
     def problem(
         self, path: Path, message: str, *, hint: str = "", offset: int | None = None
     ) -> Diagnostic:
-        """Return a mistake at a value.
+        """Return the diagnostic of a mistake at a value.
 
         Args:
-            path: leads to the value; the report is at the nearest part that the document has.
-            message: what is wrong.
-            hint: what to do about it.
-            offset: the character of the value, a text, that is meant; None for its beginning.
+            path: leads to the value; the place is the nearest part that the document has.
+            message: the mistake.
+            hint: the remedy.
+            offset: the offending character of the value, a text; None for its beginning.
         """
         node = self._find(path)
         index = node.index
@@ -85,7 +85,7 @@ class Document:
         return self._source.problem_at(index, message, hint)
 
     def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Diagnostic:
-        """Return a mistake in a key, the last one of `path`."""
+        """Return the diagnostic of a mistake in a key, the last step of `path`."""
         parent = self._find(path[:-1])
         if isinstance(parent, MapNode):
             for key, _ in parent.items:
@@ -94,7 +94,7 @@ class Document:
         return self.problem(path, message, hint=hint)
 
     def _find(self, path: Path) -> Node:
-        """Return the part that `path` leads to, or the last one on the way there."""
+        """Return the part that `path` leads to, or the last existing one on the way."""
         node = self._root
         for step in path:
             inner: Node | None = None
@@ -121,15 +121,15 @@ class Document:
 
 
 def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
-    """Return the documents of a YAML file; those that hold nothing are left out.
+    """Return the documents of a YAML file, without empty ones.
 
     Args:
         data: its content.
-        file: how it is called in reports.
+        file: its name in diagnostics.
 
     Raises:
-        InvalidFileError: it is not YAML, or not such as we read; carries all that was found before
-            reading could not go on.
+        InvalidFileError: it is not YAML, or uses what is not supported; carries all mistakes up to
+            the point where reading had to stop.
     """
     if len(data) > MOST_BYTES:
         raise InvalidFileError([Diagnostic(file=file, message=f"larger than {MOST_BYTES} bytes")])
@@ -143,7 +143,7 @@ def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
 
 
 def _resolved(text: str) -> object:
-    """Return what a plain scalar means."""
+    """Return the value of a plain scalar."""
     if text in _NULL:
         return None
     if text in _BOOL:
@@ -156,10 +156,10 @@ def _resolved(text: str) -> object:
 
 
 def _index_in(source: str, scalar: ScalarNode, offset: int) -> int:
-    """Return where in the source the character `offset` of a scalar's text stands.
+    """Return the index in the source of the character `offset` of a scalar's text.
 
-    Folding, indentation and escapes change blanks, but keep all other characters in their order:
-    so the n-th that is not blank is the n-th in both. A blank is reported at the next of them.
+    Folding, indentation and escapes change blanks, but keep all other characters in their order: so
+    the n-th non-blank is the n-th in both. A blank has the place of the next non-blank.
     """
     count = sum(not char.isspace() for char in scalar.text)
     ordinal = sum(not char.isspace() for char in scalar.text[:offset])
@@ -181,7 +181,7 @@ def _index_in(source: str, scalar: ScalarNode, offset: int) -> int:
 
 
 def _after(pattern: re.Pattern[str], source: str, index: int) -> int:
-    """Return the end of what the pattern takes at `index`."""
+    """Return the end of the pattern's match at `index`."""
     found = pattern.match(source, index)
     return found.end() if found else index
 

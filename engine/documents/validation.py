@@ -1,4 +1,4 @@
-"""What pydantic finds wrong in a document, as problems at their places and in our words."""
+"""Validation of documents against pydantic models, with a diagnostic for each mistake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.errors import Diagnostic, did_you_mean
 _M = TypeVar("_M", bound=BaseModel)
 
 MOST_PROBLEMS: Final = 100
-"""Of one model; who has more has not written what they think."""
+"""The most diagnostics of one model: more than that means a wrong kind of document."""
 
 _SEVERAL: Final = "several_mistakes"
 _CHOICE: Final = re.compile(r"'([^']*)'")
@@ -48,7 +48,7 @@ _MESSAGES: Final = {
 
 
 def several_mistakes(mistakes: Iterable[tuple[Path, str]]) -> PydanticCustomError:
-    """Return the error of a validator that finds mistakes deeper down, each with its path."""
+    """Return the error of a validator that finds mistakes below it, each with its path."""
     found = list(mistakes)
     text = "; ".join(message for _, message in found)
     return PydanticCustomError(_SEVERAL, "{text}", {"text": text, "mistakes": found})
@@ -57,20 +57,20 @@ def several_mistakes(mistakes: Iterable[tuple[Path, str]]) -> PydanticCustomErro
 def validate_model(
     model: type[_M], value: object, document: Document, at: Path = ()
 ) -> tuple[_M | None, list[Diagnostic]]:
-    """Return a part of a document as a model, or what is wrong with it.
+    """Return a part of a document as a model, or the mistakes in it.
 
     Args:
-        model: what it should be.
+        model: the model.
         value: the plain value.
-        document: where it stands.
+        document: the document that holds it.
         at: the path that leads to it.
     """
     try:
         return model.model_validate(value), []
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
-    told = errors[:MOST_PROBLEMS]
-    return None, [found for error in told for found in _problems(error, model, document, at)]
+    shown = errors[:MOST_PROBLEMS]
+    return None, [found for error in shown for found in _problems(error, model, document, at)]
 
 
 def _problems(
@@ -88,7 +88,9 @@ def _problems(
         yield document.problem_at_key(path, f"unknown key `{path[-1]}`", hint=hint)
     elif kind in {"literal_error", "enum"}:
         known = _CHOICE.findall(error["ctx"]["expected"])
-        message = f"{_echo(error['input'])} is not " + " or ".join(f"`{one}`" for one in known)
+        message = f"{_echo(error['input'])} is not " + " or ".join(
+            f"`{choice}`" for choice in known
+        )
         hint = did_you_mean(str(error["input"]), known)
         yield document.problem(path, message, hint=hint)
     elif kind == "string_pattern_mismatch":
@@ -107,7 +109,7 @@ def _hint(error: ErrorDetails) -> str:
 
 
 def _echo(value: object) -> str:
-    """Return what was written, in backticks and not too long."""
+    """Return the value as written, in backticks and shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
     return f"`{text}`" if len(text) <= _LONGEST_ECHO else f"`{text[:_LONGEST_ECHO]}...`"
 
@@ -116,10 +118,10 @@ def _keys_at(model: type[BaseModel], path: Path) -> list[str]:
     """Return the keys that the model has at a place inside it."""
     models = [model]
     for step in path:
-        fields = [found for one in models for found in _fields(one) if found[0] == step]
+        fields = [field for parent in models for field in _fields(parent) if field[0] == step]
         if fields:  # otherwise an index, or the key of a free mapping: the models are the same
             models = [found for _, annotation in fields for found in _models_in(annotation)]
-    return [key for one in models for key, _ in _fields(one)]
+    return [key for parent in models for key, _ in _fields(parent)]
 
 
 def _fields(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
@@ -129,7 +131,7 @@ def _fields(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
-    """Yield the models that an annotation speaks of, as `tuple[Filter, ...]` does of `Filter`."""
+    """Yield the models in an annotation, such as `Filter` of `tuple[Filter, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

@@ -1,7 +1,8 @@
-"""YAML texts as trees that know where each part stands.
+"""YAML texts as trees with the place of each part, composed from PyYAML's events.
 
-PyYAML's own composer recurses in C and overruns the stack on deep nesting, and it takes a key that
-stands twice without a word, so trees are built here from its events.
+PyYAML's own `compose` cannot replace this: it recurses in C and overruns the stack on deep nesting
+before a limit could be checked, stops at the first unknown alias instead of collecting mistakes,
+reports no duplicate keys, and holds a whole document, but a recorded cluster is read by items.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DEEPEST: Final = 64
 """Levels of nesting that are read."""
 
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""What ends a line in YAML 1.1, and so for the marks of PyYAML."""
+"""Line breaks of YAML 1.1, as counted by the marks of PyYAML."""
 
 _LONGEST_SOURCE = 200  # characters of a source line that are shown
 _TEXT_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
@@ -44,17 +45,17 @@ _TAB_HINT = "YAML takes no tabs for indentation: use spaces"
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a file, for reports.
+    """The text of a file, for diagnostics.
 
     Attributes:
-        file: how it is called in reports.
+        file: its name in diagnostics.
     """
 
     file: str
     text: str
 
     def problem_at(self, index: int, message: str, hint: str = "") -> Diagnostic:
-        """Return a mistake at a character, counted from 0."""
+        """Return the diagnostic of a mistake at a character, counted from 0."""
         line = bisect_right(self._line_starts, index) - 1
         start, column = self._line_starts[line], index - self._line_starts[line]
         shown = LINE_BREAK.split(self.text[start : start + _LONGEST_SOURCE], maxsplit=1)[0]
@@ -63,7 +64,7 @@ class Source:
             message=message,
             line=line + 1,
             column=column + 1,
-            # One blank for whatever does not print, tabs above all, keeps the caret in its place.
+            # A blank for each unprintable character, such as a tab, keeps the caret in place.
             source="".join(char if char.isprintable() else " " for char in shown).rstrip()
             if column <= _LONGEST_SOURCE
             else "",
@@ -80,8 +81,8 @@ class ScalarNode:
     """A text, number, bool or null.
 
     Attributes:
-        index: the character at which it begins; its anchor and tag come first.
-        text: as it reads once quotes, escapes and line folding are resolved.
+        index: the character at which it begins, with its anchor and tag.
+        text: the text with quotes, escapes and line folding resolved.
         style: `'`, `"`, `|`, `>`, or empty where it stands plain.
         plain: whether it may mean something other than a text.
     """
@@ -102,22 +103,22 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapNode:
-    """Keys with values, in their order; no key stands twice."""
+    """Keys with values, in their order, without duplicates."""
 
     index: int
     items: tuple[tuple[ScalarNode, Node], ...]
 
 
 Node: TypeAlias = ScalarNode | ListNode | MapNode
-"""A part of a document. One that aliases refer to is in the tree several times."""
+"""A part of a document. The target of aliases is in the tree several times."""
 
 
 def read_trees(source: Source) -> list[Node]:
-    """Return the root of each document in a YAML text; those that hold nothing are left out.
+    """Return the root of each document in a YAML text, without empty ones.
 
     Raises:
-        InvalidFileError: it is not YAML, or not such as we read; carries all that was found before
-            reading could not go on.
+        InvalidFileError: it is not YAML, or uses what is not supported; carries all mistakes up to
+            the point where reading had to stop.
     """
     composer = Composer(source)
     try:
@@ -138,13 +139,13 @@ class TooDeepError(Exception):
 
 
 class Composer:
-    """Makes nodes out of the events of a text.
+    """Composes nodes from the events of a text.
 
     Reading further raises `yaml.YAMLError` where the text is not YAML, or `TooDeepError`.
 
     Attributes:
-        events: what is yet to be read; whoever takes the first event of a node calls `node`.
-        problems: the mistakes found so far that reading survived.
+        events: the rest of the events; after taking the first of a node, call `node`.
+        problems: the mistakes so far that did not stop reading.
     """
 
     def __init__(self, source: Source) -> None:
@@ -159,7 +160,7 @@ class Composer:
             yield self.node(event, 1)
 
     def root_events(self) -> Iterator[yaml.NodeEvent]:
-        """Yield the first event of each root; what belongs to it is taken between two of them."""
+        """Yield the first event of each root; the caller takes the others before the next."""
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors = {}
@@ -167,7 +168,7 @@ class Composer:
                 yield event
 
     def node(self, event: yaml.Event, depth: int) -> Node:
-        """Return the node that begins with `event`; takes its events up to the end."""
+        """Return the node that begins with `event`; takes its events up to its end."""
         if isinstance(event, yaml.AliasEvent):
             return self._anchored(event)
         if depth > DEEPEST:
@@ -250,20 +251,20 @@ def _index(event: yaml.Event) -> int:
 
 
 def fatal_problem(source: Source, error: yaml.YAMLError | TooDeepError) -> Diagnostic:
-    """Return the mistake at which reading ended."""
+    """Return the diagnostic of the mistake that stopped reading."""
     if isinstance(error, TooDeepError):
         return source.problem_at(error.args[0], f"nested deeper than {DEEPEST} levels")
     if isinstance(error, ReaderError):
         return source.problem_at(error.position, f"not a text: {error.reason}")
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return Diagnostic(file=source.file, message=f"not YAML: {error}")
-    what = error.problem or "cannot be read"
-    hint = _HINTS.get(what, "")
+    message = error.problem or "cannot be read"
+    hint = _HINTS.get(message, "")
     mark, begun = error.problem_mark, error.context_mark
     if source.text[mark.index : mark.index + 1] == "\t":
         hint = _TAB_HINT
     if begun is not None and begun.line != mark.line:
-        what += f", {error.context} that begins on line {begun.line + 1}"
-    # Where the text ends too early its last character says more than the empty line below.
+        message += f", {error.context} that begins on line {begun.line + 1}"
+    # Where the text ends too early, show its last character rather than an empty line.
     last = max(len(source.text.rstrip()) - 1, 0)
-    return source.problem_at(min(mark.index, last), f"not YAML: {what}", hint)
+    return source.problem_at(min(mark.index, last), f"not YAML: {message}", hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from engine.model import api, resources
 from engine.model.koordinator_quota import IS_PARENT_LABEL, namespaces_in
@@ -16,6 +17,9 @@ KOORDINATOR_GROUP = "scheduling.sigs.k8s.io"
 
 RESERVATIONS_ANNOTATION = "stowplan.dev/reservations"
 """Annotation of an ElasticQuota: amounts reserved for pods that may not be observed yet."""
+
+QuotaKey: TypeAlias = tuple[str, str, str]
+"""Namespace, API group and name of an ElasticQuota: unique in the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,11 @@ class ElasticQuota:
     reservations: str = ""
     namespaces: tuple[str, ...] = ()
     is_parent: bool = False
+
+    @property
+    def key(self) -> QuotaKey:
+        """Namespace, API group and name."""
+        return self.namespace, self.group, self.name
 
 
 def quota_of(wire: api.ElasticQuota) -> ElasticQuota:

@@ -1,25 +1,30 @@
-"""A decision as it is written on a pod: node affinity, and annotations that say why.
+"""A decision as it is written on a pod: node affinity, and annotations with the reasons.
 
-What belongs here: how a ranking and its rejected nodes become terms that the stock scheduler reads,
-and a patch that adds them and changes nothing of the user's. What never does: which node is better.
+Each encoder has its own file: required labels, exclusion of nodes, preferred terms, annotations.
+`encode` runs them, `patch` assembles their parts and tries them on the pod. Nothing of the user's
+is ever changed. Which node is better is never decided here.
 """
 
 from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.placement.affinity import and_into_required
 from engine.placement.annotations import (
+    ANNOTATIONS,
     ESTIMATED_USAGE_ANNOTATION,
     REASON_ANNOTATION,
     advice_id,
 )
-from engine.placement.patch import Patch, patch_for
+from engine.placement.encoder import encode
+from engine.placement.patch import Encoder, Patch
 
 __all__ = [
     "ADVICE_ANNOTATION",
+    "ANNOTATIONS",
     "ESTIMATED_USAGE_ANNOTATION",
     "REASON_ANNOTATION",
     "Advice",
+    "Encoder",
     "Patch",
     "advice_id",
     "and_into_required",
-    "patch_for",
+    "encode",
 ]

@@ -1,7 +1,7 @@
-"""Adding to a pod's node affinity as JSON Patch (RFC 6902) operations, without changing its sense.
+"""Additions to a pod's node affinity as JSON Patch (RFC 6902) operations.
 
-The functions take objects as they stand in JSON, nulls, empty objects and unknown fields included:
-a null is what Go writes for a missing value, and is treated as one.
+They never change the meaning of the user's terms. The functions take objects as they stand in JSON,
+with nulls, empty objects and unknown fields: Go writes a null for a missing value.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from jsonpointer import escape
 from engine.model.selectors import Operator
 
 Operation: TypeAlias = dict[str, Any]
-"""One JSON Patch operation; ours are all `add`."""
+"""One JSON Patch operation, always an `add`."""
 
 Requirement: TypeAlias = Mapping[str, Any]
 """A node selector requirement as it stands in JSON: key, operator, values."""
 
 Alternatives: TypeAlias = Sequence[Sequence[Requirement]]
-"""Of which one must hold as a whole; no one is empty. Without any, nothing is asked for."""
+"""Terms of which one must hold as a whole; none is empty. Without any, nothing is required."""
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -42,8 +42,13 @@ def required_terms(affinity: Mapping[str, Any] | None) -> Sequence[Mapping[str, 
     return None if required is None else required.get("nodeSelectorTerms") or ()
 
 
-def is_empty(term: Mapping[str, Any] | None) -> bool:
-    """Return whether a term asks for nothing, and so matches nothing."""
+def term_count(affinity: Mapping[str, Any] | None) -> int:
+    """Return how many required terms a pod's `spec.affinity` has, without empty ones."""
+    return sum(not _is_empty(term) for term in required_terms(affinity) or ())
+
+
+def _is_empty(term: Mapping[str, Any] | None) -> bool:
+    """Return whether a term has no requirement, and so matches nothing."""
     return not term or not (term.get("matchExpressions") or term.get("matchFields"))
 
 
@@ -52,10 +57,10 @@ def affinity_tree(
     required: Alternatives,
     preferred: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what `graft` must add to `spec.affinity`: all but what goes into existing terms.
+    """Return the tree for `graft` to add to `spec.affinity`: all but additions to existing terms.
 
-    Requirements go into a term of their own only where there is no required affinity at all: terms
-    are alternatives, so one more beside the user's would let in nodes that they shut out.
+    Requirements get a term of their own only where there is no required affinity at all: terms are
+    alternatives, so one more would admit nodes that the user's terms exclude.
     """
     tree: dict[str, Any] = {}
     if required and required_terms(affinity) is None:
@@ -79,7 +84,7 @@ def and_into_required(
         return operations
     place = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
     for index, term in enumerate(required_terms(affinity) or ()):
-        if term is None or is_empty(term):
+        if term is None or _is_empty(term):
             continue
         first, *others = required
         operations += graft(term, {"matchExpressions": list(first)}, f"{place}/{index}")

@@ -1,6 +1,6 @@
-"""What we note on a pod: its estimate, the advice, and a line for a person; 1 KiB at most.
+"""The annotations of a placed pod: estimated usage, advice and a line for a person; 1 KiB at most.
 
-Pods by the ten thousand carry these, and every replica reads the advice back from its watch.
+Tens of thousands of pods carry them, and every replica reads the advice back from its watch.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ MAX_BYTES = 1024
 
 _ESTIMATE_BYTES = 256
 _ADVICE_BYTES = 448
-_SURELY_FITTING_BYTES = _ADVICE_BYTES - 32  # less is reckoned for lists that are not written
+_SURELY_FITTING_BYTES = _ADVICE_BYTES - 32  # less is counted for empty lists
 _ID_BYTES = 8
 _CUT = "..."
 _BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
 
 
 def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) -> Advice:
-    """Return the advice, cut to what its annotation has room for.
+    """Return the advice, cut to the size of its annotation.
 
     Args:
         decision: a decision to place.
-        best_tier: rows of the nodes that are preferred most, best first.
-        review_uid: of the review that asks for it, "" for none. The pod has no name of its own
-            yet that it could be told from others by.
+        best_tier: rows of the most preferred nodes, best first.
+        review_uid: of the admission review, "" for none. The pod has no name yet that would
+            identify it.
     """
     names = tuple([decision.names[row] for row in best_tier[:MOST_NODES].tolist()])
     advice = Advice(decision.policies, names, decision.candidates.size, advice_id(review_uid))
@@ -59,7 +59,7 @@ def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) 
 
 
 def advice_id(review_uid: str) -> str:
-    """Return a short name for a review's advice; the uid itself is of no bounded form."""
+    """Return a short identifier for a review's advice; nothing bounds the uid itself."""
     if not review_uid:
         return ""
     return blake2b(review_uid.encode(), digest_size=_ID_BYTES).hexdigest()
@@ -102,7 +102,7 @@ def _quantity_text(name: str, amount: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _canonical(amount: int, scale: int, style: Format) -> str:
-    """Return an amount in units of 10**scale as text; pods of one template ask for the same."""
+    """Return an amount in units of 10**scale as text; pods of one template share it."""
     return Quantity(amount * 10 ** (scale - NANO), style).canonical()
 
 
@@ -116,12 +116,12 @@ def _fitting(items: Sequence[str], room: int) -> tuple[str, ...]:
 
 
 def _item_bytes(item: str) -> int:
-    """Return what a text takes in a JSON array, with its comma."""
+    """Return the bytes of a text in a JSON array, with its comma."""
     return len(msgspec.json.encode(item)) + 1
 
 
 def _cut(text: str, room: int) -> str:
-    """Return the text, or as much of its start as fits into `room` bytes with a mark."""
+    """Return the text, or its start and `...`, in at most `room` bytes."""
     encoded = text.encode()
     if len(encoded) <= room:
         return text

@@ -1,6 +1,6 @@
-"""Rejected nodes as one requirement, for policies that ask for their filters to be binding.
+"""Rejected nodes as one requirement, for policies whose dynamic filters are required.
 
-Always `NotIn`: nodes that do not exist yet still match, so the cluster autoscaler can add one.
+Always `NotIn`: future nodes still match, so the cluster autoscaler can add one.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from engine.model.decision import SCHEDULER, Decision, FilterOutcome, and_not
 from engine.model.selectors import Operator
 from engine.model.well_known import HOSTNAME_LABEL
-from engine.placement.affinity import Requirement, requirement
-from engine.placement.hostnames import Hostnames
+from engine.placement.affinity import Alternatives, Requirement, requirement
+from engine.placement.hostnames import NOT_LISTABLE, Hostnames
 from engine.view import BoolColumn, ClusterView, Sum, name_hashes
 from engine.view.axis import CPU, MEMORY
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """What is excluded.
+    """The excluded nodes.
 
     Attributes:
         requirements: at most one.
@@ -33,31 +33,44 @@ class Exclusion:
     requirements: tuple[Requirement, ...] = ()
     left_out: int = 0
 
+    def added_to(self, required: Alternatives) -> Alternatives:
+        """Return alternatives that each exclude the nodes as well."""
+        if not self.requirements:
+            return required
+        return [[*alternative, *self.requirements] for alternative in required or ((),)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for the nodes left out, below the 120 characters that clients show."""
+        if not self.left_out:
+            return []
+        return [f"{self.left_out} rejected nodes are not excluded: too many, or {NOT_LISTABLE}"]
+
 
 class Rejections:
-    """Which nodes were turned away, and by whom: worked out if someone asks, for few have to.
+    """The rejected nodes of a decision, by who enforces the rejection; computed when read.
 
     Args:
-        decision: a decision by filters: a node that is no candidate was turned away by one.
-        kept: filters of policies that the scheduler keeps like its own, for the pod demands it.
+        decision: a decision by filters: a node that is no candidate was rejected by one.
+        enforced: filters of policies that the scheduler enforces, as the pod demands it.
     """
 
-    def __init__(self, decision: Decision, kept: Container[FilterOutcome] = ()) -> None:
+    def __init__(self, decision: Decision, enforced: Container[FilterOutcome] = ()) -> None:
         self._decision = decision
-        self._kept = kept
+        self._enforced = enforced
 
     @cached_property
     def unreachable(self) -> BoolColumn:
-        """The nodes that the scheduler itself turns away, (n,); anything for rows that are none."""
+        """The nodes that the scheduler itself rejects, (n,); anything for rows without a node."""
         unreachable = np.zeros(self._decision.valid.size, np.bool_)
         for outcome in self._decision.filters:
-            if outcome.policy == SCHEDULER or outcome in self._kept:
+            if outcome.policy == SCHEDULER or outcome in self._enforced:
                 unreachable |= outcome.rejects
         return unreachable
 
     @cached_property
     def rejected(self) -> BoolColumn:
-        """The nodes that the scheduler would take and a policy's filter turned away, (n,)."""
+        """The nodes that the scheduler would accept and a policy's filter rejects, (n,)."""
         rejected = and_not(self._decision.valid, self.unreachable)
         rejected[self._decision.candidates] = False
         return rejected
@@ -68,14 +81,14 @@ def exclusion_of(
 ) -> Exclusion:
     """Return the requirement that keeps a pod off rejected nodes.
 
-    Where there are more than `max_nodes`, those are kept that the scheduler would like best. Every
-    replica names the same ones in the same order, however it came to know of them.
+    Of more than `max_nodes`, those are excluded that the scheduler would score best. Every replica
+    lists the same nodes in the same order, whatever the order of its watch events.
 
     Args:
-        rejected: which nodes, shape (n,).
+        rejected: the nodes, shape (n,).
         view: the view they were rejected on.
         hostnames: those of the view.
-        max_nodes: the most that are written.
+        max_nodes: the most that are listed.
     """
     rejected_rows = np.flatnonzero(rejected)
     rows = rejected_rows[hostnames.listable(rejected_rows)]

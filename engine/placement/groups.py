@@ -1,4 +1,4 @@
-"""Sets of nodes described by a label: exact, constant in size, and right for nodes to come."""
+"""Sets of nodes described by a label: exact, constant in size, and valid for future nodes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _SAMPLE_OF_ALL = 64
 
 
 class Groups:
-    """The parts of a ranking that a few values of one of some labels describe exactly.
+    """The parts of a ranking that a few values of one label describe exactly.
 
-    A label may also stand for nodes that the scheduler itself rejects: one full or cordoned node in
-    a zone does not make the zone a worse description.
+    A label may also include nodes that the scheduler itself rejects: one full or cordoned node in a
+    zone does not make the zone a worse description.
 
-    Nearly no part of a ranking is such a group, and a few nodes are enough to see it: if the first
-    one of a part shares a value with one past its end, that label does not describe the part. So
-    all labels of a node are one value of one column, and the nodes that have some value are counted
+    Hardly any part of a ranking is such a group, and a few nodes suffice to see it: if the first
+    node of a part shares a value with a node past its end, that label does not describe the part.
+    So all labels of a node are one value of one column, and the nodes that have a value are counted
     only for a label that the sample does not rule out.
 
     Args:
         view: all nodes.
-        labels: which labels may be used; of several that fit, the first is.
+        labels: the labels that may be used; of several that fit, the first is.
         ranking: rows of nodes that are not rejected, without repeats.
         rejections: of the decision that gave the ranking.
     """
@@ -66,20 +66,20 @@ class Groups:
         self._labels: dict[str, _Label] = {}
 
     def describe(self, start: int, end: int) -> Requirement | None:
-        """Return what exactly the nodes at some positions meet of all reachable ones, if anything.
+        """Return the requirement that exactly the nodes at positions `start` to `end` meet, if any.
 
         Args:
             start: the first position in the ranking.
             end: the one past the last; greater than `start`.
         """
         first = int(self._codes[self._ranking[start]])
-        sample = self._sample[-(-end // self._stride) :]  # what of it is past the end
+        sample = self._sample[-(-end // self._stride) :]  # the part past the end
         if first in sample:
-            return None  # one like it in every label
+            return None  # a node like it in every label
         of_first, of_sample = self._values[first], [self._values[code] for code in sample]
         for i, key in enumerate(self._keys):
             value = of_first[i]
-            if value is None or any(one[i] == value for one in of_sample):
+            if value is None or any(values[i] == value for values in of_sample):
                 continue
             values = self._label(key).exactly(self._ranking[start:end])
             if values:
@@ -95,7 +95,7 @@ class Groups:
 
     @cached_property
     def _others(self) -> NDArray[np.intp]:
-        """Rows of nodes that a label may also stand for."""
+        """Rows of nodes that a label may also include."""
         return np.flatnonzero(self._rejections.unreachable & self._view.valid)
 
 
@@ -105,7 +105,7 @@ class _Label:
 
     Attributes:
         column: its values.
-        others: rows of nodes that it may also stand for.
+        others: rows of nodes that it may also include.
     """
 
     column: LabelColumn
@@ -122,13 +122,13 @@ class _Label:
     def exactly(self, rows: NDArray[np.intp]) -> list[str]:
         """Return the few values that all of `rows` have and no other node, or none.
 
-        Most sets that are no group are told by their first node, most others by a few.
+        Most sets that are no group are ruled out by their first node, most others by a few.
         """
         codes, first = self.column.codes, self.column.codes[rows[0]]
         if first == MISSING or self._counts[first] > rows.size:
             return []
-        for some in (rows[:_SAMPLE], rows):
-            found = np.flatnonzero(np.bincount(codes[some]))
+        for part in (rows[:_SAMPLE], rows):
+            found = np.flatnonzero(np.bincount(codes[part]))
             if (
                 found[0] == MISSING
                 or found.size > MAX_VALUES

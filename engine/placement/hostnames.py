@@ -1,7 +1,6 @@
 """The label by which a term can list nodes: `kubernetes.io/hostname`.
 
-The kubelet sets it. It may differ from the node's name, be missing, or be shared by mistake; a
-value that is missing or shared says nothing about one node, so such a node cannot be listed.
+A value that is missing or shared does not identify a node, so such a node cannot be listed.
 """
 
 from __future__ import annotations
@@ -13,6 +12,9 @@ from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import BoolColumn, ClusterView, label_column
 from engine.view.dictionary import MISSING
 
+NOT_LISTABLE = f"label {HOSTNAME_LABEL} is missing or not unique"
+"""Why a node is not listed, for warnings."""
+
 
 class Hostnames:
     """The hostname labels of a view."""
@@ -21,7 +23,7 @@ class Hostnames:
         self._column = label_column(view, HOSTNAME_LABEL)
 
     def listable(self, rows: NDArray[np.intp]) -> BoolColumn:
-        """Return which of `rows` have a hostname that no other node has."""
+        """Return which of `rows` have a unique hostname."""
         codes = self._column.codes[rows]
         listable: BoolColumn = (self._column.counts[codes] == 1) & (codes != MISSING)
         return listable

@@ -1,4 +1,4 @@
-"""A ranking as preferred terms: a label where it describes the nodes of a step, else hostnames."""
+"""A ranking as preferred terms: a label where it describes the nodes of a tier, else hostnames."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
 from engine.placement.groups import Groups
-from engine.placement.hostnames import Hostnames
-from engine.placement.weight_tiers import WeightTier, candidate_cuts, steps
+from engine.placement.hostnames import NOT_LISTABLE, Hostnames
+from engine.placement.weight_tiers import WeightTier, candidate_cuts, weight_tiers
 from engine.view import ClusterView
 
 _Rows: TypeAlias = NDArray[np.intp]
@@ -24,12 +24,12 @@ _Described: TypeAlias = tuple[WeightTier, Requirement | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Preference:
-    """What is preferred.
+class PreferredTerms:
+    """The preferred nodes.
 
     Attributes:
         terms: preferred terms as they stand in JSON, best nodes first; three at most.
-        best_tier: rows of the nodes that are preferred most, best first.
+        best_tier: rows of the most preferred nodes, best first.
         left_out: how many nodes belong into a term but cannot be listed.
     """
 
@@ -37,45 +37,52 @@ class Preference:
     best_tier: _Rows
     left_out: int
 
+    @property
+    def warnings(self) -> list[str]:
+        """A line for the nodes left out, below the 120 characters that clients show."""
+        if not self.left_out:
+            return []
+        return [f"{self.left_out} nodes are not preferred as they should be: {NOT_LISTABLE}"]
 
-def preference_of(
+
+def preferred_terms(
     decision: Decision,
     view: ClusterView,
     hostnames: Hostnames,
     rejections: Rejections,
     total_weight: int,
-) -> Preference:
+) -> PreferredTerms:
     """Return the preferred terms for a decision.
 
-    A node that cannot be listed by hostname is written by its name where it is a tier by itself,
-    and otherwise left out: a term can ask for one name only.
+    A node that cannot be listed by hostname is listed by its name where it is a tier by itself, and
+    otherwise left out: a term can require one name only.
 
     Args:
         decision: a decision to place.
         view: the view it was decided on.
         hostnames: those of the view.
         rejections: those of the decision.
-        total_weight: what the terms should add up to on the best node.
+        total_weight: the sum of the weights on the best node.
     """
     terms: list[dict[str, Any]] = []
-    tiers: list[_Rows] = []
+    written: list[_Rows] = []
     left_out = 0
     chosen = _chosen(decision, view, hostnames, rejections, total_weight)
-    # The names of all steps at once: each look at the columns costs more than the names do.
-    unlabelled = [step for step, group in chosen if group is None]
+    # The names of all tiers at once: each access to the columns costs more than the names.
+    unlabelled = [tier for tier, label in chosen if label is None]
     first, end = (unlabelled[0].start, unlabelled[-1].end) if unlabelled else (0, 0)
     names = hostnames.of(decision.candidates[first:end])
-    for step, group in chosen:
-        rows = decision.candidates[step.start : step.end]
-        if group is not None:
-            term = {"matchExpressions": [group]}
+    for tier, label in chosen:
+        rows = decision.candidates[tier.start : tier.end]
+        if label is not None:
+            term = {"matchExpressions": [label]}
         else:
-            rows, term = _listing(rows, names[step.start - first : step.end - first], view)
-            left_out += step.end - step.start - rows.size
+            rows, term = _name_list(rows, names[tier.start - first : tier.end - first], view)
+            left_out += tier.end - tier.start - rows.size
         if rows.size:
-            tiers.append(rows)
-            terms.append({"weight": step.weight, "preference": term})
-    return Preference(terms, tiers[0] if tiers else decision.candidates[:0], left_out)
+            written.append(rows)
+            terms.append({"weight": tier.weight, "preference": term})
+    return PreferredTerms(terms, written[0] if written else decision.candidates[:0], left_out)
 
 
 def _chosen(
@@ -85,47 +92,45 @@ def _chosen(
     rejections: Rejections,
     total_weight: int,
 ) -> list[_Described]:
-    """Return the steps of the widest listing that takes few enough names, each with its label.
+    """Return the tiers of the widest cut that takes few enough names, each with its label.
 
-    INVARIANT: nested steps are chosen only if every node can be listed. One left out of a wide step
-    but not of a narrow one, where a label stands for it, would end up below worse nodes.
+    INVARIANT: nested tiers are chosen only if every node can be listed. A node left out of a wide
+    tier but not of a narrow one, where a label describes it, would end up below worse nodes.
     """
     totals, candidates, placement = decision.totals, decision.candidates, decision.placement
     groups = Groups(view, placement.group_labels, candidates, rejections)
-    for listed in candidate_cuts(
-        totals, placement.max_nodes, lambda: bool(rejections.rejected.any())
-    ):
+    for cut in candidate_cuts(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
         nestable = total_weight <= GREATEST_WEIGHT or bool(
-            hostnames.listable(candidates[:listed]).all()
+            hostnames.listable(candidates[:cut]).all()
         )
-        chosen = steps(totals, listed, total_weight if nestable else GREATEST_WEIGHT)
-        described = _described(chosen, groups, placement.max_nodes)
+        tiers = weight_tiers(totals, cut, total_weight if nestable else GREATEST_WEIGHT)
+        described = _described(tiers, groups, placement.max_nodes)
         if described is not None:
             return described
     return []
 
 
 def _described(
-    chosen: Iterable[WeightTier], groups: Groups, max_nodes: int
+    tiers: Iterable[WeightTier], groups: Groups, max_nodes: int
 ) -> list[_Described] | None:
-    """Return each step with its label, None once the steps without one are too many names.
+    """Return each tier with its label, None once those without one take too many names.
 
-    A name counts once in nested steps, which are in order of their ends.
+    A name counts once in nested tiers, which are in order of their ends.
     """
     described: list[_Described] = []
     names = covered = 0
-    for step in chosen:
-        group = groups.describe(step.start, step.end)
-        described.append((step, group))
-        if group is None:
-            names += step.end - max(step.start, covered)
-            covered = step.end
+    for tier in tiers:
+        label = groups.describe(tier.start, tier.end)
+        described.append((tier, label))
+        if label is None:
+            names += tier.end - max(tier.start, covered)
+            covered = tier.end
             if names > max_nodes:
                 return None
     return described
 
 
-def _listing(
+def _name_list(
     rows: _Rows, hostnames: Sequence[str | None], view: ClusterView
 ) -> tuple[_Rows, dict[str, Any]]:
     """Return those of `rows` that one term can list, and the term."""

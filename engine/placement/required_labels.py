@@ -1,7 +1,7 @@
-"""What filters say of node labels, as requirements: the scheduler keeps them, on nodes to come too.
+"""Requirements of filters on node labels: the scheduler enforces them, on future nodes too.
 
 They do not depend on the state of any node. So they are written whenever a policy applies, also on
-a pod for which there is no node now: it will wait for the right one.
+a pod without candidates: it waits for the right node.
 """
 
 from __future__ import annotations
@@ -19,25 +19,35 @@ from engine.placement.affinity import Alternatives, Requirement
 MOST_TERMS: Final = 16
 """The most required terms of a pod after ours were multiplied into its own."""
 
+_LONGEST_RULE = 63
+
 
 @dataclass(frozen=True, slots=True)
 class RequiredLabels:
-    """What is required of the labels of any node.
+    """The required labels of any node.
 
     Attributes:
-        required: alternatives of which one must hold; none if nothing is.
-        kept: the filters that are in there as a whole, and so filters of the scheduler itself.
-        left_out: the names of those that say something of labels and are not in there.
+        required: alternatives of which one must hold; none if nothing is required.
+        enforced: the filters that they express completely, so that the scheduler enforces them.
+        left_out: the names of filters that constrain labels and are not expressed.
         condition: the same as `required`.
     """
 
     required: Alternatives = ()
-    kept: tuple[FilterOutcome, ...] = ()
+    enforced: tuple[FilterOutcome, ...] = ()
     left_out: tuple[str, ...] = ()
     condition: LabelCondition = ALWAYS
 
-    def is_kept_by(self, affinity: api.NodeAffinity | None) -> bool:
-        """Return whether a pod demands all of it already: no node it allows is against it."""
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each filter left out, below the 120 characters that clients show."""
+        return [
+            f"filter {rule[:_LONGEST_RULE]} is not required of nodes: it takes too many terms"
+            for rule in self.left_out
+        ]
+
+    def are_demanded_by(self, affinity: api.NodeAffinity | None) -> bool:
+        """Return whether every node that a pod's own affinity allows meets them."""
         if not self.required:
             return True
         wire = affinity and affinity.required_during_scheduling_ignored_during_execution
@@ -46,40 +56,40 @@ class RequiredLabels:
         terms = selectors.parse_node_selector(wire)[0].terms
         allowed = (Alternative.of(term.labels) for term in terms)
         return all(
-            one is None or any(each.covers(one) for each in self.condition.alternatives)
-            for one in allowed
+            term is None or any(each.covers(term) for each in self.condition.alternatives)
+            for term in allowed
         )
 
 
 def required_labels(decision: Decision, user_terms: int) -> RequiredLabels:
-    """Return what the filters of a decision say of labels, as far as there is room for it.
+    """Return the requirements of a decision's filters on labels, as far as `MOST_TERMS` allows.
 
     The more terms a filter takes, the sooner it is left out. If no node can pass, nothing is
-    required: the decision has said so, and a pod that can never run is of no use.
+    required: the decision reports it, and a pod that can never run helps nobody.
 
     Args:
         decision: a decision by filters.
-        user_terms: how many required terms of the pod's own ours are multiplied into.
+        user_terms: the number of the pod's own required terms, by which ours are multiplied.
     """
-    said = [(outcome, outcome.labels) for outcome in decision.filters]
-    said = [(outcome, labels) for outcome, labels in said if labels.exactness is not Exactness.NONE]
-    if not said:
+    pairs = [(outcome, outcome.labels) for outcome in decision.filters]
+    pairs = [pair for pair in pairs if pair[1].exactness is not Exactness.NONE]
+    if not pairs:
         return RequiredLabels()
-    telling = [outcome for outcome, _ in said]
-    room = max(MOST_TERMS // max(user_terms, 1), 1)
-    together = _together(_Conditions([labels for _, labels in said]), room)
+    outcomes = [outcome for outcome, _ in pairs]
+    max_terms = max(MOST_TERMS // max(user_terms, 1), 1)
+    combined = _combine(_Conditions([labels for _, labels in pairs]), max_terms)
     return RequiredLabels(
-        together.required,
-        tuple([telling[i] for i in together.kept]),
-        tuple([telling[i].rule for i in together.left_out]),
-        together.condition,
+        combined.required,
+        tuple([outcomes[i] for i in combined.enforced]),
+        tuple([outcomes[i].rule for i in combined.left_out]),
+        combined.condition,
     )
 
 
 class _Conditions(tuple[LabelCondition, ...]):
-    """Conditions that are looked up by identity: policies remember what they say of a pod.
+    """Conditions that are hashed by identity: policies remember those of similar pods.
 
-    INVARIANT: whoever keeps these keeps the conditions, so no other object gets their identity.
+    INVARIANT: the cache holds these, and so the conditions: no other object gets their identity.
     """
 
     __slots__ = ()
@@ -88,36 +98,36 @@ class _Conditions(tuple[LabelCondition, ...]):
         return hash(tuple(map(id, self)))
 
 
-class _Together(NamedTuple):
-    """A promise by the positions of filters. INVARIANT: many pods share it, so it never changes."""
+class _Combined(NamedTuple):
+    """`RequiredLabels` by the positions of filters. INVARIANT: shared by many pods, immutable."""
 
     required: Alternatives
-    kept: tuple[int, ...]
+    enforced: tuple[int, ...]
     left_out: tuple[int, ...]
     condition: LabelCondition
 
 
 @lru_cache(maxsize=64)
-def _together(conditions: _Conditions, room: int) -> _Together:
-    """Return what some conditions ask for, in at most `room` terms."""
-    together = ALWAYS
-    kept: list[int] = []
+def _combine(conditions: _Conditions, max_terms: int) -> _Combined:
+    """Return the conjunction of conditions, in at most `max_terms` terms."""
+    combined = ALWAYS
+    enforced: list[int] = []
     left_out: list[int] = []
     for i in sorted(range(len(conditions)), key=lambda i: len(conditions[i].terms)):
-        both = together.meet(conditions[i])
-        if both is None or len(both.terms) > room or both.bounded() is not both:
+        both = combined.meet(conditions[i])
+        if both is None or len(both.terms) > max_terms or both.bounded() is not both:
             left_out.append(i)
             continue
-        together = both
+        combined = both
         if conditions[i].exactness is Exactness.EXACT:
-            kept.append(i)
-    required = tuple(tuple(map(_written, term)) for term in together.terms if term)
-    return _Together(required, tuple(kept), tuple(left_out), together)
+            enforced.append(i)
+    required = tuple(tuple(map(_json, term)) for term in combined.terms if term)
+    return _Combined(required, tuple(enforced), tuple(left_out), combined)
 
 
-def _written(asked: selectors.Requirement) -> Requirement:
+def _json(requirement: selectors.Requirement) -> Requirement:
     """Return a requirement as it stands in JSON."""
-    written = {"key": asked.key, "operator": asked.operator.value}
-    if asked.operator in {Operator.GT, Operator.LT}:
-        return {**written, "values": [str(asked.bound)]}
-    return {**written, "values": sorted(asked.values)} if asked.values else written
+    json = {"key": requirement.key, "operator": requirement.operator.value}
+    if requirement.operator in {Operator.GT, Operator.LT}:
+        return {**json, "values": [str(requirement.bound)]}
+    return {**json, "values": sorted(requirement.values)} if requirement.values else json

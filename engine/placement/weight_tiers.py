@@ -1,9 +1,9 @@
-"""A ranking as steps: which of the best candidates to name, and how much to add to each of them.
+"""A ranking as weight tiers: how many of the best candidates to name, and the weight of each.
 
-Everything here speaks of positions in the ranking, never of nodes. NodeAffinity gives a node the
-sum of the weights of the terms it matches and rescales so that the best feasible node has 200
-points of the scheduler's total; only ratios between weights count. So the scores are stretched over
-the candidates that are named, cut into thirds, and the thirds weigh 3:2:1.
+Everything here is about positions in the ranking, never nodes. NodeAffinity gives a node the sum of
+the weights of the terms it matches and rescales so that the best feasible node has 200 points of
+the scheduler's total; only ratios between weights count. So the scores are scaled to the range of
+the named candidates, cut into thirds, and the thirds weigh 3:2:1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.model.selectors import GREATEST_WEIGHT
 from engine.view import IntColumn
 
 MAX_TERMS = 3
-"""The most preferred terms of ours: Karpenter tries them one by one."""
+"""The most preferred terms that we add: Karpenter tries them one by one."""
 
 
 class WeightTier(NamedTuple):
@@ -27,9 +27,9 @@ class WeightTier(NamedTuple):
 
 
 def weight_budget(user_weights: int) -> int:
-    """Return what our terms add up to on the best node: as much as the user's own, or 100.
+    """Return the sum of our terms on the best node: as much as the user's own, at least 100.
 
-    Equal sums blend: each side can move at most half of the 200 points. Three terms end at 300.
+    Equal sums blend: each side can move at most half of the 200 points. Three terms reach 300.
 
     Args:
         user_weights: the sum of the weights of the user's preferred terms.
@@ -40,50 +40,50 @@ def weight_budget(user_weights: int) -> int:
 def candidate_cuts(
     totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool]
 ) -> Iterator[int]:
-    """Yield how many of the best candidates could be named, the widest choice first.
+    """Yield how many of the best candidates could be named, the widest cut first.
 
-    First all that are worth preferring, then those down to the score at which `max_nodes` is
-    reached, then `max_nodes`. The first two may be too many to name one by one, but are whole
-    score groups, which a label may describe. Candidates at the bottom are what is not advised, so
-    they are never named, unless all are equal and the rejected nodes are what is not advised.
+    First all above the worst score, then those down to the score at which `max_nodes` is reached,
+    then `max_nodes`. The first two may be too many to name one by one, but are whole score groups,
+    which a label may describe. Candidates with the worst score are never named, unless all are
+    equal and there are rejected nodes to prefer them to.
 
     Args:
         totals: scores, best first.
         max_nodes: at least 1.
-        some_rejected: tells whether a policy turned away nodes that the scheduler would take;
-            asked only if all are equal.
+        some_rejected: whether a policy rejects nodes that the scheduler would accept; called only
+            if all are equal.
     """
     if not totals.size:
         return
     worst = int(totals[-1])
     last_named = int(totals[min(max_nodes, totals.size) - 1])
-    worth, whole_groups = _counts_from(totals, worst + 1, last_named)
-    if not worth and some_rejected():
-        worth = totals.size  # none is above the worst: all are equal
-    if not worth:
+    above_worst, whole_groups = _counts_from(totals, worst + 1, last_named)
+    if not above_worst and some_rejected():
+        above_worst = totals.size  # all are equal
+    if not above_worst:
         return
-    yield worth
-    if worth <= max_nodes:
+    yield above_worst
+    if above_worst <= max_nodes:
         return
-    if whole_groups < worth:
+    if whole_groups < above_worst:
         yield whole_groups
     if whole_groups > max_nodes:
         yield max_nodes
 
 
-def steps(totals: IntColumn, listed: int, total_weight: int) -> list[WeightTier]:
-    """Return at most three steps over the first `listed` positions, best first.
+def weight_tiers(totals: IntColumn, cut: int, total_weight: int) -> list[WeightTier]:
+    """Return at most three tiers over the first `cut` positions, best first.
 
-    At a total weight of 100 the steps are disjoint, so that each name is written once: 64 names of
-    44 characters take 3.3 kB. More than one term may weigh is reached by nested steps, whose
-    weights add up, at twice the bytes in three even tiers and three times in one.
+    At a total weight of 100 the tiers are disjoint, so that each name is written once: 64 names of
+    44 characters take 3.3 kB. A weight above the limit of one term is reached by nested tiers,
+    whose weights add up, at twice the bytes in three even tiers and three times in one.
 
     Args:
         totals: scores, best first.
-        listed: one of `listings`, at least 1.
-        total_weight: what the best position gets in all, 100 to 300.
+        cut: one of `candidate_cuts`, at least 1.
+        total_weight: the sum of the weights at the best position, 100 to 300.
     """
-    ends = _thirds(totals, listed)
+    ends = _thirds(totals, cut)
     levels = [total_weight * (MAX_TERMS - k) // MAX_TERMS for k in range(MAX_TERMS)]
     if total_weight <= GREATEST_WEIGHT:
         starts = (0, *ends)
@@ -96,7 +96,7 @@ def steps(totals: IntColumn, listed: int, total_weight: int) -> list[WeightTier]
 
 
 def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[WeightTier]:
-    """Return steps that all start at the top; one covers as much as fits the weight of a term."""
+    """Return tiers that all start at the top; each covers as much as fits the weight of a term."""
     nested: list[WeightTier] = []
     for end, level, below in zip(ends, levels, (*levels[1:], 0), strict=True):
         weight = level - below
@@ -107,17 +107,17 @@ def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[WeightTier]:
     return nested
 
 
-def _thirds(totals: IntColumn, listed: int) -> tuple[int, int, int]:
-    """Return where each third of the scores ends, between the best and the best not listed."""
+def _thirds(totals: IntColumn, cut: int) -> tuple[int, int, int]:
+    """Return the end of each third of the scores, between the best and the best after `cut`."""
     best = int(totals[0])
-    floor = int(totals[min(listed, totals.size - 1)])
-    # Rounded up: the first is two thirds above the floor, the second one.
+    floor = int(totals[min(cut, totals.size - 1)])
+    # Rounded up: the first is two thirds above the floor, the second is one third.
     upper, middle = _counts_from(
         totals, floor - 2 * (floor - best) // MAX_TERMS, floor - (floor - best) // MAX_TERMS
     )
-    return min(upper, listed), min(middle, listed), listed
+    return min(upper, cut), min(middle, cut), cut
 
 
 def _counts_from(totals: IntColumn, *scores: int) -> list[int]:
-    """Return how many totals are at least each of some scores, all looked up at once."""
+    """Return how many totals are at least each of `scores`, all looked up at once."""
     return [totals.size - lower for lower in totals[::-1].searchsorted(scores).tolist()]

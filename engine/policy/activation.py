@@ -1,4 +1,4 @@
-"""The values behind the names of `engine.policy.environment`, as plain CEL values."""
+"""The values of the names in `engine.policy.environment`, as plain CEL values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.view import ClusterView, IntColumn, Sum
 from engine.view.axis import PODS
 
 USAGE_LIFETIME: Final = 180 * SECOND
-"""How long a usage report is believed: as long as LoadAware does by default."""
+"""The age at which a usage report expires: the default of LoadAware."""
 
 _MILLI = 1000
 _SHAPES_REMEMBERED = 4096
@@ -26,7 +26,7 @@ _ZERO: Final = {CPU: 0.0, MEMORY: 0.0}
 
 
 def request_value(root: str, request: PlacementRequest) -> object:
-    """Return what a name stands for that depends on the request alone.
+    """Return the value of a name that depends on the request alone.
 
     Args:
         root: `object`, `oldObject`, `request` or `namespaceObject`.
@@ -41,14 +41,14 @@ def namespace_labels(request: PlacementRequest) -> dict[str, str]:
 
 
 def pod_value(fields: Iterable[str], pod: Pod) -> dict[str, object]:
-    """Return the pod of a request, with the fields asked for, of those in `POD_FIELDS`."""
+    """Return the pod of a request with `fields`, which are among `POD_FIELDS`."""
     return {field: POD_FIELDS[field](pod) for field in fields}
 
 
 def node_value(
     fields: Iterable[str], view: ClusterView, row: int, now: Micros
 ) -> dict[str, object]:
-    """Return the node of a row, with the fields asked for and known.
+    """Return the node of a row with those of `fields` that are known.
 
     Args:
         fields: names below `node`.
@@ -70,19 +70,19 @@ def amounts_value(amounts: Amounts) -> dict[str, float]:
 
 def taints_value(taints: Iterable[api.Taint]) -> list[object]:
     """Return taints as expressions see them."""
-    return [{"key": one.key, "value": one.value, "effect": one.effect} for one in taints]
+    return [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
 
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
 def _requests(shape: PodShape) -> dict[str, float]:
-    """Return what a pod requests; many decisions share it, and none of them writes to it."""
+    """Return the requests of a pod. INVARIANT: many decisions share it, none writes to it."""
     return _ZERO | amounts_value(shape.requests)
 
 
 def _tolerations(pod: Pod) -> list[object]:
     return [
-        {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
-        for one in pod.tolerations
+        {"key": each.key, "operator": each.operator, "value": each.value, "effect": each.effect}
+        for each in pod.tolerations
     ]
 
 
@@ -108,7 +108,7 @@ POD_FIELDS: Final[Mapping[str, Callable[[Pod], object]]] = {
     "tolerations": _tolerations,
     "schedulerName": lambda pod: pod.scheduler_name,
 }
-"""Each field of `pod`; all of them take some 10 us to make."""
+"""The getter of each field of `pod`; all of them take about 10 us."""
 
 _REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
     "object": lambda request: request.object,
@@ -120,7 +120,7 @@ _REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
 
 def _node(view: ClusterView, row: int) -> Node:
     node = view.nodes[row]
-    assert node is not None  # noqa: S101 - INVARIANT: only valid rows are asked for
+    assert node is not None  # noqa: S101 - INVARIANT: the row is valid
     return node
 
 
@@ -131,10 +131,10 @@ def _usage(view: ClusterView, row: int, now: Micros) -> dict[str, float] | None:
     return amounts_value(usage.usage)
 
 
-def _sum(view: ClusterView, row: int, which: Sum) -> dict[str, float]:
-    """Return a sum over the pods of a node; resources it neither offers nor needs are left out."""
+def _sum(view: ClusterView, row: int, kind: Sum) -> dict[str, float]:
+    """Return a sum over the pods of a node, for the resources that it offers or they request."""
     offered = _node(view, row).allocatable
-    column: IntColumn = view.sums[which, :, row]
+    column: IntColumn = view.sums[kind, :, row]
     known = zip(view.axis.names, column.tolist(), strict=True)
     return _ZERO | amounts_value({n: amount for n, amount in known if amount or n in offered})
 
@@ -152,4 +152,4 @@ NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros], object]]] =
     "usage": _usage,
     "podCount": lambda view, row, _: int(view.sums[Sum.REQUESTS, PODS, row]),
 }
-"""Each field of `node`; None where it is absent."""
+"""The getter of each field of `node`; None where it is absent."""

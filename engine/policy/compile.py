@@ -18,8 +18,7 @@ from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_p
 from engine.cel.static_types import NUMERIC, can_be
 from engine.cel.values import BOOL, DYN
 from engine.cel.vector import Strategy
-from engine.documents.places import Document
-from engine.documents.validation import MOST_PROBLEMS, validate_model
+from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import PlacementOptions
 from engine.model.pod import Pod

@@ -1,4 +1,4 @@
-"""What expressions can read: one table, from which the checker, the values and the manual come."""
+"""The names that expressions can read: one table for the checker, the values and the manual."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.policy.resource_names import hint_if_misspelt
 
 _TEXTS = map_of(STRING, STRING)
 _AMOUNTS = map_of(STRING, DOUBLE)
-_OBJECT = CelType("object")  # in the table alone: stands for a type made of the entries below it
+_OBJECT = CelType("object")  # only in the table: a type made of the entries below it
 _MANUAL_HEAD = """# What expressions can read
 
 Policies are written in [CEL](https://cel.dev), with the functions that Kubernetes adds to it:
@@ -34,7 +34,7 @@ This page is made from the table in `engine/policy/environment.py`.
 
 
 class ExpressionScope(IntEnum):
-    """Which expressions know a name: the place named here and those after it."""
+    """The expressions that know a name: those in the place and in the places after it."""
 
     MATCH = 0  # matchConditions
     VARIABLES = 1
@@ -52,9 +52,9 @@ class Entry:
 
     Attributes:
         path: the name, with dots.
-        type: its type; `_OBJECT` where further entries say what it consists of.
-        meaning: what it says, and when it is absent.
-        unit: of a number; empty where there is none.
+        type: its type; `_OBJECT` where further entries describe its fields.
+        meaning: its meaning, and when it is absent.
+        unit: the unit of a number; empty where there is none.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def where(self) -> ExpressionScope:
-        """Which expressions know it."""
+        """The expressions that know it."""
         root = self.path.partition(".")[0]
         return _ROOTS_FROM.get(root, ExpressionScope.MATCH)
 
@@ -73,7 +73,7 @@ _ROOTS_FROM: Final = {"variables": ExpressionScope.VARIABLES, "node": Expression
 
 
 def _amounts(path: str, meaning: str) -> tuple[Entry, ...]:
-    """Return the entries of a set of resources: a map, of which the manual names some keys."""
+    """Return the entries of a map of resources, with the keys that the manual lists."""
     return (
         Entry(path, _AMOUNTS, meaning),
         Entry(f"{path}.cpu", DOUBLE, "", "cores"),
@@ -142,8 +142,7 @@ TABLE: Final[tuple[Entry, ...]] = (
     ),
     Entry("node.podCount", INT, "pods on it that have not finished", "pods"),
 )
-"""Everything that an expression can read."""
-
+"""Every name that an expression can read."""
 
 _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == _AMOUNTS)
 
@@ -151,7 +150,7 @@ _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == 
 def environment(
     where: ExpressionScope, variables: Mapping[str, CelType] = MappingProxyType({})
 ) -> Environment:
-    """Return what an expression at some place may refer to.
+    """Return the names that an expression at a place may refer to.
 
     Args:
         where: the place.
@@ -164,14 +163,14 @@ def environment(
 
 
 def where_known(name: str) -> ExpressionScope | None:
-    """Return from where on a top-level name is known, None if there is no such name."""
+    """Return the first place that knows a top-level name, None if there is no such name."""
     return next((entry.where for entry in TABLE if entry.path == name), None)
 
 
 def misspelt_resources(program: Program) -> Iterator[CelProblem]:
     """Yield a problem for each resource that an expression reads and Kubernetes cannot have.
 
-    Resources are keys of a map, so the checker takes any.
+    Resources are keys of a map, so the checker accepts any name.
     """
     for node, _ in ast.walk(program.root):
         if isinstance(node, ast.Select | ast.Has):
@@ -206,7 +205,7 @@ def _type_of(entry: Entry) -> CelType:
 
 
 def _directly_below(entry: Entry) -> Iterable[Entry]:
-    return (one for one in TABLE if one.path.rpartition(".")[0] == entry.path)
+    return (each for each in TABLE if each.path.rpartition(".")[0] == entry.path)
 
 
 def _type_text(of_type: CelType) -> str:

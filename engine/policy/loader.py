@@ -1,4 +1,4 @@
-"""Policy files: which there are, and all of them together as a set that can be used."""
+"""Policy files, found in folders and loaded together as one set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from engine.documents.places import MOST_BYTES, Document, read_documents
+from engine.documents import MOST_BYTES, Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy.compile import compile_policy
 from engine.policy.policy_set import CompiledPolicy, PolicySet
@@ -15,18 +15,18 @@ from engine.policy.policy_set import CompiledPolicy, PolicySet
 CASES_FILE: Final = "cases.yaml"
 """The name of the file that holds the tests of the policies beside it."""
 
-_MOST_READINGS: Final = 10
+_MAX_ATTEMPTS: Final = 10
 _ENDINGS = frozenset({".yaml", ".yml", ".json"})
 
 
 def load_policies(paths: Iterable[Path]) -> PolicySet:
-    """Return all policies of some files and folders, compiled.
+    """Return all policies of files and folders, compiled.
 
-    A file may hold several documents. Folders are read with all below them, except for hidden
-    files and folders, as Kubernetes puts them beside the links of a mounted ConfigMap.
+    A file may hold several documents. Folders are read recursively, without hidden files and
+    folders, which Kubernetes puts beside the links of a mounted ConfigMap.
 
     Raises:
-        InvalidFileError: something is wrong; carries every mistake of every file.
+        InvalidFileError: there are mistakes; carries every mistake of every file.
     """
     contents, problems = _read(tuple(paths))
     policies: list[CompiledPolicy] = []
@@ -52,17 +52,17 @@ def load_policies(paths: Iterable[Path]) -> PolicySet:
 
 
 def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Diagnostic]]:
-    """Return what all policy files hold, and what is wrong with those that cannot be read.
+    """Return the contents of all policy files, and the problems of those that cannot be read.
 
-    A mounted ConfigMap changes all its files at once, by pointing one link elsewhere. INVARIANT:
-    every path led to the same file before and after all of them were read, so none was read before
-    such a change and another one after it.
+    A mounted ConfigMap changes all its files at once, by a change of one link. INVARIANT: every
+    path led to the same file before and after all of them were read, so no file was read before
+    such a change and another after it.
 
     Raises:
-        InvalidFileError: they never stayed where they were for long enough.
+        InvalidFileError: they changed during every attempt.
     """
     files = _Files(paths)
-    for _ in range(_MOST_READINGS):
+    for _ in range(_MAX_ATTEMPTS):
         contents: dict[Path, bytes] = {}
         problems = list(files.problems)
         for file in files.found.values():
@@ -77,10 +77,10 @@ def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Diagnostic]]
 
 
 def content_of(file: Path) -> bytes:
-    """Return what a file holds, or enough of it to see that it is too large.
+    """Return the content of a file, or enough of it to see that it is too large.
 
     Raises:
-        InvalidFileError: it is not there, not a file, or not ours to read.
+        InvalidFileError: it does not exist, is not a file, or may not be read.
     """
     try:
         if file.exists() and not file.is_file():
@@ -92,15 +92,15 @@ def content_of(file: Path) -> bytes:
 
 
 class _Files:
-    """Policy files, each once, in the order of the paths they were found by.
+    """Policy files, each once, in the order of the paths that led to them.
 
     Attributes:
-        found: path by the path it has without links.
-        problems: what could not be looked into.
+        found: path by the same path with links resolved.
+        problems: folders that cannot be read.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Look for files, and for all policy files in folders and below them."""
+        """Find files, and all policy files in folders and below them."""
         self.found: dict[str, Path] = {}
         self.problems: list[Diagnostic] = []
         self._folders: set[str] = set()
@@ -124,7 +124,7 @@ class _Files:
             self.found.setdefault(os.path.realpath(path), path)
 
     def _is_new(self, folder: str, name: str) -> bool:
-        """Return whether a folder is met for the first time, so that links make no loops."""
+        """Return whether a folder is visited for the first time, so that links make no loops."""
         real = os.path.realpath(Path(folder, name))
         new = real not in self._folders
         self._folders.add(real)
@@ -136,7 +136,7 @@ class _Files:
 
 
 def _name_taken(document: Document, names: dict[str, str]) -> list[Diagnostic]:
-    """Return the problem of a policy whose name another one has; remember the name if it is new."""
+    """Return the problem of a policy whose name is taken; remember the name if it is new."""
     metadata = document.value.get("metadata") if isinstance(document.value, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str):

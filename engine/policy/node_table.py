@@ -1,6 +1,6 @@
-"""Nodes as the table on which expressions are planned: `node` of `engine.policy.environment`.
+"""Nodes as the table that expressions are planned on: `node` of `engine.policy.environment`.
 
-INVARIANT: what a column says of a valid row is what `engine.policy.activation` says of it.
+INVARIANT: in a valid row a column has the value that `engine.policy.activation` gives.
 """
 
 from __future__ import annotations
@@ -63,31 +63,31 @@ _DOMAINS: Final = {
     "requested": _NODES_AND_PODS,
     "usage": _METRICS,
 }
-"""What a field of a node is made from, where that is not the node alone."""
+"""The domains of a field of a node, where they are not the node alone."""
 
 _FEW, _MANY = 32, 1 << 20  # different values in a large cluster
-_MOST_CODES = 64  # that are given out even for a small cluster
+_MOST_CODES = 64  # that are used even for a small cluster
 _UNIQUE: Final = frozenset({HOSTNAME_LABEL})
 """Labels that differ on every node."""
 
 
 @lru_cache
 def domains_of(paths: tuple[Path, ...]) -> tuple[Domain, ...]:
-    """Return what paths that begin with `node` are made from, in order."""
+    """Return the domains of paths that begin with `node`, in order."""
     fields = {path[1] if len(path) > 1 else "" for path in paths}
     return tuple(sorted({domain for field in fields for domain in _domains(field)}))
 
 
 class NodeLayout:
-    """What is known of nodes before there are any."""
+    """The columns of nodes, known before there are any."""
 
     @property
     def variables(self) -> frozenset[str]:
-        """The one variable that has another value in each row."""
+        """The one variable that differs by row."""
         return frozenset({"node"})
 
     def leaf(self, path: Path) -> Leaf:
-        """Return what a `NodeTable` has for a path that begins with `node`."""
+        """Return the column of a `NodeTable` for a path that begins with `node`."""
         _, field, key = (*path, "", "")[:3]
         if field in _SCALARS:
             return Leaf(path[:2], _SCALARS[field], _FEW)
@@ -101,28 +101,28 @@ class NodeLayout:
 
 
 class NodeTable:
-    """The nodes of a view at a moment; rows that are no node may hold anything."""
+    """The nodes of a view at a moment; rows that are not nodes may hold anything."""
 
     def __init__(self, view: ClusterView, now: Micros) -> None:
         """Take the view, and the moment to judge the age of reports at."""
         self._view = view
         self._now = now
-        self._while = _while(view, now)
+        self._span = _span(view, now)
 
     def __len__(self) -> int:
         return len(self._view)
 
     def numbers(self, path: Path) -> Column:
         """Return a number or bool of each node, at fault where it has none."""
-        return self._kept(("numbers", path), lambda: self._numbers(path))
+        return self._cached(("numbers", path), lambda: self._numbers(path))
 
     def presence(self, path: Path) -> Column:
         """Return whether the last key of a path is there, at fault where its map is not."""
-        return self._kept(("presence", path), lambda: self._presence(path))
+        return self._cached(("presence", path), lambda: self._presence(path))
 
     def dictionary(self, path: Path) -> DictColumn | None:
         """Return the values of a path by code; None for a map, and if too many differ."""
-        return self._kept(("dictionary", path), lambda: self._dictionary(path))
+        return self._cached(("dictionary", path), lambda: self._dictionary(path))
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row with the fields that `paths` name."""
@@ -153,7 +153,7 @@ class NodeTable:
                 )
             )
 
-        return self._kept(("unpacked", key), column) if for_all_requests else column()
+        return self._cached(("unpacked", key), column) if for_all_requests else column()
 
     def remembered(
         self,
@@ -163,17 +163,17 @@ class NodeTable:
         *,
         for_all_requests: bool,
     ) -> NDArray[_Scalar]:
-        """Return the array that `compute` gives; arguments are those of `remember`."""
+        """Return the array that `compute` gives, remembered by the view; see `remember`."""
         now, domains = self._now, domains_of(tuple(paths))
-        while_ = self._while.key if Domain.METRICS in domains else b""
+        expired = self._span.key if Domain.METRICS in domains else b""
         remembered = self._view.node_column if for_all_requests else self._view.pod_column
         return remembered(
-            ("expression", key, while_), domains, lambda part: compute(NodeTable(part, now))
+            ("expression", key, expired), domains, lambda part: compute(NodeTable(part, now))
         )
 
-    def _kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return what `make` gives, from memory while neither the view nor its moment changes."""
-        columns = self._while.columns
+    def _cached(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return the result of `make`, cached until the view or its span of time changes."""
+        columns = self._span.columns
         if key not in columns:
             columns[key] = make()
         return cast("_T", columns[key])
@@ -227,7 +227,7 @@ class NodeTable:
         return DictColumn(codes, [None, *values, MissingPath(0)])
 
     def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn | None]:
-        """Return an amount of each node as expressions see it, and where there is none, if so."""
+        """Return an amount of each node as expressions see it, and where it is absent, if so."""
         if field in _SUMS:
             amounts = self._view.amount(self._view.sums[_SUMS[field]], name)
             if name in (CPU, MEMORY):
@@ -239,8 +239,8 @@ class NodeTable:
             found = [amounts.get(name) for amounts in listed]
             return np.stack(
                 [
-                    _in_units(np.array([one or 0 for one in found], np.float64), name),
-                    np.array([one is None for one in found], np.float64),
+                    _in_units(np.array([amount or 0 for amount in found], np.float64), name),
+                    np.array([amount is None for amount in found], np.float64),
                 ]
             )
 
@@ -252,7 +252,7 @@ class NodeTable:
         return self._view.node_aggregate(key, domains, make)
 
     def _offers(self, name: str) -> BoolColumn:
-        """Return which nodes name a resource in what they offer."""
+        """Return which nodes list a resource as allocatable."""
         return self._view.node_column(
             ("node", "offers", name),
             _NODES,
@@ -281,29 +281,31 @@ class NodeTable:
         )
 
     def _without_usage(self, field: str) -> BoolColumn | None:
-        """Return where usage is not known; None if it is everywhere, or was not asked for."""
+        """Return where usage is unknown; None if nowhere, or for another field."""
         if field != "usage":
             return None
         measured = self._view.node_column(
             ("node", field),
             _METRICS,
-            lambda part: _bools(one is not None and one.usage is not None for one in part.usages),
+            lambda part: _bools(
+                report is not None and report.usage is not None for report in part.usages
+            ),
         )
         unknown = ~measured
-        unknown[self._while.silent] = True
+        unknown[self._span.silent] = True
         return unknown if unknown.any() else None
 
 
 @dataclass(frozen=True, slots=True)
-class _While:
-    """The moments at which the same reports of a view are too old to be believed.
+class _Span:
+    """A span of time in which the same reports of a view are expired.
 
     Attributes:
-        silent: the rows whose last report, if any, is too old.
-        key: which rows with a report those are, as a part of keys. INVARIANT: between two views, a
-            row that is in neither or in both, and whose report did not change, has the same usage
-            in both.
-        columns: what has been made of the view for these moments.
+        silent: the rows whose last report, if any, is expired.
+        key: those of the rows that have a report, as a part of cache keys. INVARIANT: between two
+            views, a row that is in neither or in both, and whose report did not change, has the
+            same usage in both.
+        columns: the columns computed for the view in this span.
     """
 
     silent: NDArray[np.intp]
@@ -311,17 +313,17 @@ class _While:
     columns: dict[Hashable, object] = field(default_factory=dict)
 
 
-def _while(view: ClusterView, now: Micros) -> _While:
-    """Return the moments like one; they are remembered until another kind is asked for."""
-    latest: tuple[Micros, _While] | None = view.memory.get(_While)  # type: ignore[assignment]
+def _span(view: ClusterView, now: Micros) -> _Span:
+    """Return the span around a moment; a view remembers the latest."""
+    latest: tuple[Micros, _Span] | None = view.memory.get(_Span)  # type: ignore[assignment]
     if latest is not None and latest[0] == now:
         return latest[1]
     silent = stale_reports(view).overdue(now - USAGE_LIFETIME)
     if latest is not None and latest[1].key == silent.timed:
         span = latest[1]
     else:
-        span = _While(silent.rows, silent.timed)
-    view.memory[_While] = now, span
+        span = _Span(silent.rows, silent.timed)
+    view.memory[_Span] = now, span
     return span
 
 

@@ -1,6 +1,6 @@
-"""Which names a resource cannot have, and where the args of plugins name resources.
+"""Misspelt resource names, in expressions and in the args of plugins.
 
-Whoever misspells a resource names one that no node has: every pod and node passes, without a word.
+No node has a misspelt resource, so without this check every pod and node would pass silently.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from engine.documents.places import Document, Path
+from engine.documents import Document, Path
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
@@ -25,17 +25,17 @@ BY_RESOURCE: Final = frozenset(
         "usageThresholds",
     }
 )
-"""Arguments that map names of resources to something, in any plugin."""
+"""Arguments that are maps by resource name, in any plugin."""
 
 LISTS_OF_RESOURCES: Final = frozenset({"ignoredResources", "resources", "supportedResources"})
-"""Arguments that list resources, in any plugin: names, or mappings with a `name`."""
+"""Arguments that are lists of resources, in any plugin: names, or mappings with a `name`."""
 
 _VENDOR_HINT = "resources of a vendor are named with its domain, as `nvidia.com/gpu`"
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 
 def hint_if_misspelt(name: str) -> str:
-    """Return what to write instead of a resource that Kubernetes cannot have, "" if it can.
+    """Return a hint for a resource that Kubernetes cannot have, "" if it can.
 
     A name without a domain can only be one of Kubernetes' own.
     """
@@ -48,8 +48,8 @@ def misspelt_in_args(args: object, document: Document, at: Path) -> Iterator[Dia
     """Yield a problem for each resource that args name and Kubernetes cannot have.
 
     Args:
-        args: the plain value; parts of a wrong shape are passed over, the schema tells of them.
-        document: where it stands.
+        args: the plain value; parts of a wrong shape are skipped, the schema reports them.
+        document: the document that holds it.
         at: the path that leads to it.
     """
     for key, value in args.items() if isinstance(args, dict) else ():
@@ -57,16 +57,16 @@ def misspelt_in_args(args: object, document: Document, at: Path) -> Iterator[Dia
         if key in BY_RESOURCE and isinstance(value, dict):
             for name in value:
                 if hint := hint_if_misspelt(name):
-                    yield document.problem_at_key((*path, name), _told(key, name), hint=hint)
+                    yield document.problem_at_key((*path, name), _message(key, name), hint=hint)
         elif key in LISTS_OF_RESOURCES and isinstance(value, list):
             for index, item in enumerate(value):
                 name = item.get("name") if isinstance(item, dict) else item
                 if isinstance(name, str) and (hint := hint_if_misspelt(name)):
                     below = (index, "name") if isinstance(item, dict) else (index,)
-                    yield document.problem((*path, *below), _told(key, name), hint=hint)
+                    yield document.problem((*path, *below), _message(key, name), hint=hint)
         else:
             yield from misspelt_in_args(value, document, path)
 
 
-def _told(of: str, name: str) -> str:
+def _message(of: str, name: str) -> str:
     return f"`{of}` cannot have a resource `{name}`"

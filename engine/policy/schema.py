@@ -1,7 +1,7 @@
-"""What an author writes: the `PlacementPolicy` kind, shaped like a custom resource.
+"""The `PlacementPolicy` kind as authors write it, shaped like a custom resource.
 
-These models say which keys there are and what each one takes. What needs more than its own value
-to judge (an expression, the args of a plugin) is checked in `engine.policy.compile`.
+The models define the keys and the type of each value. Values that cannot be checked by themselves
+(expressions, the args of a plugin) are checked in `engine.policy.compile`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from engine.documents.validation import several_mistakes
+from engine.documents import several_mistakes
 from engine.model import api, selectors
 from engine.model.decision import DEFAULT_GROUP_LABELS, DynamicFilters, WhenNoneFits
 
@@ -25,7 +25,7 @@ _MOST_RULES = 64  # of one sort in one policy; Kubernetes allows as many matchCo
 
 
 class Model(BaseModel):
-    """The common settings: camelCase keys, none but the declared ones, nothing changes later."""
+    """The common settings: camelCase keys, unknown keys forbidden, immutable."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
 
@@ -40,7 +40,7 @@ _N = TypeVar("_N", bound="_Named | Rule")
 
 
 def _unique(items: tuple[_N, ...]) -> tuple[_N, ...]:
-    """Refuse two items of one name."""
+    """Reject two items of one name."""
     counts = Counter(item.name for item in items)
     twice = [name for name, count in counts.items() if count > 1]
     last = {item.name: index for index, item in enumerate(items)}
@@ -81,22 +81,22 @@ Expression = Annotated[str, Field(min_length=1, description="A CEL expression.")
 class Mode(StrEnum):
     """Whether a policy acts."""
 
-    ENFORCE = "Enforce"  # it decides
-    AUDIT = "Audit"  # what it would have decided is noted, nothing else
+    ENFORCE = "Enforce"  # decides
+    AUDIT = "Audit"  # its decision is recorded, without effect
 
 
 class OnFilterError(StrEnum):
-    """What happens to a node that a filter cannot be evaluated for."""
+    """The fate of a node that a filter cannot be evaluated for."""
 
-    REJECT_NODE = "RejectNode"  # it is turned away, as if it had failed
-    IGNORE_RULE = "IgnoreRule"  # it passes, as if the filter were not there
+    REJECT_NODE = "RejectNode"  # it is rejected
+    IGNORE_RULE = "IgnoreRule"  # it passes
 
 
 class OnScoreError(StrEnum):
-    """What happens when a score cannot be evaluated for a candidate."""
+    """The consequence when a score cannot be evaluated for a candidate."""
 
     ZERO_SCORE = "ZeroScore"  # that node gets 0 from it, the others their scores
-    IGNORE_RULE = "IgnoreRule"  # no node gets anything from it, as if it were not there
+    IGNORE_RULE = "IgnoreRule"  # no node gets points from it
 
 
 class LabelRequirement(Model):
@@ -149,7 +149,7 @@ class MatchCondition(_Named):
 
 
 class Match(Model):
-    """Which pods a policy speaks of; all parts must hold."""
+    """The pods that a policy applies to; all parts must hold."""
 
     namespace_selector: Annotated[
         LabelSelector, Field(description="On the labels of the pod's namespace.")
@@ -175,7 +175,7 @@ class Variable(_Named):
 
 
 class Rule(Model):
-    """What filters and scores have in common: a plugin with its args, or an expression."""
+    """The common part of filters and scores: a plugin with its args, or an expression."""
 
     rule_name: Annotated[
         RuleName | None,
@@ -206,7 +206,7 @@ class Rule(Model):
 
 
 class Filter(Rule):
-    """Says which nodes cannot take the pod; an expression is true for those that can."""
+    """Rejects nodes that cannot take the pod; an expression is true for those that can."""
 
     message: Annotated[
         str | None,
@@ -274,7 +274,7 @@ class Placement(Model):
 
 
 class Metadata(Model):
-    """Who the policy is."""
+    """The metadata of a policy."""
 
     name: Annotated[ObjectName, Field(description="Unique among all policies loaded together.")]
     labels: Annotated[dict[str, str], Field(description="Free to use.")] = {}
@@ -282,7 +282,7 @@ class Metadata(Model):
 
 
 class Spec(Model):
-    """What the policy says."""
+    """The spec of a policy."""
 
     priority: Annotated[
         int,

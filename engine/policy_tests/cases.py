@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import AwareDatetime, BeforeValidator, Field
 
-from engine.documents.places import Document, read_documents
-from engine.documents.validation import validate_model
+from engine.documents import Document, read_documents, validate_model
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest

@@ -1,4 +1,4 @@
-"""The Kubernetes objects of a policy test: from plain values to a cluster."""
+"""The Kubernetes objects of a policy test, read from plain values into a cluster."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from engine.documents import places as positions
-from engine.documents.places import Document, read_documents
+from engine import documents
+from engine.documents import Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError, did_you_mean
 from engine.model.aux_object import AuxObject
 from engine.model.elastic_quota import ElasticQuota
@@ -60,7 +60,7 @@ class ObjectReader:
         for document in documents:
             self.read_cluster(document.value, document, ())
 
-    def read_cluster(self, value: object, document: Document, at: positions.Path) -> None:
+    def read_cluster(self, value: object, document: Document, at: documents.Path) -> None:
         """Read a cluster: a list of objects per kind, or all in one as kubectl prints them."""
         if not isinstance(value, dict):
             self.problems.append(document.problem(at, "expected lists of Kubernetes objects"))
@@ -77,13 +77,13 @@ class ObjectReader:
                 problem = document.problem_at_key(place, f"unknown key `{key}`", hint=hint)
                 self.problems.append(problem)
 
-    def read_pod(self, value: object, document: Document, at: positions.Path) -> Pod | None:
+    def read_pod(self, value: object, document: Document, at: documents.Path) -> Pod | None:
         """Return a pod, which does not become part of the cluster."""
         pod: Pod | None = self._made(value, _KINDS["Pod"], document, at)
         return pod
 
     def _read_list(
-        self, items: object, kind: Kind | None, document: Document, at: positions.Path
+        self, items: object, kind: Kind | None, document: Document, at: documents.Path
     ) -> None:
         """Read objects of one kind, or each of the kind it names, if that is one of ours."""
         if not isinstance(items, list):
@@ -110,7 +110,7 @@ class ObjectReader:
             case _:
                 self.state.set_extra(cast("AuxObject", model))
 
-    def _made(self, value: object, kind: Kind, document: Document, at: positions.Path) -> Any:  # noqa: ANN401 - what `kind` makes
+    def _made(self, value: object, kind: Kind, document: Document, at: documents.Path) -> Any:  # noqa: ANN401 - what `kind` makes
         try:
             return kind.decode(msgspec.convert(value, kind.wire))
         except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Runs policy tests: every case decides as the webhook would, and is held against its word."""
+"""The runner of policy tests: every case decides as the webhook would, compared with `expect`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _EVERY_POD = Scope(excluded_namespaces=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What became of a case.
+    """The result of a case.
 
     Attributes:
-        file: where the case stands.
+        file: the file of the case.
         name: its name.
-        decision: what was decided.
-        failures: what should have been otherwise, a line each; none when it passed.
+        decision: the decision.
+        failures: a line for each expectation that was not met; none when it passed.
     """
 
     file: str
@@ -36,12 +36,12 @@ class CaseResult:
 def run_cases(path: Path) -> tuple[CaseResult, ...]:
     """Run the cases of a file, or of every `cases.yaml` in a folder and below it.
 
-    Cases are run against the policies in the folder they stand in, and below; a policy in Audit
-    mode is tested as if it were enforced.
+    Cases are run against the policies in their folder and below; a policy in Audit mode is tested
+    as if it were in Enforce mode.
 
     Raises:
-        InvalidFileError: there are no cases, or something is wrong with them or with a policy;
-            carries every mistake of every file.
+        InvalidFileError: there are no cases, or mistakes in them or in a policy; carries every
+            mistake of every file.
     """
     files = sorted(path.rglob(CASES_FILE)) if path.is_dir() else [path]
     if not files:
@@ -93,13 +93,13 @@ def _failures(expect: Expectation, decision: Decision) -> Iterator[str]:
 
 def _ranking_failures(expect: Expectation, decision: Decision) -> Iterator[str]:
     totals = dict(zip(_names(decision), decision.totals.tolist(), strict=True))
-    told = ", ".join(f"{name} {total}" for name, total in totals.items()) or "none"
+    totals_text = ", ".join(f"{name} {total}" for name, total in totals.items()) or "none"
     best = {name for name, total in totals.items() if total == max(totals.values())}
     if expect.best and best != set(expect.best):
-        yield f"best: expected {', '.join(expect.best)}, got {told}"
+        yield f"best: expected {', '.join(expect.best)}, got {totals_text}"
     ranked = [totals.get(name, -1) for name in expect.order]
     if -1 in ranked or ranked != sorted(set(ranked), reverse=True):
-        yield f"order: expected {', '.join(expect.order)}, got {told}"
+        yield f"order: expected {', '.join(expect.order)}, got {totals_text}"
 
 
 def _rejection_failures(expect: Expectation, decision: Decision) -> Iterator[str]:

@@ -1,22 +1,21 @@
-"""ElasticQuota at admission: bounds, verdicts and reservations.
+"""ElasticQuota at admission: bounds, verdicts, reservations and allowances.
 
-What belongs here: the arithmetic of a quota, the wording of its denial, what reservations are and
-when they are over. What never does: where they are stored, and how an answer travels.
+Belongs here: the arithmetic of a quota, the wording of its denial, the state of one quota on one
+replica (`QuotaState`), the validation of quotas, their figures. Never: where reservations are
+stored, how a request waits, and how an answer travels.
 """
 
-from engine.quota.batch import BatchResult, QuotaRequest, draw, expect, judge_batch
-from engine.quota.bounds import (
-    CohortUsage,
-    cohort_usage,
-    effective_max,
-    effective_min,
-    limited,
-    over_max,
-    over_min,
-    sum_of,
+from engine.quota.batch import BatchResult, QuotaRequest, draw, judge_batch, record_demand
+from engine.quota.bounds import CohortUsage, cohort_usage, limited
+from engine.quota.local_allowance import AllowanceConfig
+from engine.quota.report import QuotaReport, ResourceReport, StatusCounts, quota_report, status_used
+from engine.quota.reservations import (
+    DEFAULT_RESERVATION_SECONDS,
+    Allowance,
+    Reservation,
+    Reservations,
+    ReservationTimeouts,
 )
-from engine.quota.local_allowance import AllowanceConfig, LocalAllowance
-from engine.quota.reservations import Allowance, Reservation, Reservations
 from engine.quota.reservations import decode as decode_reservations
 from engine.quota.rules import (
     CAPACITY_SCHEDULING_RULES,
@@ -30,14 +29,9 @@ from engine.quota.rules import (
     quotas_of,
     used_by_namespace,
 )
-from engine.quota.state import (
-    DEFAULT_RESERVATION_SECONDS,
-    PendingWrite,
-    QuotaState,
-    ReservationTimeouts,
-)
-from engine.quota.status import StatusCounts, status_used
-from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
+from engine.quota.state import PendingWrite, QuotaState
+from engine.quota.validation import Findings, check_deletion, check_quota
+from engine.quota.verdict import QuotaVerdict, judge
 
 __all__ = [
     "CAPACITY_SCHEDULING_RULES",
@@ -48,10 +42,11 @@ __all__ = [
     "BatchResult",
     "Borrowing",
     "CohortUsage",
-    "LocalAllowance",
+    "Findings",
     "PendingWrite",
     "PodAccounting",
     "QuotaMode",
+    "QuotaReport",
     "QuotaRequest",
     "QuotaRules",
     "QuotaState",
@@ -59,23 +54,21 @@ __all__ = [
     "Reservation",
     "ReservationTimeouts",
     "Reservations",
+    "ResourceReport",
     "StatusCounts",
     "UnlistedResources",
+    "check_deletion",
+    "check_quota",
     "cohort_usage",
     "decode_reservations",
     "draw",
-    "effective_max",
-    "effective_min",
-    "expect",
     "judge",
     "judge_batch",
-    "judge_borrowing",
     "limited",
     "mode_of",
-    "over_max",
-    "over_min",
+    "quota_report",
     "quotas_of",
+    "record_demand",
     "status_used",
-    "sum_of",
     "used_by_namespace",
 ]

@@ -1,4 +1,4 @@
-"""Many requests of one namespace judged in order, each as if those before it were stored."""
+"""Requests of one namespace judged in order, each as if those before it were stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.model.resources import Amounts
 from engine.quota.bounds import CohortUsage, effective_max, limited, sum_of
-from engine.quota.reservations import MOST_BYTES, Reservation, Reservations
+from engine.quota.reservations import MOST_BYTES, Reservation
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
@@ -17,11 +17,11 @@ _MOST_NAMES = 8  # a pod can name thousands of resources
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """A share that is asked for.
+    """A request for a share of the quotas of a namespace.
 
     Attributes:
-        reservation: what it will be; its amounts are all that the pod requests.
-        dry_run: whether it is only a question.
+        reservation: to be made; its amounts are all that the pod requests.
+        dry_run: whether to judge only, and reserve nothing.
     """
 
     reservation: Reservation
@@ -30,164 +30,178 @@ class QuotaRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What comes of a batch.
+    """Verdicts on a batch, and the writes that they rest on.
 
     Attributes:
-        verdicts: in the order of the requests; None where nobody can say: there is no room among
-            the reservations, or the request comes so late that its own was given up.
-        writes: what must be on quotas before any verdict is told.
-        held_up: for each request, whether it would fit but for what other replicas have taken
-            ahead, which they give back when they hear that there is so little left.
+        verdicts: in the order of the requests; None where none is possible: there is no room among
+            the reservations, or the reservation of a late request was given up.
+        writes: to be made before any verdict is returned.
+        awaits_recall: for each request, whether only the allowances of other replicas are in its
+            way; those give them back when they learn how little is free.
     """
 
     verdicts: tuple[QuotaVerdict | None, ...]
     writes: tuple[tuple[QuotaState, PendingWrite], ...]
-    held_up: tuple[bool, ...]
+    awaits_recall: tuple[bool, ...]
 
 
 @dataclass(slots=True)
-class _Page:
-    """A quota while a batch is judged."""
+class _Tally:
+    """A quota while a batch is judged.
 
-    book: QuotaState
+    Attributes:
+        used: by pods and reservations, those of admitted requests included.
+        recallable: part of `used` in allowances of other replicas.
+        size: bytes of the annotation, at most.
+        added: reservations of admitted requests.
+    """
+
+    state: QuotaState
     used: dict[str, int]
-    lent: Amounts
+    recallable: Amounts
     size: int
     added: list[Reservation] = field(default_factory=list)
 
     def free(self, rules: QuotaRules) -> Amounts:
-        """Return what is free of each resource that the quota limits; below 0 where it is over."""
-        bounds = effective_max(self.book.quota, rules)
+        """Amounts free of each resource that the quota limits; below 0 where it is exceeded."""
+        bounds = effective_max(self.state.quota, rules)
         return {name: bound - self.used.get(name, 0) for name, bound in bounds.items()}
+
+    def without_recallable(self) -> Amounts:
+        """Amounts used once other replicas have given their allowances back."""
+        return {name: amount - self.recallable.get(name, 0) for name, amount in self.used.items()}
+
+    def add(self, reservation: Reservation) -> None:
+        """Count an admitted request, for those that follow."""
+        self.added.append(reservation)
+        self.size += reservation.size
+        for name, amount in reservation.amounts.items():
+            self.used[name] = self.used.get(name, 0) + amount
 
 
 def judge_batch(
     batch: Iterable[QuotaRequest],
     used: Amounts,
-    books: Sequence[QuotaState],
+    states: Sequence[QuotaState],
     now: float,
     rules: QuotaRules = RESOURCE_QUOTA_RULES,
-    pool: CohortUsage | None = None,
+    cohort: CohortUsage | None = None,
 ) -> BatchResult:
     """Judge requests; each must fit every quota of the namespace.
 
     Args:
         batch: in order of arrival.
-        used: what the pods hold that are seen.
-        books: the namespace's quotas.
-        now: by the clock of the books.
+        used: by the pods in the view.
+        states: of the namespace's quotas.
+        now: by the clock of the states.
         rules: what is compared.
-        pool: what all namespaces share, of the pods that are seen; None where nobody borrows.
+        cohort: usage of all namespaces by pods in the view; None without borrowing.
     """
-    pages = [_page(book, used, now) for book in books]
-    if pool is not None and books:
-        pool = pool.with_more(books[0].counted())
-    verdicts, held_up = [], []
-    for asked in batch:
-        verdict = _judged(asked, pages, rules, pool)
+    tallies = [_tally(state, used, now) for state in states]
+    if cohort is not None and states:
+        cohort = cohort.with_more(states[0].unobserved())
+    verdicts, awaits_recall = [], []
+    for request in batch:
+        verdict = _judge(request, tallies, rules, cohort)
+        is_allowed = verdict is not None and verdict.allowed
         verdicts.append(verdict)
-        held_up.append(
-            verdict is not None and not verdict.allowed and _is_lent(asked, pages, rules)
+        awaits_recall.append(
+            verdict is not None and not is_allowed and _awaits_recall(request, tallies, rules)
         )
-        if pool is not None and verdict is not None and verdict.allowed and not asked.dry_run:
-            pool = pool.with_more(asked.reservation.amounts)
-    # Where there is more to look at than one quota, nothing is taken ahead of any.
-    takes_ahead = pool is None and len(pages) == 1
-    drafts = ((page.book, _draft(page, rules, now, takes_ahead=takes_ahead)) for page in pages)
-    writes = tuple((book, draft) for book, draft in drafts if draft is not None)
-    return BatchResult(tuple(verdicts), writes, tuple(held_up))
+        if cohort is not None and is_allowed and not request.dry_run:
+            cohort = cohort.with_more(request.reservation.amounts)
+    # A pod drawn from an allowance is compared with that alone, so there must be one bound only.
+    takes_ahead = cohort is None and len(tallies) == 1
+    writes = []
+    for tally in tallies:
+        state, free = tally.state, tally.free(rules)
+        if tally.added or state.needs_rewriting(free, now):
+            write = state.pending_write(tally.added, now, free if takes_ahead else None)
+            writes.append((state, write))
+    return BatchResult(tuple(verdicts), tuple(writes), tuple(awaits_recall))
 
 
-def expect(asked: QuotaRequest, books: Sequence[QuotaState], rules: QuotaRules, now: float) -> None:
-    """Take note of a request that is new: more like it may come."""
-    if not asked.dry_run:
-        for book in books:
-            book.allowance.record_demand(_entry_on(book, asked.reservation, rules).amounts, now)
+def record_demand(
+    request: QuotaRequest, states: Sequence[QuotaState], rules: QuotaRules, now: float
+) -> None:
+    """Count a new request, as a sign of more to come."""
+    if not request.dry_run:
+        for state in states:
+            state.record_demand(_entry_on(state, request.reservation, rules).amounts, now)
 
 
-def draw(asked: QuotaRequest, books: Sequence[QuotaState], rules: QuotaRules, now: float) -> bool:
-    """Admit a request out of what was taken ahead; False where that cannot be."""
-    if asked.dry_run or len(books) != 1:
+def draw(
+    request: QuotaRequest, states: Sequence[QuotaState], rules: QuotaRules, now: float
+) -> bool:
+    """Admit a request from the allowance of this replica; False where that is not possible."""
+    if request.dry_run or len(states) != 1:
         return False
-    (book,) = books
-    wanted = asked.reservation
-    if book.covers(wanted.key):
-        return not book.gave_up(wanted.key)
-    return book.draw(_entry_on(book, wanted, rules), now)
+    (state,) = states
+    reservation = request.reservation
+    if state.has_reservation(reservation.key):
+        return not state.is_missing(reservation.key)
+    return state.draw(_entry_on(state, reservation, rules), now)
 
 
-def _page(book: QuotaState, used: Amounts, now: float) -> _Page:
-    total = sum_of((used, book.counted()))
-    kept = book.pruned(now)
-    listed = {**kept.by_key, **book.allowance.drawn}
-    size = len(book.annotation(Reservations(kept.seen_up_to, listed, kept.allowances)))
-    return _Page(book, total, book.recallable(now), size)
+def _tally(state: QuotaState, used: Amounts, now: float) -> _Tally:
+    total = sum_of((used, state.unobserved()))
+    return _Tally(state, total, state.recallable(now), state.listed_bytes(now))
 
 
-def _draft(page: _Page, rules: QuotaRules, now: float, *, takes_ahead: bool) -> PendingWrite | None:
-    """Return what to write on a quota, None if there is nothing."""
-    book, free = page.book, page.free(rules)
-    if not page.added and not book.needs_rewriting(free, now):
-        return None
-    return book.draft(page.added, book.allowance.wanted(free, now) if takes_ahead else {}, now)
-
-
-def _is_lent(asked: QuotaRequest, pages: Sequence[_Page], rules: QuotaRules) -> bool:
-    """Whether a request that does not fit would, had nobody else taken anything ahead."""
-    amounts = asked.reservation.amounts
-    return any(page.lent for page in pages) and all(
-        judge(amounts, _less(page.used, page.lent), [page.book.quota], rules).allowed
-        for page in pages
+def _awaits_recall(request: QuotaRequest, tallies: Sequence[_Tally], rules: QuotaRules) -> bool:
+    """Whether a denied request would fit if other replicas had no allowances."""
+    amounts = request.reservation.amounts
+    return any(tally.recallable for tally in tallies) and all(
+        judge(amounts, tally.without_recallable(), [tally.state.quota], rules).allowed
+        for tally in tallies
     )
 
 
-def _less(amounts: Amounts, others: Amounts) -> Amounts:
-    return {name: amount - others.get(name, 0) for name, amount in amounts.items()}
-
-
-def _judged(
-    asked: QuotaRequest, pages: Sequence[_Page], rules: QuotaRules, pool: CohortUsage | None
+def _judge(
+    request: QuotaRequest,
+    tallies: Sequence[_Tally],
+    rules: QuotaRules,
+    cohort: CohortUsage | None,
 ) -> QuotaVerdict | None:
-    """Return the verdict on one request; if it is admitted, the next one finds it counted."""
-    wanted = asked.reservation
-    if any(page.book.gave_up(wanted.key) for page in pages):
+    """Return the verdict on a request; if it is admitted, the next one finds it counted."""
+    reservation = request.reservation
+    amounts = reservation.amounts
+    if any(tally.state.is_missing(reservation.key) for tally in tallies):
         return None
-    open_pages = [
-        (page, held)
-        for page in pages
-        if not page.book.covers(wanted.key)
-        and ((held := limited(wanted.amounts, page.book.quota, rules)) or rules.spares_nobody)
+    # Quotas that limit the pod and have no reservation for it yet, with the amounts they limit.
+    concerned = [
+        (tally, held)
+        for tally in tallies
+        if not tally.state.has_reservation(reservation.key)
+        and ((held := limited(amounts, tally.state.quota, rules)) or rules.compares_every_pod)
     ]
-    verdicts = [
-        judge(wanted.amounts, page.used, [page.book.quota], rules) for page, _ in open_pages
-    ]
-    if pool is not None and open_pages:
-        verdicts.append(judge_borrowing(wanted.amounts, pool))
-    if not all(verdict.allowed for verdict in verdicts):
-        misfits = [verdict for verdict in verdicts if not verdict.allowed]
+    verdicts = [judge(amounts, tally.used, [tally.state.quota], rules) for tally, _ in concerned]
+    if cohort is not None and concerned:
+        verdicts.append(judge_borrowing(amounts, cohort))
+    denials = [verdict for verdict in verdicts if not verdict.allowed]
+    if denials:
         return QuotaVerdict(
-            tuple(name for verdict in misfits for name in verdict.exceeded),
-            "; ".join(verdict.message for verdict in misfits),
+            tuple(name for verdict in denials for name in verdict.exceeded),
+            "; ".join(verdict.message for verdict in denials),
         )
-    if asked.dry_run:
+    if request.dry_run:
         return QuotaVerdict()
-    entries = [(page, _entry(wanted, held)) for page, held in open_pages]
-    if any(page.size + entry.size > MOST_BYTES for page, entry in entries):
+    entries = [(tally, _entry(reservation, held)) for tally, held in concerned]
+    if any(tally.size + entry.size > MOST_BYTES for tally, entry in entries):
         return None
-    for page, entry in entries:
-        page.added.append(entry)
-        page.size += entry.size
-        for name, amount in entry.amounts.items():
-            page.used[name] = page.used.get(name, 0) + amount
+    for tally, entry in entries:
+        tally.add(entry)
     return QuotaVerdict()
 
 
-def _entry_on(book: QuotaState, wanted: Reservation, rules: QuotaRules) -> Reservation:
-    return _entry(wanted, limited(wanted.amounts, book.quota, rules))
+def _entry_on(state: QuotaState, reservation: Reservation, rules: QuotaRules) -> Reservation:
+    return _entry(reservation, limited(reservation.amounts, state.quota, rules))
 
 
-def _entry(wanted: Reservation, held: dict[str, int]) -> Reservation:
-    """Return what a quota must remember: also what it does not limit, for its max may change."""
-    positive = {name: amount for name, amount in wanted.amounts.items() if amount > 0}
+def _entry(reservation: Reservation, held: dict[str, int]) -> Reservation:
+    """Return the entry of a quota: with all resources, because its `max` may limit more later."""
+    positive = {name: amount for name, amount in reservation.amounts.items() if amount > 0}
     amounts = positive if len(positive) <= _MOST_NAMES else held
-    return Reservation(wanted.uid, wanted.name, amounts, wanted.after, wanted.request)
+    return Reservation(
+        reservation.uid, reservation.name, amounts, reservation.after, reservation.request
+    )

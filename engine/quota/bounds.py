@@ -1,6 +1,6 @@
-"""What a quota allows of each resource, and whether an amount passes it.
+"""Bounds that a quota sets to each resource, and the comparison of amounts with them.
 
-Source of `Zero` and of the pool: CapacityScheduling (scheduler-plugins,
+Source of `Zero` and of borrowing: CapacityScheduling (scheduler-plugins,
 pkg/capacityscheduling/elasticquota.go), the effective bounds and the comparison of its PreFilter.
 """
 
@@ -14,44 +14,44 @@ from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from engine.model.resources import Amounts
 from engine.quota.rules import QuotaRules
 
-_NONE_OF_THEM = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0}
-_ALWAYS_COMPARED = {**_NONE_OF_THEM, PODS: 0}
+_ZERO = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0}
+_ALWAYS_COMPARED = {**_ZERO, PODS: 0}
 
 
 def effective_max(quota: ElasticQuota, rules: QuotaRules) -> Amounts:
-    """Return the greatest amounts; what is not among them is unlimited."""
+    """Return the greatest amounts; a resource that is not among them is unlimited."""
     if quota.max is None:
         return {}
-    return quota.max if rules.unlisted_resources == "Unlimited" else {**_NONE_OF_THEM, **quota.max}
+    return quota.max if rules.unlisted_resources == "Unlimited" else {**_ZERO, **quota.max}
 
 
 def effective_min(quota: ElasticQuota) -> Amounts:
-    """Return the guaranteed amounts; of what is not among them nothing is."""
-    return {**_NONE_OF_THEM, **(quota.min or {})}
+    """Return the guaranteed amounts; of a resource that is not among them nothing is."""
+    return {**_ZERO, **(quota.min or {})}
 
 
 def limited(requests: Amounts, quota: ElasticQuota, rules: QuotaRules) -> dict[str, int]:
-    """Return what of some requests a quota limits."""
+    """Return the part of some requests that a quota limits."""
     bounds = effective_max(quota, rules)
     return {name: amount for name, amount in requests.items() if amount > 0 and name in bounds}
 
 
 def over_max(requests: Amounts, used: Amounts, quota: ElasticQuota, rules: QuotaRules) -> list[str]:
-    """Return the resources in which requests on top of what is used pass `max`, sorted."""
+    """Return the resources in which requests and the amounts used exceed `max`, sorted."""
     if rules.unlisted_resources == "Unlimited":
-        asked = {name: amount for name, amount in requests.items() if amount > 0}
+        compared = {name: amount for name, amount in requests.items() if amount > 0}
     else:
-        asked = {**_ALWAYS_COMPARED, **requests}
-    return _over(asked, used, effective_max(quota, rules))
+        compared = {**_ALWAYS_COMPARED, **requests}
+    return _over(compared, used, effective_max(quota, rules))
 
 
 def over_min(requests: Amounts, used: Amounts, guaranteed: Amounts) -> list[str]:
-    """Return the resources in which requests on top of what is used pass a `min`, sorted.
+    """Return the resources in which requests and the amounts used exceed a `min`, sorted.
 
     Only resources that the requests name are compared, besides those that always are.
     """
-    asked = {**_NONE_OF_THEM, **requests}
-    return _over(asked, used, {**dict.fromkeys(asked, 0), **guaranteed})
+    compared = {**_ZERO, **requests}
+    return _over(compared, used, {**dict.fromkeys(compared, 0), **guaranteed})
 
 
 def _over(requests: Amounts, used: Amounts, bounds: Amounts) -> list[str]:
@@ -64,16 +64,16 @@ def _over(requests: Amounts, used: Amounts, bounds: Amounts) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CohortUsage:
-    """What all namespaces with a quota hold and are guaranteed, together; base units.
+    """Usage and guarantees of all namespaces with a quota, together; base units.
 
-    One may take more than its own `min` while others leave theirs: that is to borrow.
+    A namespace borrows: it may use more than its own `min` while others use less of theirs.
     """
 
     used: Amounts
     guaranteed: Amounts
 
     def with_more(self, amounts: Amounts) -> CohortUsage:
-        """Return the pool once somebody holds more; the number of pods is no part of it."""
+        """Return the cohort once a namespace uses more; the number of pods does not count."""
         more = {name: amount for name, amount in amounts.items() if name != PODS}
         return CohortUsage(sum_of((self.used, more)), self.guaranteed)
 
@@ -81,19 +81,19 @@ class CohortUsage:
 def cohort_usage(
     quotas: Mapping[str, Sequence[ElasticQuota]], used: Mapping[str, Amounts]
 ) -> CohortUsage:
-    """Return the pool of the namespaces that have a quota of scheduler-plugins.
+    """Return the cohort of the namespaces that have a quota of scheduler-plugins.
 
-    The first quota of a namespace counts, as it does upstream. The number of pods is no part of
-    the pool: no `min` guarantees it.
+    The first quota of a namespace counts, as it does upstream. The number of pods does not: no
+    `min` guarantees it.
     """
-    sharing = {
+    members = {
         namespace: first
-        for namespace, some in quotas.items()
-        if (first := next((one for one in some if one.group == UPSTREAM_GROUP), None))
+        for namespace, listed in quotas.items()
+        if (first := next((quota for quota in listed if quota.group == UPSTREAM_GROUP), None))
     }
-    held = sum_of(used.get(namespace, {}) for namespace in sharing)
+    held = sum_of(used.get(namespace, {}) for namespace in members)
     held.pop(PODS, None)
-    return CohortUsage(held, sum_of(map(effective_min, sharing.values())))
+    return CohortUsage(held, sum_of(map(effective_min, members.values())))
 
 
 def sum_of(parts: Iterable[Amounts]) -> dict[str, int]:

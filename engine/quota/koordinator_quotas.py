@@ -1,7 +1,6 @@
 """Koordinator's rules for a single ElasticQuota.
 
-What concerns the tree of quotas is not here. Whoever runs Koordinator's own webhook reads the same
-sentences from it, so they stand as they are there.
+The tree of quotas is not checked. Messages are those of Koordinator's own webhook, word for word.
 
 Source: koordinator, pkg/webhook/elasticquota/{quota_topology,quota_topology_check}.go.
 """
@@ -32,7 +31,7 @@ from engine.model.quantity import Quantity, quantity_of
 
 
 def check_itself(quota: api.ElasticQuota) -> str:
-    """Return what is wrong with a quota by itself, "" if nothing is."""
+    """Return a problem of a quota by itself, "" if there is none."""
     name, spec = quota.metadata.name, quota.spec
     try:
         least, greatest = _quantities(spec.min), _quantities(spec.max)
@@ -41,13 +40,13 @@ def check_itself(quota: api.ElasticQuota) -> str:
         strict = strings_in(quota.metadata, STRICT_KEYS_ANNOTATION)
     except (QuantityError, AnnotationError) as error:
         return f"quota {name} cannot be read: {error}"
-    for what, values, dimensions in (
+    for field, values, dimensions in (
         ("Spec.Max", greatest, "dimensions"),
         ("Spec.Min", least, "dimensions"),
         (f"Annotation[{SHARED_WEIGHT_ANNOTATION}]", weights, "dimension"),
     ):
         if negative := sorted(key for key, value in values.items() if value.sign < 0):
-            return f"{name} quota.{what}'s value < 0, in {dimensions} :[{' '.join(negative)}]"
+            return f"{name} quota.{field}'s value < 0, in {dimensions} :[{' '.join(negative)}]"
     for key in sorted(least):
         if key not in greatest:
             missing = "is included in min, which is not included in max"
@@ -79,7 +78,7 @@ def _strictly_above(
 def check_creation(quota: api.ElasticQuota, others: Iterable[ElasticQuota]) -> str:
     """Return why a quota may not be created beside others, "" if it may.
 
-    Names are one namespace for all: two quotas may not share one, wherever they are.
+    Names are unique in the whole cluster, not only in a namespace.
     """
     name = quota.metadata.name
     others = tuple(others)
@@ -121,13 +120,13 @@ def check_deletion(name: str) -> str:
 
 def _checked_fields(quota: api.ElasticQuota) -> object:
     labels = quota.metadata.labels or {}
-    fixed = tuple(labels.get(one, "") for one in (PARENT_LABEL, IS_PARENT_LABEL, TREE_ID_LABEL))
+    fixed = tuple(labels.get(label, "") for label in (PARENT_LABEL, IS_PARENT_LABEL, TREE_ID_LABEL))
     namespaces = (quota.metadata.annotations or {}).get(NAMESPACES_ANNOTATION, "")
     return quota.spec, fixed, namespaces
 
 
 def _taken(quota: api.ElasticQuota, others: Iterable[ElasticQuota]) -> Iterable[tuple[str, str]]:
-    """Yield the namespaces that a quota lists and another has, with that other's name."""
+    """Yield the namespaces that a quota lists and another quota has, with its name."""
     owners = {namespace: other.name for other in others for namespace in other.namespaces}
     for namespace in namespaces_in(quota.metadata):
         if owners.get(namespace, quota.metadata.name) != quota.metadata.name:

@@ -1,13 +1,13 @@
-"""Room that a replica takes for itself in one write, so that most of its pods need none.
+"""Quota that a replica reserves ahead in one write, so that most of its pods need no write.
 
-An allowance stands on the object beside the reservations and does not say for which pods it is:
-everybody else counts all of it. Its replica admits pods out of it without asking anybody. That is
+An allowance stands on the object beside the reservations and names no pods: every other replica
+counts all of it. Its own replica admits pods from it without a request to the API server. This is
 the escrow method (O'Neil, "The Escrow Transactional Method", 1986).
 
-INVARIANT: what was drawn since an allowance was last written, and what it was written for, is never
-more than the allowance on the object. So while a write of it is on its way, a pod must fit what is
-left of it before as well as after. And pods are drawn for `seconds` only from when the last write
-was begun: whoever sees an allowance that stood still for longer knows that no more come of it.
+INVARIANT: pods drawn since an allowance was last written, and those it was written for, never hold
+more than the allowance on the object. So while a write of it is in flight, a pod must fit the
+remainder before the write and after it. Pods are drawn only for `seconds` after the last write
+began: an allowance that has not changed for longer yields no more pods.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from engine.model.resources import Amounts
 from engine.quota.bounds import sum_of
 from engine.quota.reservations import Allowance, Reservation
 
-_MOST_DRAWN = 800  # all of them fit on the object should it come to that
+_MOST_DRAWN = 800  # all of them fit in the annotation if they must be listed
 _MOST_RECENT = 256
-_LEAST_RECENT = 2  # a pod that comes alone is no sign of more
+_LEAST_RECENT = 2  # a single pod is no sign of more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowanceConfig:
-    """When room is taken ahead, and how much.
+    """Conditions and size of an allowance.
 
     Attributes:
-        seconds: how long can be drawn after the write was begun.
-        demand_seconds: twice as much as was asked for within that time is expected: asking grows.
-        least_pods: so many pods of the usual size must fit, or nothing is taken ahead: near the end
+        seconds: for how long pods are drawn after the write began.
+        demand_seconds: demand is measured over that time; twice as much is reserved, because
+            demand grows.
+        least_pods: pods of the usual size that must fit, or nothing is reserved ahead: near the end
             of a quota everything is written pod by pod, so that it can be used to the last one.
-        share: at most this part of what is free is taken, one in so many.
+        share: an allowance is at most this part of the free amounts, one in so many.
     """
 
     seconds: float = 15.0
@@ -46,111 +47,109 @@ class AllowanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """An allowance as it was written, for the pods drawn from it."""
+    """An allowance as it was written, and the pods drawn from it by then."""
 
     serial: int = 0
     amounts: Amounts = field(default_factory=dict)
     drawn: Mapping[str, Reservation] = field(default_factory=dict)
-    maximum: Amounts | None = None  # of the quota that it was taken from
+    maximum: Amounts | None = None  # `max` of the quota at that time
     begun: float = float("-inf")
 
-    def ahead_of(self, drawn: Mapping[str, Reservation]) -> dict[str, int]:
-        """Return what is left beyond some pods."""
-        held = sum_of(one.amounts for one in drawn.values())
+    def without(self, drawn: Mapping[str, Reservation]) -> dict[str, int]:
+        """Amounts that remain beyond some pods."""
+        held = sum_of(pod.amounts for pod in drawn.values())
         return {name: amount - held.get(name, 0) for name, amount in self.amounts.items()}
 
 
 class LocalAllowance:
-    """What one replica has taken of one quota.
+    """The allowance of this replica on one quota.
 
     Args:
-        replica: who that is, different for each process there ever was.
-        lending: when room is taken, and how much.
+        replica: unique for each process that ever ran.
+        config: conditions and size.
 
     Attributes:
-        drawn: the pods that were admitted out of it, by key.
+        drawn: the pods admitted from it, by key.
     """
 
-    def __init__(self, replica: str, lending: AllowanceConfig) -> None:
+    def __init__(self, replica: str, config: AllowanceConfig) -> None:
         self.replica = replica
-        self.lending = lending
+        self.config = config
         self.drawn: dict[str, Reservation] = {}
         self._on_object = _Written()
-        self._sent: _Written | None = None  # perhaps written, perhaps not
-        self._serial = 0  # never used twice: by it others tell whether an allowance stood still
-        self._drawn_since: set[str] = set()  # that was sent
-        self._left: dict[str, int] = {}
-        self._taken: Amounts = {}  # what was left when it was written
-        self._recent: deque[tuple[float, Amounts]] = deque(maxlen=_MOST_RECENT)  # asked for, when
+        self._sent: _Written | None = None  # may have been written or not
+        self._serial = 0  # never used twice: by it others see whether an allowance changed
+        self._drawn_since_sent: set[str] = set()
+        self._remaining: dict[str, int] = {}
+        self._initial: Amounts = {}  # remaining when it was written
+        self._demand: deque[tuple[float, Amounts]] = deque(maxlen=_MOST_RECENT)
 
     # Drawing.
 
-    def draw(self, one: Reservation, maximum: Amounts | None, now: float) -> bool:
-        """Admit a pod out of it; returns False, and does nothing, where that cannot be.
+    def draw(self, pod: Reservation, maximum: Amounts | None, now: float) -> bool:
+        """Admit a pod from the allowance; False, without effect, where it does not fit.
 
         Args:
-            one: what is to be promised.
-            maximum: what the quota allows by now.
-            now: by the clock of all moments here.
+            pod: the reservation to make.
+            maximum: the current `max` of the quota.
+            now: by the same clock as all moments here.
         """
-        if self.is_over(maximum, now) or len(self.drawn) >= _MOST_DRAWN:
+        if self.is_expired(maximum, now) or len(self.drawn) >= _MOST_DRAWN:
             return False
-        left = self._left
-        if any(left.get(name, 0) < amount for name, amount in one.amounts.items()):
+        remaining = self._remaining
+        if any(remaining.get(name, 0) < amount for name, amount in pod.amounts.items()):
             return False
-        for name, amount in one.amounts.items():
-            left[name] -= amount
-        self.drawn[one.key] = one
-        self._drawn_since.add(one.key)
+        for name, amount in pod.amounts.items():
+            remaining[name] -= amount
+        self.drawn[pod.key] = pod
+        self._drawn_since_sent.add(pod.key)
         return True
 
-    def is_over(self, maximum: Amounts | None, now: float) -> bool:
-        """Whether nothing can be drawn any more: it is old, or was taken from another `max`."""
+    def is_expired(self, maximum: Amounts | None, now: float) -> bool:
+        """Whether nothing can be drawn any more: it is too old, or `max` has changed."""
         written = self._on_object
-        return now >= written.begun + self.lending.seconds or written.maximum != maximum
+        return now >= written.begun + self.config.seconds or written.maximum != maximum
 
     def runs_low(self, now: float) -> bool:
-        """Whether it should be written anew soon: half of it is gone, or of its time."""
-        half_its_life = self._on_object.begun + self.lending.seconds / 2
-        return now >= half_its_life or any(
-            2 * self._left[name] < amount for name, amount in self._taken.items()
+        """Whether it should be renewed soon: half of its amounts, or of its time, is gone."""
+        half_life = self._on_object.begun + self.config.seconds / 2
+        return now >= half_life or any(
+            2 * self._remaining[name] < amount for name, amount in self._initial.items()
         )
 
-    # What should be taken.
+    # Size.
 
     def record_demand(self, amounts: Amounts, now: float) -> None:
-        """Take note of a pod that somebody asked for: more may come."""
-        self._recent.append((now, amounts))
+        """Count the request of a new pod."""
+        self._demand.append((now, amounts))
 
     def wanted(self, free: Amounts, now: float) -> Amounts:
-        """Return what to take ahead of what a quota has free; nothing where that is scarce.
+        """Amounts to reserve ahead; none where the quota is scarce.
 
         Args:
             free: of each resource that the quota limits.
             now: the moment.
         """
-        recent = self._expected(now)
+        since = now - self.config.demand_seconds
+        recent = [amounts for at, amounts in self._demand if at > since]
         if len(recent) < _LEAST_RECENT:
             return {}
-        total, lending = sum_of(recent), self.lending
-        if _fit(free, total, len(recent)) < lending.least_pods:
+        total = sum_of(recent)
+        if _pods_that_fit(free, total, len(recent)) < self.config.least_pods:
             return {}
         wanted = {
-            name: min(2 * amount, free[name] // lending.share) if name in free else 2 * amount
+            name: min(2 * amount, free[name] // self.config.share) if name in free else 2 * amount
             for name, amount in total.items()
         }
         return wanted if all(wanted.values()) else {}
 
     def is_scarce(self, free: Amounts) -> bool:
-        """Whether so little is free that what is left here should be given back."""
-        some = [amounts for _, amounts in self._recent]
-        return bool(some) and _fit(free, sum_of(some), len(some)) < self.lending.least_pods // 2
+        """Whether so little is free that the remainder should be given back."""
+        recent = [amounts for _, amounts in self._demand]
+        least = self.config.least_pods // 2
+        return bool(recent) and _pods_that_fit(free, sum_of(recent), len(recent)) < least
 
-    def _expected(self, now: float) -> list[Amounts]:
-        since = now - self.lending.demand_seconds
-        return [amounts for at, amounts in self._recent if at > since]
-
-    # What is on the object.
+    # Writing.
 
     @property
     def is_held(self) -> bool:
@@ -158,48 +157,50 @@ class LocalAllowance:
         return bool(self._on_object.serial)
 
     def next(self, drawn: Mapping[str, Reservation], ahead: Amounts) -> Allowance:
-        """Return what to write for some pods and some room beyond them."""
+        """Return the allowance to write for some pods, and for amounts beyond them."""
         self._serial += 1
-        total = sum_of([*(one.amounts for one in drawn.values()), ahead])
+        total = sum_of([*(pod.amounts for pod in drawn.values()), ahead])
         amounts = {name: min(amount, INT64_MAX) for name, amount in total.items()}
         return Allowance(self.replica, self._serial, amounts)
 
-    def sending(
+    def begin_write(
         self,
-        what: Allowance | None,
+        allowance: Allowance | None,
         drawn: Mapping[str, Reservation],
         maximum: Amounts | None,
         now: float,
     ) -> None:
-        """Take note that a write begins after which the object has this for some pods, or none."""
-        if what is None:
+        """Begin a write of an allowance for some pods, or of none: from here it may take effect."""
+        if allowance is None:
             self._sent = _Written(drawn=dict(drawn))
         else:
-            self._sent = _Written(what.serial, what.amounts, dict(drawn), maximum, now)
-        self._drawn_since.clear()
-        after = self._sent.ahead_of(drawn)
-        self._left = {name: min(amount, after.get(name, 0)) for name, amount in self._left.items()}
+            self._sent = _Written(allowance.serial, allowance.amounts, dict(drawn), maximum, now)
+        self._drawn_since_sent.clear()
+        after = self._sent.without(drawn)
+        self._remaining = {
+            name: min(amount, after.get(name, 0)) for name, amount in self._remaining.items()
+        }
 
-    def not_sent(self) -> None:
-        """Take note that the write was refused for certain."""
+    def abort_write(self) -> None:
+        """End a write that certainly had no effect."""
         self._sent = None
-        self._left = self._on_object.ahead_of(self.drawn)
+        self._remaining = self._on_object.without(self.drawn)
 
-    def found(self, what: Allowance | None) -> None:
-        """Take what a newer version of the object has; nobody else writes it but to take it off."""
+    def update(self, allowance: Allowance | None) -> None:
+        """Adopt the allowance on a newer version of the object; others at most remove it."""
         sent, self._sent = self._sent, None
-        serial = 0 if what is None else what.serial
+        serial = 0 if allowance is None else allowance.serial
         if serial != self._on_object.serial or not serial:
             is_ours = sent is not None and serial == sent.serial
             self._on_object = sent if is_ours and sent is not None else _Written()
-            since = {key: self.drawn[key] for key in self._drawn_since} if is_ours else {}
+            since = {key: self.drawn[key] for key in self._drawn_since_sent} if is_ours else {}
             self.drawn = {**self._on_object.drawn, **since}
-            self._taken = self._on_object.ahead_of(self._on_object.drawn)
-        self._left = self._on_object.ahead_of(self.drawn)
+            self._initial = self._on_object.without(self._on_object.drawn)
+        self._remaining = self._on_object.without(self.drawn)
 
 
-def _fit(free: Amounts, total: Amounts, pods: int) -> int:
-    """Return how many more pods fit that are like some, which hold a total."""
+def _pods_that_fit(free: Amounts, total: Amounts, pods: int) -> int:
+    """Return how many more pods fit that are like `pods` others, which hold `total`."""
     bounded: Iterable[int] = (
         max(0, free[name]) * pods // amount
         for name, amount in total.items()

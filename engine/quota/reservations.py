@@ -1,7 +1,7 @@
-"""The reservations of an ElasticQuota: shares that were promised and may not be seen yet.
+"""Reservations of an ElasticQuota: shares of admitted pods that may not be observed yet.
 
-They live on the object itself, in an annotation, so that whoever writes one knows all others: the
-API server refuses a write made from an older version of the object.
+They live in an annotation of the object itself, so that every writer knows all others: the API
+server refuses a write made from an older version of the object.
 """
 
 from __future__ import annotations
@@ -17,24 +17,40 @@ from engine.model.quantity import INT64_MAX
 MOST_BYTES = 192 * 1024
 """Of the annotation; all annotations of an object together may have 256 KiB."""
 
+DEFAULT_RESERVATION_SECONDS = 75
+"""More than the API server gives a request, which is 60 s unless configured."""
+
+_SETTLED_SECONDS = 10.0  # most watches lag less, so few replicas wait for `seen_up_to`
 _LONGEST_READ = 1024 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
 
 
-class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A share promised to a pod.
-
-    A pod that is resized has one more for each request to do so, with what is added.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationTimeouts:
+    """Lifetime of reservations, in seconds by the clock of each replica.
 
     Attributes:
-        uid: the pod's.
-        name: the pod's.
-        amounts: what is promised, base units.
-        after: the promise is kept, or can never be, once the pod is seen at a newer
-            resourceVersion: 0 for a new pod, for a resize that of the object it is made from.
-        request: tells the resizes of a pod apart, empty for its creation.
+        settled_seconds: on the object after their pod was observed, for the sake of slower watches.
+        unseen_seconds: before the API server is asked whether the pod exists; must be longer than
+            a request may take there.
+    """
+
+    settled_seconds: float = _SETTLED_SECONDS
+    unseen_seconds: float = DEFAULT_RESERVATION_SECONDS
+
+
+class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The share of an admitted pod; each request to resize the pod adds one with the difference.
+
+    Attributes:
+        uid: of the pod.
+        name: of the pod.
+        amounts: base units.
+        after: the reservation has ended once the pod is observed at a newer resourceVersion: 0 for
+            a new pod, for a resize that of the object it is made from.
+        request: uid of the request to resize the pod, empty for its creation.
     """
 
     uid: str
@@ -45,38 +61,43 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def key(self) -> str:
-        """What makes it unique: a request that comes twice is promised once."""
+        """Unique identifier: a request that is repeated is reserved once."""
         return self.request or self.uid
 
     @property
     def size(self) -> int:
-        """How many bytes it takes in the annotation."""
+        """Bytes in the annotation."""
         return len(_encode(self)) + 1
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False):
-    """A share that a replica has taken for pods not named yet; see `engine.quota.local_allowance`.
+    """A share that a replica has reserved for pods to come; see `engine.quota.local_allowance`.
 
     Attributes:
-        replica: whose; of each process that ever ran another.
-        serial: another one with each write.
-        amounts: what is promised in all, base units.
+        replica: its owner, unique for each process that ever ran.
+        serial: a new one with each write.
+        amounts: base units, pods that were drawn from it included.
     """
 
     replica: str
     serial: _Natural
     amounts: dict[str, _Natural]
 
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Distinguishes it from what its replica has written before and after."""
+        return self.replica, self.serial
+
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """What an annotation says.
+    """The content of the annotation.
 
     Attributes:
-        seen_up_to: whoever has heard of all pods up to this resourceVersion knows those whose
-            reservations were taken off because they were seen.
+        seen_up_to: resourceVersion up to which a replica must have observed all pods to know those
+            whose reservations were removed because they were observed.
         by_key: the reservations.
-        allowances: what replicas have taken beyond those, by replica.
+        allowances: beyond those, by replica.
     """
 
     seen_up_to: int = 0
@@ -85,7 +106,7 @@ class Reservations:
 
     @property
     def size(self) -> int:
-        """How many promises there are."""
+        """Number of reservations and allowances."""
         return len(self.by_key) + len(self.allowances)
 
 
@@ -104,33 +125,33 @@ _decode = msgspec.json.Decoder(_Annotation).decode
 
 def encode(reservations: Reservations, quota_uid: str) -> str:
     """Return the annotation of a quota."""
-    said = _Annotation(
+    annotation = _Annotation(
         quota_uid,
         reservations.seen_up_to,
         list(reservations.by_key.values()),
         list(reservations.allowances.values()),
     )
-    return _encode(said).decode()
+    return _encode(annotation).decode()
 
 
 def decode(text: str, quota_uid: str) -> Reservations | None:
-    """Return what the annotation of a quota says, None where it makes no sense.
+    """Return the reservations in the annotation of a quota, None where it is unreadable.
 
-    One that was copied from another object says nothing about this one: its versions may be those
-    of another cluster.
+    An annotation copied from another object counts as empty: its versions may be those of another
+    cluster.
     """
     if not text:
         return Reservations()
     try:
-        said = _decode(text) if len(text) <= _LONGEST_READ else None
+        annotation = _decode(text) if len(text) <= _LONGEST_READ else None
     except _UNREADABLE:
-        said = None
-    if said is None:
+        annotation = None
+    if annotation is None:
         return None
-    if said.quota != quota_uid:
+    if annotation.quota != quota_uid:
         return Reservations()
     return Reservations(
-        said.seen_up_to,
-        {one.key: one for one in said.reserved},
-        {one.replica: one for one in said.allowances},
+        annotation.seen_up_to,
+        {reservation.key: reservation for reservation in annotation.reserved},
+        {allowance.replica: allowance for allowance in annotation.allowances},
     )

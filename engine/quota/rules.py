@@ -1,7 +1,7 @@
-"""Which rules an ElasticQuota is enforced by, as data.
+"""The rules by which an ElasticQuota is enforced, as data.
 
 The defaults are ResourceQuota's rules. The other values, together, are those of the scheduler
-plugin CapacityScheduling, for clusters that are used to it.
+plugin CapacityScheduling, for clusters that rely on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.model.resources import Amounts
 from engine.view import ClusterView
 
 QuotaMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
-"""What an exceeded quota leads to: a denial, a warning, or nothing, for nobody looks."""
+"""Effect of an exceeded quota: a denial, a warning, or none, because it is not checked."""
 
 PodAccounting: TypeAlias = Literal["NonTerminal", "Scheduled"]
 UnlistedResources: TypeAlias = Literal["Unlimited", "Zero"]
@@ -24,21 +24,21 @@ Borrowing: TypeAlias = Literal["Off", "AggregateMin"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRules:
-    """How a namespace is held to its quota.
+    """The comparison of a namespace with its quota.
 
     Attributes:
-        unlisted_resources: what a resource means that `max` does not name. `Zero` is upstream's
+        unlisted_resources: bound of a resource that `max` does not name. `Zero` is upstream's
             rule: cpu, memory and ephemeral storage are forbidden where `max` lists anything at
             all; they are compared for every pod, so that nothing is admitted while one of them is
-            over. Other resources stay unlimited.
-        count_pods: which pods hold their requests. `Scheduled` leaves out those that wait for a
-            node, so that many that are created at once may all pass, as upstream they would; there
-            the rest waits in the scheduler's queue.
-        borrowing: `AggregateMin` also holds all namespaces with quotas together to the sum of
-            their `min`. It is off because that sum is all they can use then, however much room the
-            cluster has, and none of a resource that no `min` names. What another replica is
-            admitting at the same moment is not seen, so that the sum can be passed by a little;
-            `max` never can.
+            exceeded. Other resources stay unlimited.
+        count_pods: pods whose requests count. `Scheduled` leaves out those that wait for a node,
+            so that many that are created at once may all pass, as upstream they would; there the
+            rest waits in the scheduler's queue.
+        borrowing: `AggregateMin` also limits all namespaces with quotas together to the sum of
+            their `min`. It is off by default, because then they can use that sum only, however much
+            the cluster has free, and nothing of a resource that no `min` names. Pods that another
+            replica admits at the same moment are not visible, so that the sum can be exceeded
+            slightly; `max` never can.
     """
 
     unlisted_resources: UnlistedResources = "Unlimited"
@@ -46,8 +46,8 @@ class QuotaRules:
     borrowing: Borrowing = "Off"
 
     @property
-    def spares_nobody(self) -> bool:
-        """Whether even a pod that needs nothing of what `max` names may be refused."""
+    def compares_every_pod(self) -> bool:
+        """Whether even a pod that requests nothing that `max` names may be denied."""
         return self.unlisted_resources == "Zero" or self.borrowing != "Off"
 
 
@@ -58,7 +58,7 @@ CAPACITY_SCHEDULING_RULES = QuotaRules(
 
 
 def used_by_namespace(view: ClusterView, count_pods: PodAccounting) -> Mapping[str, Amounts]:
-    """Return what the pods that count hold, by namespace; `pods` is their number."""
+    """Return the requests of the pods that count, by namespace; `pods` is their number."""
     if count_pods == "Scheduled":
         return view.namespace_scheduled
     return view.namespace_requests
@@ -79,13 +79,12 @@ def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
 
 
 def mode_of(view: ClusterView, namespace: str, default: QuotaMode) -> QuotaMode:
-    """Return what an exceeded quota leads to in a namespace.
+    """Return the effect of an exceeded quota in a namespace.
 
-    The annotation `stowplan.dev/quota-mode` of the Namespace wins over the default; one that says
-    something else counts for nothing. Whoever may write Namespace objects decides: by Kubernetes'
-    own roles `admin` and `edit`, those who work inside a namespace may not, so nobody can lift a
-    limit that was set for them. A cluster that hands out such rights should forbid the annotation
-    with an admission policy.
+    The annotation `stowplan.dev/quota-mode` of the Namespace overrides the default; an unknown
+    value is ignored. It needs the right to write Namespace objects, which Kubernetes' own roles
+    `admin` and `edit` do not give, so that users of a namespace cannot lift their own limit. A
+    cluster that grants such rights should forbid the annotation with an admission policy.
     """
-    said = view.quota_modes.get(namespace)
-    return next((mode for mode in get_args(QuotaMode) if mode == said), default)
+    annotated = view.quota_modes.get(namespace)
+    return next((mode for mode in get_args(QuotaMode) if mode == annotated), default)

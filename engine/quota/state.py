@@ -1,18 +1,18 @@
-"""One ElasticQuota as one replica knows it: its newest version, and which reservations are over.
+"""One ElasticQuota as one replica knows it: its newest version, its reservations, its allowance.
 
-INVARIANT: what the replica sees of the namespace's pods plus `counted()` is never less than what
-all pods hold that were ever promised a share and may be stored. For a reservation leaves the count
-only when its pod has been seen (then the view counts it while it exists) or can never come, and
+INVARIANT: the pods of the namespace in the replica's view plus `unobserved()` are never less than
+what all pods hold that were ever admitted and may be stored. For a reservation leaves the count
+only when its pod has been observed (then the view counts it while it exists) or can never come, and
 leaves the object only
 
-- seen by the writer, who then raises `seen_up_to`, so that no other replica judges before it has
-  seen the pod too, or
-- found missing on the API server after any request for it has ended.
+- once the writer has observed the pod; it then raises `seen_up_to`, so that no other replica judges
+  before it has observed the pod too, or
+- once the pod is missing on the API server after any request for it has ended.
 
 The same holds for a pod drawn from an allowance, which its own replica counts by itself and all
-others within the allowance. One that stood still for so long that nobody can draw from it, and any
-request for a pod drawn before has ended, leaves the count once all pods that are stored then have
-been heard of, and the object with a `seen_up_to` that says so.
+others within the allowance. An allowance that has not changed for so long that nobody can draw from
+it, and that any request for a pod drawn before has ended, leaves the count once all pods stored by
+then have been observed, and the object with a `seen_up_to` that says so.
 """
 
 from __future__ import annotations
@@ -23,51 +23,34 @@ from dataclasses import dataclass
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
 from engine.quota.bounds import sum_of
-from engine.quota.local_allowance import LocalAllowance
+from engine.quota.local_allowance import AllowanceConfig, LocalAllowance
 from engine.quota.reservations import (
     MOST_BYTES,
     Allowance,
     Reservation,
     Reservations,
+    ReservationTimeouts,
     decode,
     encode,
 )
 
-DEFAULT_RESERVATION_SECONDS = 75
-"""More than the API server gives a request, which is 60 s unless configured."""
-
-_SETTLED_SECONDS = 10.0  # most watches lag less, so hardly anybody waits for `seen_up_to`
 _BUSY_BYTES = 16 * 1024  # every write and every event of the quota carries all of them
 _SETTLED_SECONDS_WHEN_BUSY = 1.0
 _BUSY_DRAWN = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationTimeouts:
-    """How long reservations are kept, by the clock of each replica, seconds.
-
-    Attributes:
-        settled_seconds: on the object after their pod was seen, for the sake of slower watches.
-        unseen_seconds: before the API server is asked whether the pod exists; must be longer than
-            a request may take there.
-    """
-
-    settled_seconds: float = _SETTLED_SECONDS
-    unseen_seconds: float = DEFAULT_RESERVATION_SECONDS
-
-
 @dataclass(frozen=True, slots=True)
-class _Settled:
-    version: int  # at which the pod was seen
+class _Observation:
+    version: int  # of the pod
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """What to write on a quota.
+    """The next content of the annotation of a quota.
 
     Attributes:
-        reservations: which it will have.
+        reservations: all that it will have.
         drawn: the pods that this replica's allowance among them is for, by key.
     """
 
@@ -76,35 +59,43 @@ class PendingWrite:
 
 
 class QuotaState:
-    """What a replica knows of a quota; time is whatever clock the caller passes, in seconds.
+    """The state of a quota on one replica; all moments are seconds by one clock of the caller.
+
+    Args:
+        quota: the newest version known.
+        now: the moment.
+        replica: owner of the allowance; a new name for each `QuotaState` that there ever was.
+        timeouts: lifetime of reservations.
+        allowances: conditions and size of the allowance.
 
     Attributes:
         quota: the newest version known.
         reservations: those of that version.
-        allowance: what this replica has taken ahead.
     """
 
     def __init__(
         self,
         quota: ElasticQuota,
         now: float,
-        patience: ReservationTimeouts,
-        allowance: LocalAllowance,
+        *,
+        replica: str,
+        timeouts: ReservationTimeouts,
+        allowances: AllowanceConfig,
     ) -> None:
         self.quota = quota
         self.reservations = Reservations()
-        self.allowance = allowance
-        self._patience = patience
+        self._own = LocalAllowance(replica, allowances)
+        self._timeouts = timeouts
         self._known_since: dict[str, float] = {}
-        self._settled: dict[str, _Settled] = {}
+        self._observed: dict[str, _Observation] = {}
         self._missing: set[str] = set()
-        self._still_since: dict[tuple[str, int], float] = {}  # allowances of others
-        self._ended: dict[tuple[str, int], int] = {}  # no pod of it is newer than that version
-        self._heard = 0
+        self._unchanged_since: dict[tuple[str, int], float] = {}  # allowances of other replicas
+        self._drained: dict[tuple[str, int], int] = {}  # no pod of it is newer than that version
+        self._observed_version = 0
         self._read(now)
 
     def update(self, quota: ElasticQuota, now: float) -> None:
-        """Take another version of the object; nothing happens if it is not newer."""
+        """Adopt another version of the object, if it is newer."""
         if quota.version > self.quota.version:
             self.quota = quota
             self._read(now)
@@ -112,222 +103,270 @@ class QuotaState:
     def _read(self, now: float) -> None:
         found = decode(self.quota.reservations, self.quota.uid)
         if found is None:
-            return  # somebody broke the annotation: what we know still counts
+            return  # somebody broke the annotation: what is known still counts
         self.reservations = found
-        self.allowance.found(found.allowances.get(self.allowance.replica))
-        keys = found.by_key.keys() | self.allowance.drawn.keys()
+        self._own.update(found.allowances.get(self._own.replica))
+        keys = found.by_key.keys() | self._own.drawn.keys()
         self._known_since = {key: self._known_since.get(key, now) for key in keys}
-        self._settled = {key: one for key, one in self._settled.items() if key in keys}
+        self._observed = {key: seen for key, seen in self._observed.items() if key in keys}
         self._missing &= keys
-        others = [_standing(one) for one in self._allowances_of_others()]
-        self._still_since = {one: self._still_since.get(one, now) for one in others}
-        self._ended = {one: self._ended[one] for one in others if one in self._ended}
+        others = [allowance.identity for allowance in self._allowances_of_others()]
+        self._unchanged_since = {key: self._unchanged_since.get(key, now) for key in others}
+        self._drained = {key: self._drained[key] for key in others if key in self._drained}
 
-    def may_judge(self, heard: int) -> bool:
-        """Whether a replica that heard of all pods up to a version has seen enough of them."""
-        return heard >= max(self.reservations.seen_up_to, 1)
+    # Observation of pods.
 
-    def mark_observed(self, seen: Callable[[str], int], heard: int, now: float) -> None:
-        """Take note of the pods that have been seen.
+    def is_current(self, observed_version: int) -> bool:
+        """Whether a replica that observed all pods up to a version may judge by this state."""
+        return observed_version >= max(self.reservations.seen_up_to, 1)
+
+    def mark_observed(
+        self, version_of: Callable[[str], int], observed_version: int, now: float
+    ) -> None:
+        """End the reservations of pods that have been observed.
 
         Args:
-            seen: the newest version at which a pod was seen, by its uid; 0 if it was not.
-            heard: the version up to which all pods have been heard of.
+            version_of: the newest version at which a pod was observed, by its uid; 0 if it was not.
+            observed_version: the version up to which all pods have been observed.
             now: the moment.
         """
-        self._heard = max(heard, self._heard)
-        for key, one in self._promises():
-            if key not in self._settled and one.after < (version := seen(one.uid)) <= heard:
-                self._settled[key] = _Settled(version, now)
+        self._observed_version = max(observed_version, self._observed_version)
+        for key, pod in self._reserved():
+            if (
+                key not in self._observed
+                and pod.after < (version := version_of(pod.uid)) <= observed_version
+            ):
+                self._observed[key] = _Observation(version, now)
 
     def overdue(self, now: float) -> list[Reservation]:
-        """Return the reservations whose pod should have been seen by now, oldest first."""
-        late = now - self._patience.unseen_seconds
+        """Reservations whose pod should have been observed by now, oldest first."""
+        late = now - self._timeouts.unseen_seconds
         return [
-            one
-            for key, one in self._promises()
-            if self._known_since[key] <= late and not self._is_over(key)
+            pod
+            for key, pod in self._reserved()
+            if self._known_since[key] <= late and not self._has_ended(key)
         ]
 
-    def exists(self, key: str, version: int, now: float) -> None:
-        """Take note that the pod of an overdue one exists, at a resourceVersion.
+    def confirm(self, key: str, version: int, now: float) -> None:
+        """Keep an overdue reservation whose pod exists at a resourceVersion: it will be observed.
 
-        It will be seen; unless it is still what the request would have changed: then that has ended
-        without having done so.
+        Unless the pod is still what the request would have changed: then that request has ended
+        without effect.
         """
-        one = self._promise(key)
-        if one is not None and version <= one.after:
+        pod = self._reservation(key)
+        if pod is not None and version <= pod.after:
             self._missing.add(key)
         else:
             self._known_since[key] = now
 
-    def is_missing(self, key: str) -> None:
-        """Take note that the pod of an overdue one does not exist, or holds nothing any more."""
+    def mark_missing(self, key: str) -> None:
+        """End an overdue reservation whose pod does not exist, or has finished."""
         self._missing.add(key)
 
-    def covers(self, key: str) -> bool:
-        """Whether there is a reservation already."""
-        return self._promise(key) is not None
+    def has_reservation(self, key: str) -> bool:
+        """Whether there is a reservation of that key already."""
+        return self._reservation(key) is not None
 
-    def gave_up(self, key: str) -> bool:
-        """Whether there is one that is about to be taken off, for its pod does not exist."""
+    def is_missing(self, key: str) -> bool:
+        """Whether the reservation is about to be removed because its pod does not exist."""
         return key in self._missing
 
-    def draw(self, one: Reservation, now: float) -> bool:
-        """Promise a pod its share out of the allowance; False where that cannot be.
+    def unobserved(self) -> dict[str, int]:
+        """Amounts reserved for pods that are not in the view of this replica.
 
-        Nothing has to be looked at: all that it needs was counted when the allowance was written.
+        The remainder of its own allowance is not among them.
         """
-        if not self.allowance.draw(one, self.quota.max, now):
-            return False
-        self._known_since[one.key] = now
-        return True
+        pods = (pod.amounts for key, pod in self._reserved() if not self._has_ended(key))
+        drained = self._observed_drained()
+        others = (
+            allowance.amounts
+            for allowance in self._allowances_of_others()
+            if allowance.identity not in drained
+        )
+        return sum_of([*pods, *others])
 
-    def counted(self) -> dict[str, int]:
-        """Return what is promised to pods that are not in the view of this replica.
-
-        What is left of its own allowance is not among that.
-        """
-        pods = (one.amounts for key, one in self._promises() if not self._is_over(key))
-        ended = self._heard_of()
-        others = (one for one in self._allowances_of_others() if _standing(one) not in ended)
-        return sum_of([*pods, *(one.amounts for one in others)])
+    # Allowances of other replicas.
 
     def recallable(self, now: float) -> dict[str, int]:
-        """Return what others may have taken ahead and give back when they are asked for it."""
-        since = now - self.allowance.lending.seconds
+        """Amounts in allowances of live replicas, which return them where the quota is scarce."""
+        since = now - self._own.config.seconds
         return sum_of(
-            one.amounts
-            for one in self._allowances_of_others()
-            if self._still_since[_standing(one)] > since
+            allowance.amounts
+            for allowance in self._allowances_of_others()
+            if self._unchanged_since[allowance.identity] > since
         )
 
     def abandoned(self, now: float) -> list[Allowance]:
-        """Return the allowances whose replica is gone, as are the requests it admitted."""
-        long = self.allowance.lending.seconds + self._patience.unseen_seconds
+        """Allowances whose replica is gone, and every request it admitted has ended."""
+        since = now - (self._own.config.seconds + self._timeouts.unseen_seconds)
         return [
-            one
-            for one in self._allowances_of_others()
-            if self._still_since[_standing(one)] <= now - long and _standing(one) not in self._ended
+            allowance
+            for allowance in self._allowances_of_others()
+            if self._unchanged_since[allowance.identity] <= since
+            and allowance.identity not in self._drained
         ]
 
-    def is_drained(self, abandoned: Allowance, version: int) -> None:
-        """Take note that all pods that came of it and still exist have at most that version."""
-        self._ended[_standing(abandoned)] = version
+    def mark_drained(self, abandoned: Allowance, version: int) -> None:
+        """Record that all pods drawn from it that still exist have at most that version."""
+        self._drained[abandoned.identity] = version
 
-    # What to write.
+    # The allowance of this replica.
 
-    def pruned(self, now: float) -> Reservations:
-        """Return the reservations to keep.
+    def record_demand(self, amounts: Amounts, now: float) -> None:
+        """Count the request of a new pod: more like it may come."""
+        self._own.record_demand(amounts, now)
 
-        Those settled for long enough are left out: sooner where there are many, at once where room
-        gets scarce. How long is enough matters to slower watches only, which wait.
+    def draw(self, pod: Reservation, now: float) -> bool:
+        """Admit a pod from the allowance; False, without effect, where it does not fit.
+
+        The view does not matter: all amounts were counted when the allowance was written.
         """
-        old = self._old(self.reservations.by_key, now)
-        # Nobody may judge before having heard of all pods up to that, so we wait for it first.
-        ended = {replica: version for (replica, _), version in self._heard_of().items()}
-        return Reservations(
-            max(self.reservations.seen_up_to, *old.values(), *ended.values(), 0),
-            {
-                key: one
-                for key, one in self.reservations.by_key.items()
-                if key not in old and key not in self._missing
-            },
-            {
-                replica: one
-                for replica, one in self.reservations.allowances.items()
-                if replica not in ended
-            },
-        )
+        if not self._own.draw(pod, self.quota.max, now):
+            return False
+        self._known_since[pod.key] = now
+        return True
+
+    @property
+    def holds_allowance(self) -> bool:
+        """Whether this replica has an allowance on the object."""
+        return self._own.is_held
+
+    def allowance_expired(self, now: float) -> bool:
+        """Whether nothing can be drawn from the allowance any more."""
+        return self._own.is_expired(self.quota.max, now)
+
+    def allowance_runs_low(self, now: float) -> bool:
+        """Whether the allowance should be renewed soon."""
+        return self._own.runs_low(now)
 
     def needs_rewriting(self, free: Amounts, now: float) -> bool:
-        """Whether the allowance should be written anew, or given back.
+        """Whether the allowance should be renewed, or given back.
 
         Args:
             free: what is free of each resource that the quota limits.
             now: the moment.
         """
-        own = self.allowance
-        if not own.is_held:
+        if not self.holds_allowance:
             return False
-        if own.is_over(self.quota.max, now) or own.is_scarce(free):
+        if self.allowance_expired(now) or self._own.is_scarce(free):
             return True
-        return own.runs_low(now) and bool(own.wanted(free, now))
+        return self._own.runs_low(now) and bool(self._own.wanted(free, now))
 
-    def draft(self, added: Iterable[Reservation], ahead: Amounts, now: float) -> PendingWrite:
-        """Return what to write for more pods.
+    # Writes.
 
-        Where room is taken ahead, all pods are in the allowance; else each has its reservation, so
-        that others may know which of them they have seen.
+    def pruned(self, now: float) -> Reservations:
+        """Reservations and allowances that have not ended.
+
+        Those that were observed long enough ago are removed: sooner where there are many, at once
+        where the annotation is nearly full. The time matters only to slower watches, which wait.
+        """
+        settled = self._settled(self.reservations.by_key, now)
+        # No replica may judge before it has observed all pods up to there, so this one waits first.
+        drained = {replica: version for (replica, _), version in self._observed_drained().items()}
+        return Reservations(
+            max(self.reservations.seen_up_to, *settled.values(), *drained.values(), 0),
+            {
+                key: pod
+                for key, pod in self.reservations.by_key.items()
+                if key not in settled and key not in self._missing
+            },
+            {
+                replica: allowance
+                for replica, allowance in self.reservations.allowances.items()
+                if replica not in drained
+            },
+        )
+
+    def pruning_write(self, now: float) -> PendingWrite | None:
+        """Return the write that removes ended reservations, None where there are none."""
+        pruned = self.pruned(now)
+        if pruned.size == self.reservations.size:
+            return None
+        return PendingWrite(pruned, self._own.drawn)
+
+    def listed_bytes(self, now: float) -> int:
+        """Bytes of the annotation if every pod drawn from the allowance is listed."""
+        pruned = self.pruned(now)
+        listed = {**pruned.by_key, **self._own.drawn}
+        return len(self._encode(Reservations(pruned.seen_up_to, listed, pruned.allowances)))
+
+    def pending_write(
+        self, added: Iterable[Reservation], now: float, free: Amounts | None = None
+    ) -> PendingWrite:
+        """Return the write that reserves more pods.
+
+        With an allowance, all its pods are within it; without, each has its own reservation, so
+        that other replicas know which of them they have observed.
 
         Args:
             added: the pods; they fit.
-            ahead: what to take beyond them.
             now: the moment.
+            free: what is free of each resource that the quota limits, to take an allowance of it;
+                None to have none.
         """
-        kept, own = self.pruned(now), self.allowance
-        old = self._old(own.drawn, now)
+        pruned, own = self.pruned(now), self._own
+        ahead = {} if free is None else own.wanted(free, now)
+        settled = self._settled(own.drawn, now)
         pods = {
-            key: one
-            for key, one in own.drawn.items()
-            if key not in old and key not in self._missing
-        } | {one.key: one for one in added}
-        seen_up_to = max(kept.seen_up_to, *old.values(), 0)
-        allowances = dict(kept.allowances)
+            key: pod
+            for key, pod in own.drawn.items()
+            if key not in settled and key not in self._missing
+        } | {pod.key: pod for pod in added}
+        seen_up_to = max(pruned.seen_up_to, *settled.values(), 0)
+        allowances = dict(pruned.allowances)
         allowances.pop(own.replica, None)
         if not ahead:
-            listed = Reservations(seen_up_to, {**kept.by_key, **pods}, allowances)
-            if len(self.annotation(listed)) <= MOST_BYTES:
+            listed = Reservations(seen_up_to, {**pruned.by_key, **pods}, allowances)
+            if len(self._encode(listed)) <= MOST_BYTES:
                 return PendingWrite(listed, {})
         allowances[own.replica] = own.next(pods, ahead)
-        return PendingWrite(Reservations(seen_up_to, kept.by_key, allowances), pods)
+        return PendingWrite(Reservations(seen_up_to, pruned.by_key, allowances), pods)
 
-    def sending(self, draft: PendingWrite, now: float) -> str:
-        """Return what to write on the object, and take note that this begins."""
-        own = self.allowance
-        what = draft.reservations.allowances.get(own.replica)
-        own.sending(what, draft.drawn, self.quota.max, now)
-        return self.annotation(draft.reservations)
+    def begin_write(self, write: PendingWrite, now: float) -> str:
+        """Return the annotation to write; from here the write may take effect."""
+        own = self._own
+        allowance = write.reservations.allowances.get(own.replica)
+        own.begin_write(allowance, write.drawn, self.quota.max, now)
+        return self._encode(write.reservations)
 
-    def annotation(self, reservations: Reservations) -> str:
-        """Return what to write on the object for it to have these reservations."""
+    def abort_write(self) -> None:
+        """End a write that certainly had no effect."""
+        self._own.abort_write()
+
+    def _encode(self, reservations: Reservations) -> str:
         return encode(reservations, self.quota.uid)
 
-    def _promises(self) -> Iterable[tuple[str, Reservation]]:
+    def _reserved(self) -> Iterable[tuple[str, Reservation]]:
         yield from self.reservations.by_key.items()
-        yield from self.allowance.drawn.items()
+        yield from self._own.drawn.items()
 
-    def _promise(self, key: str) -> Reservation | None:
-        return self.reservations.by_key.get(key) or self.allowance.drawn.get(key)
+    def _reservation(self, key: str) -> Reservation | None:
+        return self.reservations.by_key.get(key) or self._own.drawn.get(key)
+
+    def _has_ended(self, key: str) -> bool:
+        return key in self._observed or key in self._missing
 
     def _allowances_of_others(self) -> list[Allowance]:
-        own = self.allowance.replica
-        return [one for who, one in self.reservations.allowances.items() if who != own]
+        own = self._own.replica
+        return [held for held in self.reservations.allowances.values() if held.replica != own]
 
-    def _heard_of(self) -> dict[tuple[str, int], int]:
-        """Return the abandoned allowances of which all pods are in the view by now."""
-        return {one: version for one, version in self._ended.items() if version <= self._heard}
+    def _observed_drained(self) -> dict[tuple[str, int], int]:
+        """Return the drained allowances of which all pods are in the view by now."""
+        observed = self._observed_version
+        return {key: version for key, version in self._drained.items() if version <= observed}
 
-    def _old(self, promises: Mapping[str, Reservation], now: float) -> dict[str, int]:
-        """Return those settled for long enough, with the versions at which they were seen."""
-        long_ago = now - self._settled_seconds()
+    def _settled(self, pods: Mapping[str, Reservation], now: float) -> dict[str, int]:
+        """Return the keys observed long enough ago, with the versions of their pods."""
+        since = now - self._settled_seconds()
         return {
-            key: one.version
-            for key, one in self._settled.items()
-            if key in promises and one.at <= long_ago
+            key: observation.version
+            for key, observation in self._observed.items()
+            if key in pods and observation.at <= since
         }
 
     def _settled_seconds(self) -> float:
-        size, usual = len(self.quota.reservations), self._patience.settled_seconds
+        size, usual = len(self.quota.reservations), self._timeouts.settled_seconds
         if size > MOST_BYTES // 2:
             return 0.0
-        is_busy = size > _BUSY_BYTES or len(self.allowance.drawn) > _BUSY_DRAWN
+        is_busy = size > _BUSY_BYTES or len(self._own.drawn) > _BUSY_DRAWN
         return min(_SETTLED_SECONDS_WHEN_BUSY, usual) if is_busy else usual
-
-    def _is_over(self, key: str) -> bool:
-        return key in self._settled or key in self._missing
-
-
-def _standing(one: Allowance) -> tuple[str, int]:
-    """Return what tells an allowance from what its replica has written before and after."""
-    return one.replica, one.serial

@@ -1,7 +1,8 @@
-"""Whether an ElasticQuota makes sense, before it is stored.
+"""Validation of an ElasticQuota before it is stored.
 
-The CRDs check the syntax of quantities at most. What scheduler-plugins leaves to the administrator
-(KEP-9: min <= max, one quota for a namespace, the sum of min within the cluster) is checked here.
+The CRDs check the syntax of quantities at most. Checked here is what scheduler-plugins
+leaves to the administrator (KEP-9): min <= max, one quota for a namespace, the sum of min within
+the cluster.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from engine.view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong with a quota.
+    """Mistakes in a quota.
 
     Attributes:
-        problems: why it must not be stored.
-        warnings: what its author should know.
+        problems: reasons to refuse the request.
+        warnings: for its author.
     """
 
     problems: tuple[str, ...] = ()
@@ -38,40 +39,40 @@ def check_quota(
 ) -> Findings:
     """Check a quota that is to be created or changed.
 
-    Koordinator's are held to Koordinator's own rules: many of them live in one namespace, and what
-    they guarantee is checked along their tree.
+    Koordinator's quotas follow Koordinator's own rules: many of them live in one namespace, and
+    guarantees are checked along their tree.
 
     Args:
         wire: as it will be stored.
         old: as it is stored, None for a new one.
-        view: the cluster as it is.
-        rules: what its bounds mean.
+        view: the cluster.
+        rules: meaning of its bounds.
     """
     if wire.api_version.partition("/")[0] == KOORDINATOR_GROUP:
         return _check_koordinator_quota(wire, old, view)
     if old is not None and old.spec == wire.spec:
-        return Findings()  # most updates: reservations, status, somebody's labels
+        return Findings()  # most updates: reservations, status, labels
     problems = [*_unreadable(wire.spec), *_misspelt(wire.spec)]
     if problems:
         return Findings(tuple(problems))
     quota = quota_of(wire)
-    others = _others(quota, view)
+    others = _others(view, UPSTREAM_GROUP, quota.namespace, quota.name)
     problems += _min_over_max(quota, rules)
     if old is None:
         problems += _already_limited(quota, others)
     return Findings(tuple(problems), tuple(_guaranteed_too_much(quota, others, view)))
 
 
+def check_deletion(group: str, name: str) -> Findings:
+    """Check a quota that is to be deleted; only Koordinator protects some of its own."""
+    problem = koordinator_quotas.check_deletion(name) if group == KOORDINATOR_GROUP else ""
+    return Findings((problem,) if problem else ())
+
+
 def _check_koordinator_quota(
     wire: api.ElasticQuota, old: api.ElasticQuota | None, view: ClusterView
 ) -> Findings:
-    others = [
-        quota
-        for some in view.quotas.values()
-        for quota in some
-        if quota.group == KOORDINATOR_GROUP
-        and (quota.namespace, quota.name) != (wire.metadata.namespace, wire.metadata.name)
-    ]
+    others = _others(view, KOORDINATOR_GROUP, wire.metadata.namespace, wire.metadata.name)
     if old is None:
         problem = koordinator_quotas.check_creation(wire, others)
     else:
@@ -86,7 +87,7 @@ def _sides(spec: api.ElasticQuotaSpec) -> Iterator[tuple[str, api.ResourceList]]
 
 
 def _unreadable(spec: api.ElasticQuotaSpec) -> Iterator[str]:
-    """Yield what is no amount, or less than none."""
+    """Yield the amounts that are unreadable or negative."""
     for side, listed in _sides(spec):
         for name, text in sorted(listed.items()):
             try:
@@ -97,7 +98,7 @@ def _unreadable(spec: api.ElasticQuotaSpec) -> Iterator[str]:
 
 
 def _misspelt(spec: api.ElasticQuotaSpec) -> Iterator[str]:
-    """Yield the resources that no pod can request: they would limit nothing, without a word."""
+    """Yield the resources that no pod can request: they would silently limit nothing."""
     for side, listed in _sides(spec):
         for name in sorted(listed):
             plain = name.removeprefix("requests.")
@@ -117,14 +118,13 @@ def _min_over_max(quota: ElasticQuota, rules: QuotaRules) -> Iterator[str]:
             )
 
 
-def _others(quota: ElasticQuota, view: ClusterView) -> list[ElasticQuota]:
-    """Return all other quotas of scheduler-plugins."""
+def _others(view: ClusterView, group: str, namespace: str, name: str) -> list[ElasticQuota]:
+    """Return the quotas of a group, in all namespaces, without one."""
     return [
-        other
-        for some in view.quotas.values()
-        for other in some
-        if other.group == UPSTREAM_GROUP
-        and (other.namespace, other.name) != (quota.namespace, quota.name)
+        quota
+        for listed in view.quotas.values()
+        for quota in listed
+        if quota.group == group and (quota.namespace, quota.name) != (namespace, name)
     ]
 
 
@@ -137,7 +137,7 @@ def _already_limited(quota: ElasticQuota, others: Iterable[ElasticQuota]) -> Ite
 def _guaranteed_too_much(
     quota: ElasticQuota, others: Iterable[ElasticQuota], view: ClusterView
 ) -> Iterator[str]:
-    """Yield the resources of which all quotas together guarantee more than there is."""
+    """Yield the resources of which all quotas together guarantee more than the cluster has."""
     own: Mapping[str, int] = quota.min or {}
     total = sum_of([own, *(other.min or {} for other in others)])
     for name in sorted(own) if view.valid.any() else ():

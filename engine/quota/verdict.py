@@ -1,4 +1,4 @@
-"""Whether a request fits its quotas, said in ResourceQuota's words.
+"""The verdict on a request, in the words of ResourceQuota.
 
 Source of the rule and the wording: Kubernetes ResourceQuota admission (resourcequota/controller.go,
 CheckRequest): only resources that the request names and the quota limits are compared, and only
@@ -17,16 +17,16 @@ from engine.model.resources import Amounts
 from engine.quota.bounds import CohortUsage, effective_max, over_max, over_min, sum_of
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
 
-POOL = "the sum of all min"
-"""What stands for the name of a quota where the pool is exceeded."""
+COHORT = "the sum of all min"
+"""Stands for the name of a quota in the denial of a request that exceeds the cohort."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaVerdict:
-    """The answer to "does this pod fit?".
+    """Whether a request fits every quota of its namespace.
 
     Attributes:
-        exceeded: the names of the quotas it does not fit, in name order.
+        exceeded: names of the quotas it exceeds, in the order of the quotas.
         message: one clause per such quota; "" when it fits.
     """
 
@@ -48,8 +48,8 @@ def judge(
     """Compare a request with every quota of its namespace; all must fit.
 
     Args:
-        requests: what the pod adds, base units.
-        used: what the namespace's pods and reservations already hold, without the pod.
+        requests: of the pod, base units.
+        used: by pods and reservations of the namespace, without the pod.
         quotas: the namespace's quotas.
         rules: what is compared.
     """
@@ -66,29 +66,29 @@ def judge(
     return QuotaVerdict(tuple(exceeded), "; ".join(clauses))
 
 
-def judge_borrowing(requests: Amounts, pool: CohortUsage) -> QuotaVerdict:
-    """Compare a request with what all quotas guarantee together.
+def judge_borrowing(requests: Amounts, cohort: CohortUsage) -> QuotaVerdict:
+    """Compare a request with the sum of all `min`.
 
-    Every resource that anyone holds is compared: while one of them is over, none of the namespaces
-    gets any more of any (CapacityScheduling, PreFilter).
+    Every resource in use is compared: while one of them is exceeded, no namespace gets any more of
+    any resource (CapacityScheduling, PreFilter).
     """
-    asked = {name: amount for name, amount in requests.items() if name != PODS}
-    over = over_min(sum_of((pool.used, asked)), {}, pool.guaranteed)
+    more = {name: amount for name, amount in requests.items() if name != PODS}
+    over = over_min(sum_of((cohort.used, more)), {}, cohort.guaranteed)
     if not over:
         return QuotaVerdict()
     needed, held, bounds = (
         {name: amounts.get(name, 0) for name in over}
-        for amounts in (requests, pool.used, pool.guaranteed)
+        for amounts in (requests, cohort.used, cohort.guaranteed)
     )
-    return QuotaVerdict((POOL,), exceeded_clause(POOL, over, needed, held, bounds))
+    return QuotaVerdict((COHORT,), exceeded_clause(COHORT, over, needed, held, bounds))
 
 
 def exceeded_clause(
     name: str, over: Iterable[str], requests: Amounts, used: Amounts, bounds: Amounts
 ) -> str:
-    """Return what ResourceQuota says of the resources in which a quota is exceeded.
+    """Return ResourceQuota's clause on a quota that is exceeded in some resources.
 
-    An amount that is not known is left out.
+    An amount that is unknown is left out.
     """
     return (
         f"exceeded quota: {name}, requested: {_listed(over, requests)},"

@@ -23,9 +23,9 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import decide
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.policy import PolicySet, load_policies
-from engine.report import explanation, summary
+from engine.report import decision_report, summary
 from engine.view import ClusterState
 from tests.bench.arrivals import Arrivals, reports_between, running_in
 from tests.bench.generate import GeneratedCluster
@@ -89,12 +89,12 @@ class _Bench:
         """Time what is made of a decision."""
         view = self._state.view()
         steps: dict[str, Callable[[Decision, PlacementRequest], object]] = {
-            "patch": lambda decision, request: patch_for(decision, request, view),
+            "patch": lambda decision, request: encode(decision, request, view),
             "summary": lambda decision, _: summary(decision),
-            f"explanation, {_NODES_EXPLAINED} nodes": lambda decision, _: explanation(
+            f"explanation, {_NODES_EXPLAINED} nodes": lambda decision, _: decision_report(
                 decision, most_nodes=_NODES_EXPLAINED
             ),
-            "explanation, all nodes": lambda decision, _: explanation(decision),
+            "explanation, all nodes": lambda decision, _: decision_report(decision),
         }
         for request in requests:
             decision = decide(request, self._policies, view, _NOW)

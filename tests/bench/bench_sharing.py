@@ -23,7 +23,7 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import decide
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState, Sum
 from engine.view.axis import CPU
@@ -94,7 +94,7 @@ def _advised(
     request: PlacementRequest, state: ClusterState, policies: PolicySet
 ) -> tuple[str, ...]:
     view = state.view()
-    return patch_for(decide(request, policies, view, _NOW), request, view).advice.nodes
+    return encode(decide(request, policies, view, _NOW), request, view).advice.nodes
 
 
 def _bound(pod: Pod, node: str) -> Pod:

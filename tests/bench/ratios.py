@@ -25,9 +25,9 @@ from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.policy import RuleContext, load_policies
-from engine.report import explanation
+from engine.report import decision_report
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
@@ -99,12 +99,12 @@ class _World:
     def patches(self) -> Spent:
         """Make patches of decisions."""
         view = self.state.view()
-        return self._of_decisions(lambda decision, asked: patch_for(decision, asked, view))
+        return self._of_decisions(lambda decision, asked: encode(decision, asked, view))
 
     def explanations(self) -> Spent:
         """Explain decisions as the webhook keeps them."""
         return self._of_decisions(
-            lambda decision, _: explanation(decision, most_nodes=_NODES_EXPLAINED)
+            lambda decision, _: decision_report(decision, most_nodes=_NODES_EXPLAINED)
         )
 
     def _of_decisions(self, make: Callable[[Decision, PlacementRequest], object]) -> Spent:

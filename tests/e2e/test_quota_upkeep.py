@@ -16,7 +16,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.workloads import pod
 from webhook.cluster.client.connection import connected
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.quota.quota_events import QuotaEventRecorder
+from webhook.quota import QuotaEventRecorder
 
 _QUOTAS = "elasticquotas.scheduling.x-k8s.io"
 
@@ -26,7 +26,7 @@ async def _nothing() -> None:
 
 
 @pytest.mark.usefixtures("crds")
-async def test_the_status_is_kept_and_refusals_are_told(
+async def test_the_status_is_kept_and_denials_are_reported(
     cluster: Cluster, control_plane: ControlPlane, namespace: str
 ) -> None:
     state = ClusterState()
@@ -45,15 +45,15 @@ async def test_the_status_is_kept_and_refusals_are_told(
     state.set_pod(seen, seen_at=Micros(0))
     async with connected(control_plane.kubeconfig(), None) as connection:
         controller = QuotaController(
-            connection, view=state.view, tidy=_nothing, rules=ControllerRules(settle_seconds=0)
+            connection, view=state.view, prune=_nothing, rules=ControllerRules(settle_seconds=0)
         )
         await controller.round()
         used = (await cluster.get(_QUOTAS, "team", namespace))["status"]["used"]
         assert used.keys() == seen.shape.requests.keys() | {"cpu"}
 
-        refusals = QuotaEventRecorder(connection, view=state.view, identity="replica-1")
-        refusals.record(namespace, QuotaVerdict(("team",), "exceeded quota: team"))
-        await refusals.flush()
+        recorder = QuotaEventRecorder(connection, view=state.view, identity="replica-1")
+        recorder.record(namespace, QuotaVerdict(("team",), "exceeded quota: team"))
+        await recorder.flush()
     (event,) = [
         one
         for one in await cluster.list_all("events", namespace)

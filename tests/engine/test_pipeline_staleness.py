@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.model import api
 from engine.model.decision import Decision, Verdict
@@ -19,13 +20,13 @@ from engine.model.pod import Pod
 from engine.model.usage import NodeUsage
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
-from engine.placement import patch_for
+from engine.placement import encode
 from engine.plugins import PLUGINS
 from engine.policy import SCHEDULER_FILTERS, PolicySet
-from engine.report import explanation, summary
+from engine.report import DecisionReport, RuleReason, decision_report, summary
 from engine.view import ClusterState, ClusterView, Domain, Freshness
 from tests.engine.measured_cluster import pod
-from tests.engine.policy.worlds import GIB, NOW, Json, node, policies, request_of, usage
+from tests.engine.policy.worlds import GIB, NOW, node, policies, request_of, usage
 from tests.engine.topology_cluster import zones
 
 TEXTS = {
@@ -88,15 +89,14 @@ def test_a_filter_whose_source_is_stale_turns_nobody_away_and_says_so() -> None:
     assert _fitting(decision) == {"hot", "idle"}
     assert decision.totals.tolist() == [0, 0]
     assert summary(decision).endswith("; abstained: LoadAware (usage is 95 s old)")
-    assert explanation(decision)["abstained"] == [
-        {"policy": "p", "rule": "LoadAware", "reason": "usage is 95 s old"}
-    ]
+    abstention = RuleReason("p", "LoadAware", "usage is 95 s old")
+    assert decision_report(decision).abstained == (abstention,)
 
 
 def test_a_decision_tells_how_old_the_word_of_each_source_was() -> None:
     decision = _decided(LOAD, Freshness(ages={"pods": 2, "metrics.k8s.io": 14}))
-    assert explanation(decision)["ageSeconds"] == {"pods": 2, "metrics.k8s.io": 14}
-    assert explanation(decision)["abstained"] == []
+    assert decision_report(decision).age_seconds == {"pods": 2, "metrics.k8s.io": 14}
+    assert decision_report(decision).abstained == ()
 
 
 def test_rules_that_do_not_read_what_is_stale_go_on() -> None:
@@ -167,7 +167,7 @@ def test_what_a_filter_says_of_labels_is_written_however_old_the_nodes_are() -> 
     view = _two(zoned)
     for freshness in (stale(), stale(Domain.NODES), stale(*Domain)):
         decision = decide(REQUEST, zoned, view, NOW, freshness=freshness)
-        patch = patch_for(decision, REQUEST, view)
+        patch = encode(decision, REQUEST, view)
         assert "'key': 'zone', 'operator': 'In', 'values': ['b']" in str(patch.operations)
 
 
@@ -176,7 +176,7 @@ def test_no_node_is_preferred_on_the_word_of_a_stale_view() -> None:
     view = _two(policy_set)
     for freshness, preferred in ((stale(Domain.METRICS), True), (stale(*Domain), False)):
         decision = decide(REQUEST, policy_set, view, NOW, freshness=freshness)
-        operations = str(patch_for(decision, REQUEST, view).operations)
+        operations = str(encode(decision, REQUEST, view).operations)
         assert ("preferredDuring" in operations) is preferred
 
 
@@ -287,12 +287,11 @@ stale_sets = st.sets(st.sampled_from(Domain)).map(lambda domains: stale(*domains
 
 def _told(
     objects: Iterable[Iterable[Node | Pod | NodeUsage | NodeZones]], freshness: Freshness
-) -> Json:
-    """Return all that a decision says, but for the version of the view."""
+) -> DecisionReport:
+    """Return the report of a decision, but for the version of the view."""
     view = _view(EVERYTHING, *(one for each in objects for one in each))
-    told = explanation(decide(REQUEST, EVERYTHING, view, NOW, freshness=freshness))
-    del told["viewVersion"]
-    return told
+    decision = decide(REQUEST, EVERYTHING, view, NOW, freshness=freshness)
+    return structs.replace(decision_report(decision), view_version=0)
 
 
 @settings(max_examples=150)

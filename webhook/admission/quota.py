@@ -1,4 +1,4 @@
-"""The verdict of ElasticQuotas on pods. Fails by raising: the API server's policy decides."""
+"""Reviews of pods against ElasticQuotas. Errors are raised: the failure policy decides."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from webhook.admission.wire import AdmissionError, AdmissionRequest
 
 
 class Ledger(Protocol):
-    """Who has been promised quota."""
+    """The reservations of quota."""
 
-    async def admit(self, namespace: str, asked: QuotaRequest) -> QuotaVerdict:
-        """Say whether a pod fits the quotas of its namespace, and promise its share if so."""
+    async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
+        """Return whether a pod fits the quotas of its namespace; if so, its share is reserved."""
 
 
 class QuotaReviews:
     """Answers the reviews of the validating webhook, where pods are final.
 
     Args:
-        ledger: who has been promised quota.
-        view: the cluster as it is.
-        mode: what an exceeded quota leads to, where a namespace does not say.
+        ledger: the reservations of quota.
+        view: the cluster.
+        mode: effect of an exceeded quota in namespaces that name none.
         excluded_namespaces: those whose pods are always admitted.
-        refused: told of each request that is denied.
+        record_denial: called with each denied request, but for dry runs.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class QuotaReviews:
         view: Callable[[], ClusterView],
         mode: QuotaMode,
         excluded_namespaces: Collection[str],
-        refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
+        record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
     ) -> None:
         self._ledger = ledger
         self._view = view
-        self._refused = refused
+        self._record_denial = record_denial
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
 
     async def answer(self, request: AdmissionRequest) -> ReviewResult:
-        """Return whether a pod fits the quotas of its namespace; if it does, it is promised.
+        """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
 
         Raises:
             AdmissionError: the object is not a pod.
-            QuotaUndecidedError: nobody can say.
+            QuotaUndecidedError: there is no verdict.
         """
         mode = self._mode_of(request.namespace)
         if mode == "Off":
@@ -62,14 +62,15 @@ class QuotaReviews:
             reservation = _for_change(pod_in(request), old_pod_in(request), request)
         else:
             return ignored(request)
-        asked = QuotaRequest(reservation, dry_run=bool(request.dry_run))
-        verdict = await self._ledger.admit(request.namespace, asked)
+        is_dry_run = bool(request.dry_run)
+        quota_request = QuotaRequest(reservation, is_dry_run)
+        verdict = await self._ledger.admit(request.namespace, quota_request)
         if verdict.allowed:
             return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
         audit = {"quota": verdict.message}
         if mode == "Enforce":
-            if not asked.dry_run:
-                self._refused(request.namespace, verdict)
+            if not is_dry_run:
+                self._record_denial(request.namespace, verdict)
             response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
             return ReviewResult(Outcome.QUOTA_DENIED, response)
         warning = f"admitted for quota is in Audit mode: {verdict.message}"
@@ -83,15 +84,15 @@ class QuotaReviews:
 
 
 def _for_new(pod: Pod, request: AdmissionRequest) -> Reservation:
-    """Return what a new pod needs; its uid is final in the validating phase."""
+    """Return the reservation of a new pod; its uid is final in the validating phase."""
     return Reservation(pod.uid or request.uid, pod.name, dict(counted_requests(pod.shape)))
 
 
 def _for_change(new: Pod, old: Pod, request: AdmissionRequest) -> Reservation:
-    """Return what a pod needs more than it has, as ResourceQuota charges an update.
+    """Return the reservation of what a pod requests in addition, as ResourceQuota charges it.
 
-    The API server stores the new object as the successor of exactly the old one, or asks again. So
-    any later version of the pod, once seen, tells what came of this request.
+    The API server stores the new object as the successor of exactly the old one, or sends another
+    review. So any later version of the pod, once observed, shows the outcome of this request.
 
     Raises:
         AdmissionError: the old object is not a stored one.

@@ -1,4 +1,4 @@
-"""The verdict on ElasticQuotas themselves, when somebody creates, changes or deletes one."""
+"""Reviews of ElasticQuotas themselves, when one is created, changed or deleted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import msgspec
 
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
-from engine.quota import RESOURCE_QUOTA_RULES, QuotaRules
-from engine.quota.koordinator_quotas import check_deletion
-from engine.quota.validation import Findings, check_quota
+from engine.quota import RESOURCE_QUOTA_RULES, QuotaRules, check_deletion, check_quota
 from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.handler import Decide
@@ -24,12 +22,12 @@ _decode = msgspec.json.Decoder(api.ElasticQuota).decode
 
 
 def by_resource(*, pods: Decide, quotas: Decide) -> Decide:
-    """Return what answers reviews of pods and of quotas under one path."""
+    """Return the handler of reviews of pods and of quotas under one path."""
     return lambda request: (quotas if is_of_quota(request) else pods)(request)
 
 
 def is_of_quota(request: AdmissionRequest) -> bool:
-    """Whether a request is about an ElasticQuota, not one of its subresources."""
+    """Whether a request is about an ElasticQuota, and not one of its subresources."""
     resource = request.resource
     return (
         resource.resource == "elasticquotas"
@@ -39,12 +37,12 @@ def is_of_quota(request: AdmissionRequest) -> bool:
 
 
 class QuotaObjectReviews:
-    """Answers reviews of ElasticQuotas; quick, for it reads nothing but the view.
+    """Answers reviews of ElasticQuotas; quick, because it reads nothing but the view.
 
     Args:
-        view: the cluster as it is. Two quotas created at the same moment for one namespace may both
-            pass: then both are enforced.
-        rules: what the bounds of a quota mean.
+        view: the cluster. Two quotas created at the same moment for one namespace may both pass:
+            then both are enforced.
+        rules: meaning of the bounds of a quota.
     """
 
     def __init__(
@@ -54,7 +52,7 @@ class QuotaObjectReviews:
         self._rules = rules
 
     def answer(self, request: AdmissionRequest) -> ReviewResult:
-        """Return whether a quota may become, or cease to be, what the request says.
+        """Return whether a quota may be created, changed or deleted.
 
         Raises:
             AdmissionError: the object is not a quota.
@@ -62,28 +60,18 @@ class QuotaObjectReviews:
         if not is_of_quota(request):
             return ignored(request)
         if request.operation == "DELETE":
-            findings = self._deleted(request)
-        elif request.operation == "CREATE":
-            findings = check_quota(_quota_in(request, request.object), None, *self._how())
-        elif request.operation == "UPDATE":
-            old = _quota_in(request, request.old_object)
-            findings = check_quota(_quota_in(request, request.object), old, *self._how())
+            findings = check_deletion(request.resource.group, request.name)
+        elif request.operation in {"CREATE", "UPDATE"}:
+            is_update = request.operation == "UPDATE"
+            old = _quota_in(request, request.old_object) if is_update else None
+            quota = _quota_in(request, request.object)
+            findings = check_quota(quota, old, self._view(), self._rules)
         else:
             return ignored(request)
         if findings.problems:
             message = "; ".join(findings.problems)
             return ReviewResult(Outcome.INVALID, wire.denied(request.uid, message))
         return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid, warnings=findings.warnings))
-
-    def _how(self) -> tuple[ClusterView, QuotaRules]:
-        return self._view(), self._rules
-
-    @staticmethod
-    def _deleted(request: AdmissionRequest) -> Findings:
-        problem = ""
-        if request.resource.group == KOORDINATOR_GROUP:
-            problem = check_deletion(request.name)
-        return Findings((problem,) if problem else ())
 
 
 def _quota_in(request: AdmissionRequest, raw: msgspec.Raw) -> api.ElasticQuota:

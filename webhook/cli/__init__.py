@@ -1,9 +1,9 @@
-"""The command line: `serve` runs the webhook, everything else shows what it would do, and why.
+"""The command line: `serve` runs the webhook, all other commands show its decisions and reasons.
 
-What belongs here: reading arguments, loading what they name, printing. What never does: a rule, or
-an answer that `serve` would give differently.
+What belongs here: reading arguments, loading the files they name, printing. What never does: a
+rule, or an answer that `serve` would give differently.
 """
 
-from webhook.cli.app import main
+from webhook.cli.entry_point import main
 
 __all__ = ["main"]

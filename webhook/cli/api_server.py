@@ -1,4 +1,4 @@
-"""The API server's side of a review, for a demonstration that involves none."""
+"""A client that sends reviews as an API server does, for a demonstration without one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from engine.report import DecisionReport
 from webhook.admission import wire
 from webhook.serving.server import RunningServer
 
@@ -18,14 +19,14 @@ _SECONDS = 10
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Why a request was denied."""
+    """The reason for a denial."""
 
     code: int
     message: str
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a webhook says of a request."""
+class Response(msgspec.Struct, frozen=True):
+    """The response of a webhook to a review."""
 
     uid: str
     allowed: bool
@@ -39,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class _Review(msgspec.Struct, frozen=True):
-    response: Answer
+    response: Response
 
 
 class ApiServer:
@@ -49,14 +50,14 @@ class ApiServer:
         self._session = session
         self._server = server
 
-    async def review(self, path: str, pod: Mapping[str, Any]) -> Answer:
-        """Return the answer to the review of a pod's creation.
+    async def review(self, path: str, pod: Mapping[str, Any]) -> Response:
+        """Return the response to the review of a pod's creation.
 
         Raises:
-            aiohttp.ClientError: there is no answer.
-            msgspec.DecodeError: the answer is not that to a review.
+            aiohttp.ClientError: there is no response.
+            msgspec.DecodeError: the response is not one to a review.
         """
-        # The same review has the same uid each time, so that the story told is the same.
+        # The same review has the same uid in each run, for the same output.
         key = f"{path}/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         request = {
             "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, key)),
@@ -76,12 +77,12 @@ class ApiServer:
         ) as answer:
             return msgspec.json.decode(await answer.read(), type=_Review).response
 
-    async def latest_decision(self) -> dict[str, Any]:
-        """Return the explanation of the newest decision, from the debug page."""
+    async def latest_decision(self) -> DecisionReport:
+        """Return the newest decision, from the debug page."""
         url = f"{self._server.metrics_url}/debug/decisions"
         async with self._session.get(url, params={"limit": 1}) as answer:
-            (told,) = msgspec.json.decode(await answer.read(), type=list[dict[str, Any]])
-            return told
+            (report,) = msgspec.json.decode(await answer.read(), type=list[DecisionReport])
+            return report
 
 
 @asynccontextmanager

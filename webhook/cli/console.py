@@ -1,4 +1,4 @@
-"""Where the commands print: as wide as the terminal, and wide enough where there is none."""
+"""Consoles of the commands: as wide as the terminal, and wide enough without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from rich.console import Console
 
 _WIDTH_OF_A_PIPE = 160
-"""Of tables, where neither a terminal nor `COLUMNS` says how wide; text is not broken then."""
+"""Width of tables without a terminal or `COLUMNS`; text is not wrapped then."""
 
 
 def output() -> Console:
@@ -16,7 +16,7 @@ def output() -> Console:
 
 
 def errors() -> Console:
-    """Return standard error: what is not the answer that was asked for."""
+    """Return standard error, for notes and mistakes."""
     return _console(stderr=True)
 
 

@@ -1,4 +1,4 @@
-"""`stowplan demo`: a real server, real reviews over real TLS, on a recorded cluster of its own."""
+"""`stowplan demo`: a real server, real reviews over TLS, on a recorded cluster."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ import webhook.demo
 from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.plugins import PLUGINS
+from engine.report import DecisionReport
 from engine.view import ClusterView, Sum
 from webhook.cli import console
 from webhook.cli.api_server import ApiServer, connected
@@ -39,21 +40,21 @@ _MILLICORES = 1000
 
 
 class DemoError(StowplanError):
-    """The server answered something else than the story tells."""
+    """The server answered other than expected."""
 
 
 def demo() -> int:
-    """Send pods to a real server on a small recorded cluster, and show what it answers."""
+    """Send pods to a real server on a small recorded cluster, and show its answers."""
     logging.getLogger().setLevel(logging.ERROR)
-    asyncio.run(tell(_DATA, console.output()))
+    asyncio.run(run_demo(_DATA, console.output()))
     return Exit.OK
 
 
-async def tell(data: Path, output: Console) -> None:
-    """Tell the story with the files of a folder that is laid out as `webhook.demo`.
+async def run_demo(data: Path, output: Console) -> None:
+    """Run the demonstration with the files of a folder laid out like `webhook.demo`.
 
     Raises:
-        DemoError: the server answered something else than the story tells.
+        DemoError: the server answered other than expected.
     """
     recording = load_cluster([data / _CLUSTER], output)
     view, moment = recording.state.view(), recording.recorded_at
@@ -91,15 +92,15 @@ async def _limits_that_add_up(
     )
     manifest = read_manifest(file)
     advised = await caller.review("mutate", manifest)
-    told = await caller.latest_decision()
+    report = await caller.latest_decision()
     by_requests = _scores_by_requests(manifest, view, now)
-    for node in _turned_away(told, by="scheduler"):
+    for node in _rejected(report, by="scheduler"):
         del by_requests[node]
     _check("the order by requests", list(by_requests), ["node3", "node1", "node2"])
-    _check("the order", [row["node"] for row in told["ranking"]], ["node2", "node1"])
-    _check("what is left out", _turned_away(told, by="limits-and-load"), ["node3"])
+    _check("the order", [ranked.node for ranked in report.ranking], ["node2", "node1"])
+    _check("what is left out", _rejected(report, by="limits-and-load"), ["node3"])
 
-    output.print(_nodes(view, by_requests, told))
+    output.print(_nodes(view, by_requests, report))
     output.print("\n[bold]POST /mutate[/] is answered with this JSON patch:")
     show_patch(output, advised.operations)
     checked = await caller.review("validate", _patched(manifest, advised.operations))
@@ -117,22 +118,22 @@ async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Conso
     )
     manifest = read_manifest(file)
     advised = await caller.review("mutate", manifest)
-    told = await caller.latest_decision()
-    output.print(f"[bold]POST /mutate[/] advises it: {escape(told['message'])}")
+    report = await caller.latest_decision()
+    output.print(f"[bold]POST /mutate[/] advises it: {escape(report.message)}")
     checked = await caller.review("validate", _patched(manifest, advised.operations))
     denial = (checked.status.code, checked.status.message) if checked.status else None
-    said = "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
-    _check("the denial", denial, (403, said))
+    expected = "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
+    _check("the denial", denial, (403, expected))
     output.print("[bold]POST /validate[/] [bold red]denies[/] the pod with 403. kubectl prints:")
     output.print(
         f'  Error from server (Forbidden): error when creating "{file.name}": admission webhook'
-        f' "quota.stowplan.dev" denied the request: {said}'
+        f' "quota.stowplan.dev" denied the request: {expected}'
     )
 
 
-def _check(what: str, got: object, expected: object) -> None:
+def _check(subject: str, got: object, expected: object) -> None:
     if got != expected:
-        raise DemoError(f"{what} is not as the story tells: expected {expected}, got {got}")
+        raise DemoError(f"{subject} is not as expected: expected {expected}, got {got}")
 
 
 def _patched(manifest: Mapping[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -140,9 +141,9 @@ def _patched(manifest: Mapping[str, Any], operations: list[dict[str, Any]]) -> d
     return patched
 
 
-def _turned_away(told: Mapping[str, Any], *, by: str) -> list[str]:
-    """Return the nodes that a policy, or the scheduler, leaves out before anyone else does."""
-    return [node for node, (first, *_) in told["rejected"].items() if first["policy"] == by]
+def _rejected(report: DecisionReport, *, by: str) -> list[str]:
+    """Return the nodes that a policy, or the scheduler, is the first to reject."""
+    return [node for node, (first, *_) in report.rejected.items() if first.policy == by]
 
 
 def _scores_by_requests(
@@ -158,23 +159,23 @@ def _scores_by_requests(
     return {name: -negated for negated, name in best_first}
 
 
-def _nodes(view: ClusterView, by_requests: Mapping[str, int], told: Mapping[str, Any]) -> Table:
-    """Return how the nodes stand, and their points by requests and by our policy."""
+def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionReport) -> Table:
+    """Return the load of nodes, and their points by requests and by our policy."""
     ours = {
-        row["node"]: f"{row['total']} ({row['scores'][0]['raw']} % room)" for row in told["ranking"]
+        ranked.node: f"{ranked.total} ({ranked.scores[0].raw} % room)" for ranked in report.ranking
     }
-    for node, (first, *_) in told["rejected"].items():
-        ours[node] = f"left out: {first['reason']}"
+    for node, (first, *_) in report.rejected.items():
+        ours[node] = f"left out: {first.reason}"
     table = plain_table(
         "cores", "has", "requests", "limits", "in use", "LeastAllocated", "stowplan"
     )
     for name, row in sorted(view.rows.items()):
-        report = view.usages[row]
+        usage = view.usages[row]
         amounts = [
             view.amount(view.allocatable, "cpu")[row],
             view.amount(view.sums[Sum.REQUESTS], "cpu")[row],
             view.amount(view.sums[Sum.LIMITS], "cpu")[row],
-            (report.usage or {}).get("cpu", 0) if report else 0,
+            (usage.usage or {}).get("cpu", 0) if usage else 0,
         ]
         cores = (f"{amount / _MILLICORES:g}" for amount in amounts)
         points = by_requests.get(name, "out")
@@ -183,7 +184,7 @@ def _nodes(view: ClusterView, by_requests: Mapping[str, int], told: Mapping[str,
 
 
 def _what_next(data: Path) -> str:
-    """Return commands to go on with, as they can be pasted here."""
+    """Return the next commands to try, ready to be pasted."""
     stowplan = _from_here(Path(sys.executable).with_name("stowplan"))
     if stowplan.startswith("/") and shutil.which("stowplan"):
         stowplan = "stowplan"
@@ -203,6 +204,6 @@ def _what_next(data: Path) -> str:
 
 
 def _from_here(path: Path) -> str:
-    """Return a path as a shell takes it, short where it is below the working directory."""
+    """Return a path, quoted for a shell, relative if below the working directory."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

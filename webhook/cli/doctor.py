@@ -1,4 +1,4 @@
-"""`stowplan doctor`: is a live installation well, and if not, what is to be done?"""
+"""`stowplan doctor`: check a live installation, with advice on every finding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
-from webhook.doctor import Finding, Installation, Level, examine
+from webhook.doctor import Finding, Installation, Level, run_checks
 
 _STYLES = {
     Level.OK: "green",
@@ -38,7 +38,7 @@ def doctor(
     pod_namespace: str = "default",
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Check a live installation, and say what to do about what is found.
+    """Check a live installation, and advise on every finding.
 
     Args:
         kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
@@ -46,29 +46,29 @@ def doctor(
         context: of the kubeconfig; its current one, if not given.
         namespace: where stowplan is installed.
         release: name of its Deployment and of both webhook configurations.
-        pod_namespace: where a pod is tried, as a dry run.
+        pod_namespace: where a pod is created, as a dry run.
         as_json: print JSON.
     """
     try:
-        found = asyncio.run(_examined(kubeconfig, context, namespace, release, pod_namespace))
+        findings = asyncio.run(_run_checks(kubeconfig, context, namespace, release, pod_namespace))
     except ApiError as error:
         if error.status == NO_CONTACT:
             raise StowplanError(f"no contact with the API server: {error.message}") from error
-        raise StowplanError(f"the API server does not talk to us: {error.message}") from error
+        raise StowplanError(f"the API server does not answer: {error.message}") from error
     output = console.output()
     if as_json:
-        output.print(json.dumps(_plain(found), indent=2), markup=False, soft_wrap=True)
+        output.print(json.dumps(_rows(findings), indent=2), markup=False, soft_wrap=True)
     else:
-        _show(output, found)
-    is_well = all(finding.is_well for findings in found.values() for finding in findings)
+        _show(output, findings)
+    is_well = all(finding.is_well for check in findings.values() for finding in check)
     return Exit.OK if is_well else Exit.DENIED
 
 
-async def _examined(
+async def _run_checks(
     kubeconfig: Path | None, context: str | None, namespace: str, release: str, pod_namespace: str
 ) -> _Findings:
     async with connected(kubeconfig, context) as connection:
-        return await examine(
+        return await run_checks(
             Installation(
                 connection=connection,
                 namespace=namespace,
@@ -79,7 +79,7 @@ async def _examined(
         )
 
 
-def _plain(found: _Findings) -> list[dict[str, str]]:
+def _rows(by_check: _Findings) -> list[dict[str, str]]:
     return [
         {
             "check": check,
@@ -87,18 +87,18 @@ def _plain(found: _Findings) -> list[dict[str, str]]:
             "message": finding.message,
             "advice": finding.advice,
         }
-        for check, findings in found.items()
+        for check, findings in by_check.items()
         for finding in findings
     ]
 
 
-def _show(output: Console, found: _Findings) -> None:
+def _show(output: Console, by_check: _Findings) -> None:
     table = plain_table("check", "", "finding")
-    for check, findings in found.items():
+    for check, findings in by_check.items():
         for number, finding in enumerate(findings):
             level = f"[{_STYLES[finding.level]}]{finding.level.value}[/]"
             advice = f"\n[dim]-> {escape(finding.advice)}[/]" if finding.advice else ""
             table.add_row("" if number else check, level, escape(finding.message) + advice)
     output.print(table)
-    bad = [one for findings in found.values() for one in findings if not one.is_well]
-    output.print(f"\n{len(bad)} to look after" if bad else "\n[green]all well[/]")
+    bad = sum(not finding.is_well for findings in by_check.values() for finding in findings)
+    output.print(f"\nfindings that need action: {bad}" if bad else "\n[green]all well[/]")

@@ -1,4 +1,4 @@
-"""What the exit status of a command means."""
+"""Exit statuses of the commands."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ EXIT_CODES = (
     "Exit status: 0 allowed or all well, 1 could not run, 2 denied, a case failed or something was"
     " found, 3 a bad file."
 )
-"""The same for `--help`."""
+"""The same, as `--help` shows it."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
+from msgspec import structs
 from rich.console import Console
 from rich.markup import escape
 
@@ -15,11 +17,11 @@ from engine.model.decision import Decision, Verdict
 from engine.model.time import Micros, date, micros
 from engine.pipeline import Scope
 from engine.quota import QuotaVerdict, judge, quotas_of
-from engine.report import explanation
+from engine.report import DecisionReport, decision_report
 from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_cluster, load_some_policies
+from webhook.cli.loading import load_cluster, load_policy_set
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import show_patch, show_reasons, verdict_line
 from webhook.cluster import Recording
@@ -28,6 +30,21 @@ from webhook.placement.placer import Placer
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
+
+
+class QuotaReport(msgspec.Struct, frozen=True):
+    """The verdict of the quotas of a namespace."""
+
+    allowed: bool
+    message: str
+
+
+class ExplainReport(DecisionReport, frozen=True, kw_only=True):
+    """A decision, with the verdict on its quota and with the answer of the webhook."""
+
+    quota: QuotaReport
+    patch: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...]
 
 
 def explain(
@@ -43,48 +60,51 @@ def explain(
     patch: bool = False,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show what would be decided for a pod.
+    """Show the decision for a pod.
 
     Args:
         pod: a manifest with one Pod, YAML or JSON; `-` reads standard input.
-        cluster: files or folders as `kubectl get nodes,pods,namespaces -A -o json` prints them;
-            with `elasticquotas` and `nodemetrics` too where the cluster has them.
+        cluster: files or folders with the output of `kubectl get nodes,pods,namespaces -A -o json`;
+            also of `elasticquotas` and `nodemetrics` if the cluster has them.
         policies: policy files, or folders of them.
         namespace: the namespace of a pod that names none.
-        now: the moment to judge the age of measurements at, as `2026-03-02T10:00:00Z`; when the
-            cluster was recorded, if not given.
+        now: the moment of the decision, such as `2026-03-02T10:00:00Z`, for the age of
+            measurements; if not given, the moment of the recording.
         nodes: how many candidates, and how many of the others, to list.
-        inputs: of how many of these to show what the rules judged them by, as cpu limits of 10 of
-            8 cores.
-        patch: also print the JSON patch the webhook would answer with.
+        inputs: for how many of these to show the inputs of rules, such as cpu limits of 10 of 8
+            cores.
+        patch: also print the JSON patch of the webhook.
         json: print everything as JSON, and nothing else.
     """
     manifest = read_manifest(pod)
-    policy_set = load_some_policies(policies)
+    policy_set = load_policy_set(policies)
     notes = console.errors()
     recording = load_cluster(cluster, notes)
     recording.state.track(policy_set.load_profiles)
     view = recording.state.view()
-    moment, why = _moment(now, recording)
+    moment, origin = _moment(now, recording)
 
     request = placement_request(manifest, namespace=namespace, view=view)
-    home, quota = request.pod.namespace, QuotaVerdict()
+    namespace, quota = request.pod.namespace, QuotaVerdict()
     placer = Placer(view=lambda: view, now=lambda: moment, scope=_SCOPE)
     decision, advice = placer.decide(request, policy_set)
-    if home not in _SCOPE.excluded_namespaces:
-        if home not in view.namespace_labels:
-            notes.print(f"namespace `{escape(home)}` is not recorded: no label of it is known")
-        used = view.namespace_requests.get(home, {})
-        quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, home))
+    if namespace not in _SCOPE.excluded_namespaces:
+        if namespace not in view.namespace_labels:
+            notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
+        used = view.namespace_requests.get(namespace, {})
+        quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
 
     output = console.output()
     if json:
-        told = explanation(decision, most_inputs=None)
-        told["quota"] = {"allowed": quota.allowed, "message": quota.message}
-        told["patch"], told["warnings"] = list(advice.operations), list(advice.warnings)
-        output.print_json(data=told)
+        report = ExplainReport(
+            **structs.asdict(decision_report(decision, most_inputs=None)),
+            quota=QuotaReport(quota.allowed, quota.message),
+            patch=tuple(advice.operations),
+            warnings=tuple(advice.warnings),
+        )
+        output.print_json(msgspec.json.encode(report).decode())
     else:
-        judged = f"judged at {_text(moment)}, {why}"
+        judged = f"judged at {_text(moment)}, {origin}"
         _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)
         for warning in advice.warnings:
             output.print(f"[yellow]warning:[/] {escape(warning)}")
@@ -95,7 +115,7 @@ def explain(
 
 
 def _moment(now: datetime | None, recording: Recording) -> tuple[Micros, str]:
-    """Return the moment to judge at, and why it is that one."""
+    """Return the moment of the decision, and its origin."""
     if now is not None:
         return micros(now), "as `--now` says"
     if recording.recorded_at:
@@ -116,15 +136,15 @@ def _show(
     nodes: int,
     inputs: int,
 ) -> None:
-    """Print the verdict, then what it rests on."""
-    told = explanation(decision, most_nodes=nodes, most_inputs=inputs)
-    verdict = verdict_line(told["verdict"], told["pod"], told["message"])
+    """Print the verdict, then its reasons."""
+    report = decision_report(decision, most_nodes=nodes, most_inputs=inputs)
+    verdict = verdict_line(report.verdict, report.pod, report.message)
     if quota.allowed:
         output.print(verdict)
     else:
-        output.print(verdict_line(Verdict.DENY, told["pod"], quota.message))
-        output.print(f"its quota aside: {verdict}")
+        output.print(verdict_line(Verdict.DENY, report.pod, quota.message))
+        output.print(f"apart from its quota: {verdict}")
     if decision.pod.node_name:
         output.print("hint: without `spec.nodeName` you see where it would go")
     output.print(judged)
-    show_reasons(output, told)
+    show_reasons(output, report)

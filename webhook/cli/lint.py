@@ -1,4 +1,4 @@
-"""`stowplan lint`: are policies right, and what do they come to?"""
+"""`stowplan lint`: check policies, and show how their rules take effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.policy import CompiledPolicy, FilterRule, PolicySet, ScoreRule
 from engine.policy.expressions import NodeExpression
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_some_policies
+from webhook.cli.loading import load_policy_set
 from webhook.cli.render import plain_table
 
 _MICROS_PER_MILLI = 1000
@@ -33,7 +33,7 @@ def lint(
     *,
     verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False,
 ) -> int:
-    """Check policy files, and show what their rules come to.
+    """Check policy files, and show how their rules take effect.
 
     Every mistake is shown with its place and a hint. Plugins and their args are listed in
     `docs/plugins.md`.
@@ -42,7 +42,7 @@ def lint(
         paths: policy files, or folders of them.
         verbose: also show how each part of an expression is evaluated.
     """
-    policies = load_some_policies(paths)
+    policies = load_policy_set(paths)
     output = console.output()
     output.print(_rules(policies))
     for policy in policies:
@@ -51,13 +51,13 @@ def lint(
     if verbose:
         for policy in policies:
             for rule in _rules_of(policy):
-                _show_inside(policy, rule, output)
+                _show_plan(policy, rule, output)
     output.print(f"\n{len(policies)} {'policies' if len(policies) > 1 else 'policy'}, no mistakes")
     return Exit.OK
 
 
 def _rules(policies: PolicySet) -> Table:
-    """Return the rules of each policy, with what they do and how long that takes."""
+    """Return the rules of each policy, with their effect and cost."""
     table = plain_table("policy and rules", "does", "carried", "effort at 5,000 nodes")
     for policy in policies:
         priority = f", priority {policy.priority}" if policy.priority else ""
@@ -74,18 +74,18 @@ def _rules(policies: PolicySet) -> Table:
 
 
 def _carried(policy: CompiledPolicy, rule: FilterRule) -> str:
-    """Return how what a filter says gets on a pod."""
-    outlook = rule.labels.summary
+    """Return how a filter is written on a pod."""
+    labels = rule.labels.summary
     by_name = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
-    if not by_name or outlook.exactness is Exactness.EXACT:
-        return outlook.summary
-    if outlook.exactness is Exactness.NONE:
+    if not by_name or labels.exactness is Exactness.EXACT:
+        return labels.summary
+    if labels.exactness is Exactness.NONE:
         return "by node names"
-    return f"{outlook.summary}, by node names"
+    return f"{labels.summary}, by node names"
 
 
 def _warnings(policy: CompiledPolicy) -> Iterator[str]:
-    """Yield what the author of a policy should think of."""
+    """Yield warnings for the author of a policy."""
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
         yield _NAMES_NODES
     for rule in policy.filters:
@@ -104,8 +104,8 @@ def _plan(rule: FilterRule | ScoreRule) -> Plan | None:
     return rule.evaluator.plan if isinstance(rule.evaluator, NodeExpression) else None
 
 
-def _show_inside(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Console) -> None:
-    """Print how an expression is evaluated, and why labels do not carry it."""
+def _show_plan(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Console) -> None:
+    """Print how an expression is evaluated, and why labels alone cannot express it."""
     plan = _plan(rule)
     if plan is None:
         return
@@ -117,6 +117,6 @@ def _show_inside(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: C
 
 
 def _effort(plan: Plan) -> str:
-    """Return about how long an expression takes, and how its costliest part is evaluated."""
+    """Return the estimated cost of an expression, and the strategy of its costliest part."""
     costliest = max(plan.parts, key=lambda part: part.cost)
     return f"{plan.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.strategy.value}"

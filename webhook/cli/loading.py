@@ -1,4 +1,4 @@
-"""Loading what the arguments of a command name, with progress and every mistake shown."""
+"""Loading of policies and recorded clusters, with progress and every mistake shown."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from engine.policy import PolicySet, load_policies
 from webhook.cluster import Recording, load_recorded
 
 
-def load_some_policies(paths: Sequence[Path]) -> PolicySet:
-    """Return the policies of some files and folders, of which there must be any.
+def load_policy_set(paths: Sequence[Path]) -> PolicySet:
+    """Return the policies of files and folders, at least one.
 
     Raises:
         InvalidFileError: there is none, or something is wrong with them.

@@ -1,4 +1,4 @@
-"""A pod manifest as a person writes it, turned into the request that creating it would make."""
+"""Pod manifests, and the placement request that their creation would make."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _POD = GroupVersionKind(version="v1", kind="Pod")
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the one Pod in a YAML or JSON file, as plain JSON values; `-` reads standard input.
 
-    What the API server fills in before anyone is asked, and decisions depend on, is filled in.
+    Defaults that the API server sets before admission are set, as far as decisions depend on them.
 
     Raises:
         InvalidFileError: the file cannot be read, or does not hold one Pod and nothing else.
     """
     file = _STANDARD_INPUT if path == Path("-") else path
     objects: list[ApiObject] = []
-    for found in read_objects(file):
-        if isinstance(found, Diagnostic):
-            raise InvalidFileError([found])
-        objects.append(found)
+    for item in read_objects(file):
+        if isinstance(item, Diagnostic):
+            raise InvalidFileError([item])
+        objects.append(item)
     if len(objects) != 1:
         message = f"expected one Pod, found {len(objects)} objects"
         raise InvalidFileError([Diagnostic(file=str(file), message=message)])
-    manifest = _checked(objects[0])
+    manifest = _valid_pod(objects[0])
     _default_requests(manifest)
     return manifest
 
@@ -52,9 +52,9 @@ def placement_request(
     """Return the request that creating a pod would make.
 
     Args:
-        manifest: as `read_manifest` gives it.
-        namespace: where it is created, if it does not say so itself.
-        view: the cluster, for the labels of the namespace.
+        manifest: of the pod.
+        namespace: of a pod that names none.
+        view: for the labels of the namespace.
     """
     raw = msgspec.json.encode(manifest)
     request = AdmissionRequest(
@@ -75,8 +75,8 @@ def placement_request(
     )
 
 
-def _checked(found: ApiObject) -> dict[str, Any]:
-    """Return an object as plain values if it is a pod that makes sense."""
+def _valid_pod(found: ApiObject) -> dict[str, Any]:
+    """Return a valid pod as plain values."""
     if (found.group, found.kind) != ("", "Pod"):
         hint = "give a pod itself: the one below `template`, say, with `kind: Pod` above it"
         message = f"expected a Pod, not a `{found.kind[:64]}`"
@@ -91,7 +91,7 @@ def _checked(found: ApiObject) -> dict[str, Any]:
 
 
 def _default_requests(manifest: Mapping[str, Any]) -> None:
-    """Let containers request their limits where they request nothing else.
+    """Set the requests of containers to their limits, for resources without a request.
 
     Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
     """

@@ -1,4 +1,4 @@
-"""`stowplan test`: the cases that stand beside policies."""
+"""`stowplan test`: run the cases beside policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.markup import escape
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy.loader import CASES_FILE
 from engine.policy_tests.runner import run_cases
-from engine.report import explanation
+from engine.report import decision_report
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import show_decision
@@ -41,6 +41,6 @@ def run_policy_tests(
         for failure in result.failures:
             output.print(f"       {escape(failure)}")
         if result.failures and verbose:
-            show_decision(output, explanation(result.decision))
+            show_decision(output, decision_report(result.decision))
     output.print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
     return Exit.DENIED if failed else Exit.OK

@@ -16,7 +16,7 @@ app = App(name="serve", config=ShownEnvironment())
 
 @app.default
 def serve(*, settings: Annotated[Settings | None, Parameter(name="*")] = None) -> int:
-    """Answer admission reviews over TLS until told to end by SIGINT or SIGTERM.
+    """Answer admission reviews over TLS until SIGINT or SIGTERM.
 
     Each setting is taken from its flag, else from its environment variable, else from the file
     named by `--config`, else from its default.

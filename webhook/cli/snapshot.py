@@ -1,4 +1,4 @@
-"""`stowplan snapshot`: a live cluster in a file, to explain, test and serve policies with."""
+"""`stowplan snapshot`: record a live cluster in a file, for the other commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTHING_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class _CannotWriteError(StowplanError):
-    """The file that was asked for cannot be written."""
+    """The output file cannot be written."""
 
 
 def snapshot(
@@ -56,15 +56,15 @@ def snapshot(
     """
     _check(output, force=force)
     try:
-        taken = asyncio.run(
+        results = asyncio.run(
             _record(output, kubeconfig, context, Anonymizer() if anonymize else None)
         )
     except SnapshotError as error:
-        raise StowplanError(_told(error, kubeconfig, context)) from error
+        raise StowplanError(_reason(error, kubeconfig, context)) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise _CannotWriteError(f"`{output}` cannot be written: {reason}") from error
-    _show(output, taken, kubeconfig, context)
+    _show(output, results, kubeconfig, context)
     return Exit.OK
 
 
@@ -95,7 +95,7 @@ async def _record(
 
 
 def _check(output: Path, *, force: bool) -> None:
-    """Refuse what would fail, or destroy something, after minutes of reading."""
+    """Refuse a file that cannot be written or exists, before minutes of reading."""
     if output.is_dir():
         raise _CannotWriteError(f"`{output}` is a folder\nhint: name a file in it")
     if not output.parent.is_dir():
@@ -104,54 +104,54 @@ def _check(output: Path, *, force: bool) -> None:
         raise _CannotWriteError(f"`{output}` exists\nhint: `--force` replaces it")
 
 
-def _told(error: SnapshotError, kubeconfig: Path | None, context: str | None) -> str:
-    """Return why there is no snapshot, and what to do."""
-    said = error.error
-    if said.status == HTTPStatus.UNAUTHORIZED:
-        return f"the API server does not accept our credentials: {said.message}"
-    if said.status == HTTPStatus.FORBIDDEN:
+def _reason(error: SnapshotError, kubeconfig: Path | None, context: str | None) -> str:
+    """Return why there is no snapshot, with a hint."""
+    cause = error.error
+    if cause.status == HTTPStatus.UNAUTHORIZED:
+        return f"the API server does not accept our credentials: {cause.message}"
+    if cause.status == HTTPStatus.FORBIDDEN:
         hint = _hint(error.kind, kubeconfig, context)
-        return f"we lack the permission to list {error.kind}: {said.message}\n{hint}"
-    if said.status == NO_CONTACT:
-        return f"no contact with the API server: {said.message}"
-    return f"{error.kind} cannot be read: {said.message}"
+        return f"we lack the permission to list {error.kind}: {cause.message}\n{hint}"
+    if cause.status == NO_CONTACT:
+        return f"no contact with the API server: {cause.message}"
+    return f"{error.kind} cannot be read: {cause.message}"
 
 
 def _show(
-    output: Path, taken: Sequence[KindResult], kubeconfig: Path | None, context: str | None
+    output: Path, results: Sequence[KindResult], kubeconfig: Path | None, context: str | None
 ) -> None:
-    """Say what the file holds, what it does not, and what to do with it."""
+    """Print the contents of the file, what is missing, and the next commands."""
     notes = console.errors()
-    for kind in taken:
+    for kind in results:
         for problem in kind.problems:
             notes.print(str(problem), markup=False, soft_wrap=True)
     out = console.output()
     size = decimal(output.stat().st_size)
     out.print(f"[bold]{escape(str(output))}[/] holds the cluster, in {size}\n")
-    out.print(_kinds(taken))
-    for kind in taken:
+    out.print(_kinds(results))
+    for kind in results:
         if kind.error is not None and kind.error.status == HTTPStatus.FORBIDDEN:
             hint = f"\n{_hint(kind.name, kubeconfig, context)}"
             out.print(hint, markup=False, soft_wrap=True)
-    if not any(kind.objects for kind in taken if kind.name in _OF_NODES):
+    if not any(kind.objects for kind in results if kind.name in _OF_NODES):
         out.print(
             "\n[yellow]warning:[/] nothing measures the usage of nodes here: rules that read it"
-            " will have no say"
+            " will have no effect"
         )
     out.print("\n[bold]Next[/]")
     _what_next(output, out)
 
 
-def _kinds(taken: Sequence[KindResult]) -> Table:
+def _kinds(results: Sequence[KindResult]) -> Table:
     table = plain_table("kind", "objects", "")
-    for kind in taken:
+    for kind in results:
         count = "-" if kind.error else f"{kind.objects:,}"
         table.add_row(kind.name, count, escape(_remark(kind)))
     return table
 
 
 def _remark(kind: KindResult) -> str:
-    """Return what there is to say of a kind beside its number."""
+    """Return the remark on a kind beside its number."""
     if kind.error is not None:
         return _missing(kind.error)
     remarks = []
@@ -171,12 +171,12 @@ def _missing(error: ApiError) -> str:
 
 
 def _hint(kind: str, kubeconfig: Path | None, context: str | None) -> str:
-    """Return how to find out whether we may list a kind."""
+    """Return the hint for a kind that we may not list."""
     return f"hint: `{_can_i(kind, kubeconfig, context)}` tells when it is permitted"
 
 
 def _can_i(kind: str, kubeconfig: Path | None, context: str | None) -> str:
-    """Return the command that tells whether we may list a kind."""
+    """Return the command that shows whether we may list a kind."""
     flags = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
     flags += [f"--context={context}"] if context else []
     everywhere = ["--all-namespaces"] if kind.startswith(_IN_NAMESPACES) else []

@@ -1,8 +1,8 @@
-"""Who of several replicas may write: one holder of a Lease at a time.
+"""Leader election: at most one of several replicas holds the Lease, and may write.
 
 The Lease is an object of the API server, changed by compare-and-swap on its resourceVersion. No
-replica believes the clock of another: those that wait measure, on their own steady clock, how long
-they have seen no renewal, and the holder stops acting a while before any of them can lose patience.
+replica relies on the clock of another: candidates measure, on their own steady clock, for how long
+they have observed no renewal, and the leader stops well before any of them can take over.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import msgspec
 from webhook.cluster.client.connection import ApiError, Connection
 
 Duty: TypeAlias = Callable[[], Awaitable[None]]
-"""What the holder does: begun when it starts to lead, cancelled when it does not any more."""
+"""A task of the leader: started when it begins to lead, cancelled when it stops."""
 
 _NEVER = float("-inf")
-_JITTER = 0.2  # part of a pause; replicas that start together should not ask together
+_JITTER = 0.2  # part of a pause, so that replicas that start together spread their requests
 _NOT_FOUND = 404
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts suspended time too
 
@@ -36,24 +36,24 @@ _log = logging.getLogger(__name__)
 
 
 def steady_clock() -> float:
-    """Return seconds from some moment on, never set back, and running while we are suspended."""
+    """Return seconds that only go forward, time during which the machine was suspended included."""
     return time.clock_gettime(_STEADY_CLOCK)
 
 
 def new_identity() -> str:
-    """Return a name for this process that no other has, and that tells people where it runs."""
+    """Return a unique name for this process, which starts with the name of its host."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """How patient everyone is; the defaults are those of the control plane's own components.
+    """Durations of the election; the defaults are those of the control plane's own components.
 
     Attributes:
-        duration_seconds: how long others must have seen no renewal before one takes over.
-        deadline_seconds: how long after its last renewal the holder goes on. The gap to
-            `duration_seconds` is what two steady clocks may drift apart in that time.
-        retry_seconds: the pause between attempts to take or renew.
+        duration_seconds: without an observed renewal, after which a candidate takes over.
+        deadline_seconds: after its last renewal, during which the leader acts. The gap to
+            `duration_seconds` allows for the drift of two steady clocks in that time.
+        retry_seconds: pause between attempts to acquire or renew.
 
     Raises:
         ValueError: they are not in the order retry < deadline < duration.
@@ -69,19 +69,19 @@ class LeaseTimes:
 
 
 class LeaseElector:
-    """One replica's part in choosing who leads.
+    """Leader election as one replica takes part in it.
 
-    INVARIANT: at most one elector `is_leader` at any moment. The holder counts its deadline from
-    before it sent a renewal, the others count theirs from after they saw it, and theirs is longer.
+    INVARIANT: at most one elector `is_leader` at any moment. The leader counts its deadline from
+    before it sent a renewal, candidates count from after they observed it, and for longer.
 
     Args:
         connection: to the API server.
-        namespace: where the Lease is; it is created if it is missing.
+        namespace: of the Lease; it is created if it is missing.
         name: of the Lease.
-        identity: of this process, from `new_identity`; no other may ever have the same.
-        times: how patient everyone is.
+        identity: of this process, from `new_identity`: unique for ever.
+        times: durations of the election.
         clock: seconds on a steady clock, for deadlines.
-        now: the time of day, which is written for people to read and never compared.
+        now: the time of day, written for people to read and never compared.
     """
 
     def __init__(
@@ -104,17 +104,17 @@ class LeaseElector:
         self._clock = clock
         self._now = now
         self._leader_until = _NEVER
-        self._told_leading = False
-        self._seen: tuple[object, ...] = ()
-        self._seen_at = 0.0
-        self._at_work: dict[Duty, asyncio.Future[None]] = {}
+        self._was_leader = False
+        self._last_record: tuple[object, ...] = ()
+        self._changed_at = 0.0
+        self._tasks: dict[Duty, asyncio.Future[None]] = {}
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica may write now; ask again right before every write.
+        """Whether this replica may write now; to be read right before every write.
 
-        It turns false by itself when the deadline passes: a process that was frozen for longer
-        than its lease knows so before it does anything else.
+        It turns false by itself when the deadline passes, also in a process that was suspended for
+        longer than its lease.
         """
         return self._clock() < self._leader_until
 
@@ -122,7 +122,7 @@ class LeaseElector:
         """Take part until cancelled; then end the duties and, after them, release the Lease.
 
         Args:
-            duties: what to do while leading; one that ends or fails is begun again.
+            duties: tasks of the leader; one that ends or fails is started again.
         """
         try:
             while True:
@@ -135,30 +135,30 @@ class LeaseElector:
             await self.release()
 
     async def attempt(self) -> None:
-        """Take the Lease if it is free, renew it if it is ours; done within the deadline."""
+        """Acquire the Lease if it is free, renew it if it is ours; done within the deadline."""
         try:
-            async with asyncio.timeout(self._patience()):
-                await self._take_or_renew()
+            async with asyncio.timeout(self._attempt_seconds()):
+                await self._acquire_or_renew()
         except _FAILURES as error:
             _log.warning("lease not reached: %s", error or "no answer in time")
-        if self._told_leading != self.is_leader:
-            self._told_leading = self.is_leader
-            _log.info("%s %s", self.identity, "leads" if self.is_leader else "leads no more")
+        if self._was_leader != self.is_leader:
+            self._was_leader = self.is_leader
+            _log.info("%s %s", self.identity, "leads" if self.is_leader else "no longer leads")
 
     async def release(self) -> None:
-        """Give the Lease up if it is ours, so that another replica need not wait for its end."""
+        """Release the Lease if it is ours, so that another replica need not wait for its end."""
         self._leader_until = _NEVER
         try:
-            async with asyncio.timeout(self._patience()):
+            async with asyncio.timeout(self._attempt_seconds()):
                 lease = await self._read()
                 if lease and _spec(lease).get("holderIdentity") == self.identity:
                     await self._write(lease, holderIdentity="", leaseDurationSeconds=1)
         except _FAILURES as error:
-            _log.warning("lease not released, it will run out: %s", error or "no answer in time")
+            _log.warning("lease not released, it will expire: %s", error or "no answer in time")
 
-    async def _take_or_renew(self) -> None:
+    async def _acquire_or_renew(self) -> None:
         lease = await self._read()
-        if lease is not None and not self._may_take(_spec(lease)):
+        if lease is not None and not self._may_acquire(_spec(lease)):
             return
         spec = _spec(lease or {})
         ours = spec.get("holderIdentity") == self.identity
@@ -167,23 +167,23 @@ class LeaseElector:
             "leaseDurationSeconds": self._times.duration_seconds,
         }
         if not ours:
-            changes["acquireTime"] = self._moment()
+            changes["acquireTime"] = self._timestamp()
             changes["leaseTransitions"] = 0 if lease is None else _transitions(spec) + 1
         started = self._clock()
         await self._write(lease, **changes)
         self._leader_until = started + self._times.deadline_seconds
 
-    def _may_take(self, spec: dict[str, Any]) -> bool:
-        """Whether the Lease is ours or free; note when we last saw it change hands or renewed."""
+    def _may_acquire(self, spec: dict[str, Any]) -> bool:
+        """Whether the Lease is ours, free or expired; record the moment of its last change."""
         holder = spec.get("holderIdentity") or ""
-        seen = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, self._clock()
+        record = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if record != self._last_record:
+            self._last_record, self._changed_at = record, self._clock()
         if holder in {"", self.identity}:
             return True
         self._leader_until = _NEVER
         duration = spec.get("leaseDurationSeconds") or self._times.duration_seconds
-        return self._clock() - self._seen_at >= duration
+        return self._clock() - self._changed_at >= duration
 
     async def _read(self) -> dict[str, Any] | None:
         try:
@@ -195,23 +195,23 @@ class LeaseElector:
         return lease
 
     async def _write(self, lease: dict[str, Any] | None, **changes: object) -> None:
-        """Create or replace the Lease; refused with 409 if another was faster."""
+        """Create or replace the Lease; fails with 409 if another replica was faster."""
         body = lease or {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": self._metadata,
         }
-        body = {**body, "spec": {**_spec(body), **changes, "renewTime": self._moment()}}
+        body = {**body, "spec": {**_spec(body), **changes, "renewTime": self._timestamp()}}
         method, path = ("PUT", self._path) if lease else ("POST", self._collection)
         await self._connection.write(
             method, path, msgspec.json.encode(body), content_type="application/json"
         )
 
-    def _moment(self) -> str:
+    def _timestamp(self) -> str:
         return f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
-    def _patience(self) -> float:
-        """Return how long an attempt may take: time for a second one, and never past the end."""
+    def _attempt_seconds(self) -> float:
+        """Return the timeout of an attempt: it leaves time for a second one before the deadline."""
         half = self._times.deadline_seconds / 2
         return min(half, self._leader_until - self._clock()) if self.is_leader else half
 
@@ -220,17 +220,17 @@ class LeaseElector:
         return min(pause, self._leader_until - self._clock()) if self.is_leader else pause
 
     async def _assign(self, duties: tuple[Duty, ...]) -> None:
-        """Begin what has ended or was never begun, or end everything if we do not lead."""
+        """Start the duties that do not run, or end them all if this replica does not lead."""
         if not self.is_leader:
             await self._end_duties()
             return
         for duty in duties:
-            if duty not in self._at_work or self._at_work[duty].done():
-                self._at_work[duty] = asyncio.ensure_future(_logged(duty))
+            if duty not in self._tasks or self._tasks[duty].done():
+                self._tasks[duty] = asyncio.ensure_future(_logged(duty))
 
     async def _end_duties(self) -> None:
-        ending = list(self._at_work.values())
-        self._at_work.clear()
+        ending = list(self._tasks.values())
+        self._tasks.clear()
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -239,8 +239,8 @@ class LeaseElector:
 async def _logged(duty: Duty) -> None:
     try:
         await duty()
-    except Exception:  # noqa: BLE001 - it is begun again, as long as we lead
-        _log.exception("a duty of the lease holder failed")
+    except Exception:  # noqa: BLE001 - it is started again while this replica leads
+        _log.exception("a task of the leader failed")
 
 
 def _spec(lease: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
-"""What `stowplan doctor` looks at: a live installation, check by check.
+"""Checks of a live installation, for `stowplan doctor`.
 
-What belongs here: one module per check, each an async function that yields findings; what they read
-(`installation`, `objects`); and their table (`checkup`). What never does: printing, which is the
-command line's, or any change of the cluster. The one thing sent that is not a question is a pod,
-as a dry run.
+What belongs here: checks, each an async function that yields findings; what they read
+(`installation`, `objects`); and their table (`checks`). What never does: printing, which is the
+command line's, or a change of the cluster: the only write is a pod, as a dry run.
 """
 
-from webhook.doctor.checkup import CHECKS, examine
+from webhook.doctor.checks import CHECKS, run_checks
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation
 
-__all__ = ["CHECKS", "Finding", "Installation", "Level", "examine"]
+__all__ = ["CHECKS", "Finding", "Installation", "Level", "run_checks"]

@@ -1,4 +1,4 @@
-"""Does the API server ask us? Tried with a pod, as a dry run: the way every pod takes."""
+"""Admission of a pod, created as a dry run, and the time-outs of all webhooks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from engine.placement.annotations import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import MUTATING, VALIDATING, Installation, states
-from webhook.doctor.objects import Configuration, Deployment, Pod
+from webhook.doctor.installation import MUTATING, VALIDATING, Installation, statuses
+from webhook.doctor.objects import Configuration, Deployment, Pod, Webhook
 
 _PATHS = {MUTATING: "mutate", VALIDATING: "validate"}
 _ROLES = {MUTATING: "placement", VALIDATING: "quota"}
@@ -47,40 +47,44 @@ _POD = {
 }
 """Passes the `restricted` Pod Security Standard and most policies of others; never stored."""
 
+_TOO_LONG_SECONDS = 30  # half of what the API server gives a request; callers often give less
+_MOST_NAMED = 8
 
-async def admission(at: Installation) -> AsyncIterator[Finding]:
-    """Try a pod, and tell what the API server did with it and whom it asked."""
-    ours = await at.ours()
-    for finding in _switched_off(ours, await at.deployment(), at.release):
+
+async def admission(installation: Installation) -> AsyncIterator[Finding]:
+    """Create a pod as a dry run, and report the webhooks that the API server called for it."""
+    configurations = await installation.own_configurations()
+    deployment = await installation.deployment()
+    for finding in _unconfigured(configurations, deployment, installation.release):
         yield finding
-    if not ours:
+    if not configurations:
         return
-    before = await _answered(at)
+    before = await _review_counts(installation)
     try:
-        tried = await _tried(at)
-    except ApiError as refused:
-        yield _refused(refused, ours, at.pod_namespace)
+        pod = await _create_pod(installation)
+    except ApiError as error:
+        yield _refusal(error, configurations, installation.pod_namespace)
         return
-    after = await _answered(at)
-    advice = {name: tried.metadata.annotations.get(name, "") for name in ANNOTATIONS}
-    for kind, configuration in ours.items():
+    after = await _review_counts(installation)
+    advice = {name: pod.metadata.annotations.get(name, "") for name in ANNOTATIONS}
+    for kind, configuration in configurations.items():
         if kind == MUTATING and any(advice.values()):
             reason = advice[REASON_ANNOTATION]
             yield Finding(Level.OK, f"a pod comes back with advice: {reason or 'no reason given'}")
-        elif any(webhook.sees_new_pods for webhook in configuration.webhooks):
-            yield await _without_advice(at, kind, before, after)
+        elif any(webhook.covers_pod_creation for webhook in configuration.webhooks):
+            yield await _no_advice(installation, kind, before, after)
 
 
-def _switched_off(
-    ours: Mapping[str, Configuration], deployment: Deployment | None, name: str
+def _unconfigured(
+    configurations: Mapping[str, Configuration], deployment: Deployment | None, name: str
 ) -> Iterator[Finding]:
-    """Yield what the API server does not ask about, though the settings want it to or not."""
+    """Yield the roles without a webhook configuration, on purpose or not."""
     for kind, role in _ROLES.items():
         setting = f"STOWPLAN_{role.upper()}_MODE"
         mode = "" if deployment is None else deployment.spec.template.spec.setting(setting)
-        if kind not in ours and mode == "Off":
+        if kind not in configurations and mode == "Off":
             yield Finding(Level.NOTE, f"{role}.mode is Off: the API server does not ask about it")
-        elif kind not in ours:
+        elif kind not in configurations:
             yield Finding(
                 Level.WARNING,
                 f"there is no {kind} `{name}`, so the API server does not ask about {role}",
@@ -89,63 +93,71 @@ def _switched_off(
             )
 
 
-async def _answered(at: Installation) -> dict[str, int] | None:
-    """Return how many reviews all replicas answered, by path; None if any cannot be asked."""
-    replicas = await at.replicas()
-    said = states(replicas)
-    if not replicas or len(said) < len(replicas):
+async def _review_counts(installation: Installation) -> dict[str, int] | None:
+    """Return the number of reviews of all replicas, by path; None if one does not answer."""
+    replicas = await installation.replicas()
+    answered = statuses(replicas)
+    if not replicas or len(answered) < len(replicas):
         return None
-    return {path: sum(state.reviews.get(path, 0) for _, state in said) for path in _PATHS.values()}
+    return {
+        path: sum(status.reviews.get(path, 0) for _, status in answered) for path in _PATHS.values()
+    }
 
 
-async def _tried(at: Installation) -> Pod:
-    path = f"/api/v1/namespaces/{at.pod_namespace}/pods"
+async def _create_pod(installation: Installation) -> Pod:
+    path = f"/api/v1/namespaces/{installation.pod_namespace}/pods"
     body = msgspec.json.encode(_POD)
-    created = await at.connection.write("POST", path, body, query=(("dryRun", "All"),))
+    created = await installation.connection.write("POST", path, body, query=(("dryRun", "All"),))
     return msgspec.json.decode(created, type=Pod)
 
 
-def _refused(refused: ApiError, ours: Mapping[str, Configuration], namespace: str) -> Finding:
-    """Return what the refusal of a pod says of us."""
-    names = [webhook.name for one in ours.values() for webhook in one.webhooks]
-    if any(f'"{name}" denied the request' in refused.message for name in names):
-        return Finding(Level.OK, f"we are asked, and refuse a pod: {refused.message}")
-    if any(f'failed calling webhook "{name}"' in refused.message for name in names):
+def _refusal(
+    error: ApiError, configurations: Mapping[str, Configuration], namespace: str
+) -> Finding:
+    """Return the finding for a pod that was refused, by us or by others."""
+    names = [webhook.name for each in configurations.values() for webhook in each.webhooks]
+    if any(f'"{name}" denied the request' in error.message for name in names):
+        return Finding(Level.OK, f"we are asked, and refuse a pod: {error.message}")
+    if any(f'failed calling webhook "{name}"' in error.message for name in names):
         return Finding(
             Level.PROBLEM,
-            f"no pods are created: {refused.message}",
+            f"no pods are created: {error.message}",
             f"delete both webhook configurations first, as the runbook says; then: {_UNREACHED}",
         )
     advice = "try another namespace with `--pod-namespace`, or as somebody who may create pods"
-    if refused.status == HTTPStatus.BAD_REQUEST and "dry run" in refused.message:
+    if error.status == HTTPStatus.BAD_REQUEST and "dry run" in error.message:
         advice = "another webhook takes no dry runs; try a namespace it is not for"
     return Finding(
         Level.WARNING,
-        f"a pod in namespace {namespace} is refused, not by us: {refused.message}",
+        f"a pod in namespace {namespace} is refused, not by us: {error.message}",
         advice,
     )
 
 
-async def _without_advice(
-    at: Installation, kind: str, before: dict[str, int] | None, after: dict[str, int] | None
+async def _no_advice(
+    installation: Installation,
+    kind: str,
+    before: dict[str, int] | None,
+    after: dict[str, int] | None,
 ) -> Finding:
-    """Return why a webhook left no trace on the pod."""
-    role, path, namespace = _ROLES[kind], _PATHS[kind], at.pod_namespace
+    """Return why the pod has no annotation of a webhook."""
+    role, path, namespace = _ROLES[kind], _PATHS[kind], installation.pod_namespace
     if before is None or after is None:
         return Finding(
             Level.WARNING,
-            f"it cannot be told whether the API server asks about {role}: a replica does not say"
+            f"it is unknown whether the API server asks about {role}: a replica does not report"
             " how many reviews it answered",
             "see the replicas below",
         )
     if after[path] > before[path]:
         if kind == VALIDATING:
             return Finding(Level.OK, "the API server asks about quota")
-        modes = {state.modes.get("placement") for _, state in states(await at.replicas())}
+        replicas = statuses(await installation.replicas())
+        modes = {status.modes.get("placement") for _, status in replicas}
         mode = next(iter(modes - {None, "Enforce"}), None)
-        why = f"placement.mode is {mode}" if mode else f"no policy speaks of it in {namespace}"
+        why = f"placement.mode is {mode}" if mode else f"no policy applies to it in {namespace}"
         return Finding(
-            Level.NOTE, f"the API server asks about placement; a pod comes back as it was: {why}"
+            Level.NOTE, f"the API server asks about placement; a pod comes back unchanged: {why}"
         )
     return Finding(
         Level.PROBLEM,
@@ -153,3 +165,37 @@ async def _without_advice(
         f"is the namespace excluded, or not labelled? Then give another as `--pod-namespace`."
         f" Else {_UNREACHED}",
     )
+
+
+async def webhooks(installation: Installation) -> AsyncIterator[Finding]:
+    """Add up the time-outs of all webhooks: mutating ones run in turn, validating ones at once."""
+    called: dict[str, list[Webhook]] = {
+        kind: [
+            webhook
+            for configuration in configurations
+            for webhook in configuration.webhooks
+            if webhook.covers_pod_creation
+        ]
+        for kind, configurations in (await installation.configurations()).items()
+    }
+    in_turn = sum(webhook.timeout_seconds for webhook in called[MUTATING])
+    at_once = max((webhook.timeout_seconds for webhook in called[VALIDATING]), default=0)
+    count = len(called[MUTATING]) + len(called[VALIDATING])
+    message = (
+        f"{count} webhooks are asked about new pods; with all of them away a pod takes"
+        f" {in_turn + at_once} s: {in_turn} s for {len(called[MUTATING])} mutating ones in turn,"
+        f" {at_once} s for the slowest validating one"
+    )
+    if in_turn + at_once > _TOO_LONG_SECONDS:
+        worst = sorted(called[MUTATING], key=lambda webhook: -webhook.timeout_seconds)
+        named = ", ".join(f"{each.name} {each.timeout_seconds} s" for each in worst[:_MOST_NAMED])
+        yield Finding(Level.WARNING, message, f"shorten `timeoutSeconds` of the longest: {named}")
+    else:
+        yield Finding(Level.OK, message)
+    strict = sorted(
+        {each.name for kind in called.values() for each in kind if each.failure_policy == "Fail"}
+    )
+    if strict:
+        named = ", ".join(strict[:_MOST_NAMED])
+        more = f" and {len(strict) - _MOST_NAMED} more" if len(strict) > _MOST_NAMED else ""
+        yield Finding(Level.NOTE, f"pods are not created while one of these is away: {named}{more}")

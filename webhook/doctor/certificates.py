@@ -1,4 +1,4 @@
-"""Does the API server trust what we serve, and for how long?"""
+"""Certificates: validity, and trust of the API server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhook.certificates import certificates_of
 from webhook.certificates.authority import is_for, is_signed_by, is_valid
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import Installation, states
+from webhook.doctor.installation import Installation, statuses
 from webhook.doctor.objects import Configuration, PodSpec, Secret, Webhook
 
 _SOON = timedelta(days=14)  # ours is renewed a month before its end
@@ -26,24 +26,25 @@ _TRUST = (
 )
 
 
-async def certificates(at: Installation) -> AsyncIterator[Finding]:
-    """Compare the certificate in the Secret, and what replicas serve, with each `caBundle`."""
-    ours, now = await at.ours(), at.now()
-    for configuration in ours.values():
+async def certificates(installation: Installation) -> AsyncIterator[Finding]:
+    """Compare the certificates in the Secret and of replicas with each `caBundle`."""
+    configurations, now = await installation.own_configurations(), installation.now()
+    for configuration in configurations.values():
         for finding in _authorities(configuration, now):
             yield finding
-    leaf = await _kept(at)
+    leaf = await _stored(installation)
     if isinstance(leaf, Finding):
         yield leaf
     elif leaf is not None:
         yield _time_left("the certificate in the Secret", leaf.not_valid_after_utc, now)
-        for configuration in ours.values():
+        for configuration in configurations.values():
             for webhook in configuration.webhooks:
                 yield _trusted(webhook, leaf, now)
-    for name, state in states(await at.replicas()):
-        yield _time_left(f"what {name} serves", state.certificate.expires_at, now)
-        if state.certificate.is_trusted is False:
-            message = f"the API server does not trust what {name} serves"
+    for name, status in statuses(await installation.replicas()):
+        expires_at = datetime.fromisoformat(status.certificate.expires_at)
+        yield _time_left(f"the certificate of {name}", expires_at, now)
+        if status.certificate.is_trusted is False:
+            message = f"the API server does not trust the certificate of {name}"
             yield Finding(Level.PROBLEM, message, _TRUST)
 
 
@@ -52,49 +53,54 @@ def _authorities(configuration: Configuration, now: datetime) -> Iterator[Findin
         trusted = certificates_of(webhook.client_config.ca_bundle)
         if not trusted:
             yield Finding(Level.PROBLEM, f"{webhook.name} has no usable `caBundle`", _TRUST)
-        elif not any(is_valid(one, now) for one in trusted):
+        elif not any(is_valid(authority, now) for authority in trusted):
             yield Finding(Level.PROBLEM, f"all of the `caBundle` of {webhook.name} expired", _TRUST)
 
 
-async def _kept(at: Installation) -> x509.Certificate | Finding | None:
+async def _stored(installation: Installation) -> x509.Certificate | Finding | None:
     """Return the certificate in the Secret, or why there is none; None if no Secret is used."""
-    deployment = await at.deployment()
+    deployment, namespace = await installation.deployment(), installation.namespace
     name = "" if deployment is None else _secret(deployment.spec.template.spec)
     if not name:
         return None
-    title = f"Secret {at.namespace}/{name}"
+    title = f"Secret {namespace}/{name}"
     try:
-        secret = await at.read(f"/api/v1/namespaces/{at.namespace}/secrets/{name}", Secret)
+        secret = await installation.read(f"/api/v1/namespaces/{namespace}/secrets/{name}", Secret)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return Finding(Level.PROBLEM, f"there is no {title}", _RENEW)
-        message = f"{title} is not looked at: {error.message}"
-        return Finding(Level.NOTE, message, "replicas tell what they serve, see below")
+        message = f"{title} is not checked: {error.message}"
+        return Finding(Level.NOTE, message, "the certificates of replicas are, see below")
     found = certificates_of(secret.data.certificate)
     return found[0] if found else Finding(Level.PROBLEM, f"{title} has no certificate", _RENEW)
 
 
 def _secret(spec: PodSpec) -> str:
-    mounted = (one.secret.secret_name for one in spec.volumes if one.secret and one.name == "tls")
+    mounted = (
+        volume.secret.secret_name
+        for volume in spec.volumes
+        if volume.secret and volume.name == "tls"
+    )
     return spec.setting("STOWPLAN_CERTIFICATE_SECRET") or next(mounted, "")
 
 
 def _trusted(webhook: Webhook, leaf: x509.Certificate, now: datetime) -> Finding:
-    called = webhook.client_config
-    issuers = certificates_of(called.ca_bundle)
-    if not any(is_valid(one, now) and is_signed_by(leaf, one) for one in issuers):
+    client = webhook.client_config
+    issuers = certificates_of(client.ca_bundle)
+    if not any(is_valid(issuer, now) and is_signed_by(leaf, issuer) for issuer in issuers):
         message = f"no authority in the `caBundle` of {webhook.name} signed the certificate"
         return Finding(Level.PROBLEM, message, _TRUST)
-    if not is_for(leaf, [called.host]):
-        message = f"the certificate is not for `{called.host}`, by which {webhook.name} is called"
+    if not is_for(leaf, [client.host]):
+        message = f"the certificate is not for `{client.host}`, by which {webhook.name} is called"
         return Finding(Level.PROBLEM, message, "see `certificates.extraNames` of the chart")
-    return Finding(Level.OK, f"{webhook.name} trusts the certificate, for `{called.host}`")
+    return Finding(Level.OK, f"{webhook.name} trusts the certificate, for `{client.host}`")
 
 
-def _time_left(what: str, until: datetime, now: datetime) -> Finding:
+def _time_left(title: str, until: datetime, now: datetime) -> Finding:
     if until <= now:
-        return Finding(Level.PROBLEM, f"{what} has expired at {until:%Y-%m-%d %H:%M} UTC", _RENEW)
+        return Finding(Level.PROBLEM, f"{title} expired at {until:%Y-%m-%d %H:%M} UTC", _RENEW)
     days = (until - now).days
     if until - now < _SOON:
-        return Finding(Level.WARNING, f"{what} ends in {days} days, and was not renewed", _RENEW)
-    return Finding(Level.OK, f"{what} is valid for {days} days")
+        message = f"{title} expires in {days} days, and was not renewed"
+        return Finding(Level.WARNING, message, _RENEW)
+    return Finding(Level.OK, f"{title} is valid for {days} days")

@@ -1,4 +1,4 @@
-"""What a check has to say."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     OK = "ok"  # as it should be
-    NOTE = "note"  # worth knowing; nothing need be done
-    WARNING = "warning"  # works for now, or cannot be told
-    PROBLEM = "problem"  # pods are not advised, quotas not held, or soon so
+    NOTE = "note"  # worth knowing; no action needed
+    WARNING = "warning"  # works for now, or is unknown
+    PROBLEM = "problem"  # pods get no advice, quotas are not enforced, or soon so
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
-
-    Attributes:
-        level: how much it matters.
-        message: what it is.
-        advice: what to do about it; empty where nothing need be done.
-    """
+    """One result of a check, with the action that solves it; no advice if none is needed."""
 
     level: Level
     message: str
@@ -31,5 +25,5 @@ class Finding:
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing need be done."""
+        """Whether no action is needed."""
         return self.level in {Level.OK, Level.NOTE}

@@ -1,4 +1,4 @@
-"""An installation as it can be asked about: its objects, and its replicas one by one."""
+"""An installation: its objects, and the state of its replicas."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
+from engine.report import StatusReport
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.doctor.objects import (
     Configuration,
@@ -19,7 +20,6 @@ from webhook.doctor.objects import (
     Deployment,
     Pod,
     Pods,
-    ReplicaState,
     Webhook,
 )
 
@@ -27,7 +27,7 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 
 _DIRECT_SECONDS = 10.0
-_STATUS = "/statusz"
+_STATUS_PATH = "/statusz"
 _Object = TypeVar("_Object")
 
 
@@ -37,24 +37,24 @@ class Replica:
 
     Attributes:
         name: of its pod, or its address.
-        state: what it says of itself; None where it could not be asked.
-        error: why not.
+        status: None if it did not answer.
+        error: why it did not answer.
     """
 
     name: str
-    state: ReplicaState | None = None
+    status: StatusReport | None = None
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What is examined. Nothing of it is kept: every check reads for itself.
+    """The installation to check. Nothing is cached: every check reads for itself.
 
     Attributes:
         connection: to the API server.
-        namespace: where it is.
+        namespace: of its Deployment.
         release: the name of its Deployment and of both webhook configurations.
-        pod_namespace: where a pod is tried.
+        pod_namespace: where a pod is created as a dry run.
         now: the time of day.
     """
 
@@ -83,21 +83,21 @@ class Installation:
             for kind in (MUTATING, VALIDATING)
         }
 
-    async def ours(self) -> dict[str, Configuration]:
+    async def own_configurations(self) -> dict[str, Configuration]:
         """Return our own webhook configurations, by kind; one may be missing.
 
         Raises:
             ApiError: they cannot be read.
         """
         return {
-            kind: one
-            for kind, found in (await self.configurations()).items()
-            for one in found
-            if one.metadata.name == self.release
+            kind: configuration
+            for kind, configurations in (await self.configurations()).items()
+            for configuration in configurations
+            if configuration.metadata.name == self.release
         }
 
     async def deployment(self) -> Deployment | None:
-        """Return our Deployment, None if there is none of that name.
+        """Return our Deployment, None if there is none by that name.
 
         Raises:
             ApiError: it cannot be read.
@@ -111,10 +111,10 @@ class Installation:
             raise
 
     async def replicas(self) -> list[Replica]:
-        """Return what every replica says of itself: pods, or who answers at the webhook's URL.
+        """Return all replicas: the pods, or the server at the webhook's URL.
 
         Raises:
-            ApiError: the API server does not tell which there are.
+            ApiError: the pods cannot be listed.
         """
         deployment = await self.deployment()
         if deployment is not None:
@@ -125,37 +125,39 @@ class Installation:
             running = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
             if running:
                 return [await self._replica(pod) for pod in running]
-        webhooks = [one for each in (await self.ours()).values() for one in each.webhooks]
-        called = next((one for one in webhooks if one.client_config.url), None)
-        return [] if called is None else [await _called(called)]
+        for configuration in (await self.own_configurations()).values():
+            for webhook in configuration.webhooks:
+                if webhook.client_config.url:
+                    return [await _replica_at_url(webhook)]
+        return []
 
     async def _replica(self, pod: Pod) -> Replica:
-        """Ask a pod, by the API server: it reaches pods that we may not."""
+        """Read the status of a pod through the API server, which reaches pods that we may not."""
         name = pod.metadata.name
         address = f"https:{name}:{pod.spec.webhook_port}"
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{address}/proxy{_STATUS}"
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{address}/proxy{_STATUS_PATH}"
         try:
-            return Replica(name=name, state=await self.read(path, ReplicaState))
+            return Replica(name=name, status=await self.read(path, StatusReport))
         except (ApiError, msgspec.DecodeError) as error:
             return Replica(name=name, error=str(error))
 
 
-async def _called(webhook: Webhook) -> Replica:
-    """Ask who answers at the URL of a webhook, trusting whom the API server trusts."""
-    called = webhook.client_config
-    address = (called.url or "").rpartition("/")[0]
+async def _replica_at_url(webhook: Webhook) -> Replica:
+    """Read the status of the server at a webhook's URL, with the trust of the API server."""
+    client = webhook.client_config
+    address = (client.url or "").rpartition("/")[0]
     try:
-        trust = ssl.create_default_context(cadata=called.ca_bundle.decode() or None)
+        trust = ssl.create_default_context(cadata=client.ca_bundle.decode() or None)
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_DIRECT_SECONDS)) as session,
-            session.get(f"{address}{_STATUS}", ssl=trust) as answer,
+            session.get(f"{address}{_STATUS_PATH}", ssl=trust) as answer,
         ):
-            state = msgspec.json.decode(await answer.read(), type=ReplicaState)
+            status = msgspec.json.decode(await answer.read(), type=StatusReport)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         return Replica(name=address, error=str(error) or "no answer in time")
-    return Replica(name=address, state=state)
+    return Replica(name=address, status=status)
 
 
-def states(replicas: Sequence[Replica]) -> list[tuple[str, ReplicaState]]:
-    """Return the replicas that answered, by name, with what they said."""
-    return [(one.name, one.state) for one in replicas if one.state is not None]
+def statuses(replicas: Sequence[Replica]) -> list[tuple[str, StatusReport]]:
+    """Return the name and status of each replica that answered."""
+    return [(replica.name, replica.status) for replica in replicas if replica.status is not None]

@@ -1,18 +1,16 @@
-"""The parts of Kubernetes objects that checks read, and what a replica says of itself."""
+"""The parts of Kubernetes objects that checks read."""
 
 from __future__ import annotations
-
-from datetime import datetime
 
 import msgspec
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of an object; what it does not name is skipped."""
+    """A part of an object; unknown fields are skipped."""
 
 
 class Metadata(_Part, frozen=True):
-    """Who an object is."""
+    """Name, labels and annotations of an object."""
 
     name: str = ""
     labels: dict[str, str] = {}
@@ -24,14 +22,14 @@ class Metadata(_Part, frozen=True):
 
 
 class Service(_Part, frozen=True):
-    """The Service that a webhook is called by."""
+    """The Service in front of a webhook."""
 
     name: str
     namespace: str
 
 
 class ClientConfig(_Part, frozen=True):
-    """How a webhook is called."""
+    """Address of a webhook, and the authorities that its callers trust."""
 
     url: str | None = None
     service: Service | None = None
@@ -39,7 +37,7 @@ class ClientConfig(_Part, frozen=True):
 
     @property
     def host(self) -> str:
-        """The name that the certificate must be for."""
+        """The name that the certificate must be valid for."""
         if self.service is not None:
             return f"{self.service.name}.{self.service.namespace}.svc"
         authority = (self.url or "").partition("://")[2].partition("/")[0]
@@ -47,15 +45,15 @@ class ClientConfig(_Part, frozen=True):
 
 
 class Rule(_Part, frozen=True):
-    """What a webhook is asked about."""
+    """Requests that the API server sends to a webhook."""
 
     api_groups: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
 
     @property
-    def has_new_pods(self) -> bool:
-        """Whether the creation of pods is among it."""
+    def covers_pod_creation(self) -> bool:
+        """Whether the creation of pods is among them."""
         return (
             not {"", "*"}.isdisjoint(self.api_groups)
             and not {"CREATE", "*"}.isdisjoint(self.operations)
@@ -73,9 +71,9 @@ class Webhook(_Part, frozen=True):
     timeout_seconds: int = 10
 
     @property
-    def sees_new_pods(self) -> bool:
-        """Whether it is asked about some new pods."""
-        return any(rule.has_new_pods for rule in self.rules)
+    def covers_pod_creation(self) -> bool:
+        """Whether it is called for some new pods."""
+        return any(rule.covers_pod_creation for rule in self.rules)
 
 
 class Configuration(_Part, frozen=True):
@@ -86,12 +84,12 @@ class Configuration(_Part, frozen=True):
 
 
 class Configurations(_Part, frozen=True):
-    """All of one of the two kinds."""
+    """A list of one of the two kinds."""
 
     items: tuple[Configuration, ...] = ()
 
 
-# What runs.
+# Workloads.
 
 
 class EnvironmentVariable(_Part, frozen=True):
@@ -130,7 +128,7 @@ class Volume(_Part, frozen=True):
 
 
 class PodSpec(_Part, frozen=True):
-    """What a pod should be."""
+    """Spec of a pod."""
 
     containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -139,14 +137,14 @@ class PodSpec(_Part, frozen=True):
 
     @property
     def webhook_port(self) -> int:
-        """Where the webhook listens."""
+        """Port that the webhook listens on."""
         ports = (port for container in self.containers for port in container.ports)
         return next((port.container_port for port in ports if port.name == "webhook"), 9443)
 
     def setting(self, name: str) -> str:
         """Return the value of an environment variable, "" for none."""
-        variables = (one for container in self.containers for one in container.env)
-        return next((one.value for one in variables if one.name == name), "")
+        variables = (variable for container in self.containers for variable in container.env)
+        return next((variable.value for variable in variables if variable.name == name), "")
 
 
 class Pod(_Part, frozen=True):
@@ -157,19 +155,19 @@ class Pod(_Part, frozen=True):
 
 
 class Pods(_Part, frozen=True):
-    """Some pods."""
+    """A list of pods."""
 
     items: tuple[Pod, ...] = ()
 
 
 class Selector(_Part, frozen=True):
-    """Which pods are meant."""
+    """Selector of pods."""
 
     match_labels: dict[str, str] = {}
 
 
 class DeploymentSpec(_Part, frozen=True):
-    """What a Deployment should be."""
+    """Spec of a Deployment."""
 
     selector: Selector
     template: Pod
@@ -184,7 +182,7 @@ class Deployment(_Part, frozen=True):
 
 
 class NodeSpec(_Part, frozen=True):
-    """What a node should be."""
+    """Spec of a node."""
 
     provider_id: str = msgspec.field(name="providerID", default="")
 
@@ -197,13 +195,13 @@ class Node(_Part, frozen=True):
 
 
 class Nodes(_Part, frozen=True):
-    """Some nodes."""
+    """A list of nodes."""
 
     items: tuple[Node, ...] = ()
 
 
-class Served(_Part, frozen=True):
-    """What a Secret with a certificate may show; its keys are not read."""
+class TlsData(_Part, frozen=True):
+    """Data of a Secret with a certificate; its key is not read."""
 
     certificate: bytes = msgspec.field(name="tls.crt", default=b"")
 
@@ -211,59 +209,10 @@ class Served(_Part, frozen=True):
 class Secret(_Part, frozen=True):
     """A Secret."""
 
-    data: Served = Served()
+    data: TlsData = TlsData()
 
 
 class Version(_Part, frozen=True):
     """The API server's version."""
 
     git_version: str = ""
-
-
-# What a replica says of itself: `webhook.serving.health`.
-
-
-class PoliciesState(_Part, frozen=True):
-    """The policies of a replica."""
-
-    loaded: int
-    digest: str
-    last_reload_error: str = ""
-
-
-class ViewState(_Part, frozen=True):
-    """What a replica knows of the cluster."""
-
-    nodes: int
-    stale: tuple[str, ...] = ()
-
-
-class SourceState(_Part, frozen=True):
-    """Where it knows it from."""
-
-    name: str
-    required: bool
-    present: bool
-    synced: bool
-    objects: int = 0
-    last_error: str = ""
-
-
-class CertificateState(_Part, frozen=True):
-    """What it serves."""
-
-    expires_at: datetime
-    is_trusted: bool | None = None
-
-
-class ReplicaState(_Part, frozen=True):
-    """All a replica says of itself."""
-
-    ready: bool
-    policies: PoliciesState
-    view: ViewState
-    certificate: CertificateState
-    draining: bool = False
-    modes: dict[str, str] = {}
-    reviews: dict[str, int] = {}
-    sources: tuple[SourceState, ...] = ()

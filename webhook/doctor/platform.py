@@ -1,4 +1,4 @@
-"""Whose cluster is it, and what is known to go wrong there?"""
+"""Known pitfalls of GKE, AKS, EKS and OpenShift."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation
 from webhook.doctor.objects import Configuration, Nodes, PodSpec, Version
 
-_LOOKED_AT = 50  # nodes; one cloud has them all
+_MOST_NODES = 50  # enough to recognise a platform: all are of one
 _OPEN_ON_GKE = (443, 10250)
 _ENFORCER = "admissions.enforcer/disabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What tells a platform, and what it may not like.
+    """Evidence of a platform, and the settings that it may conflict with.
 
     Attributes:
         version: of the API server.
-        providers: the first words of the providerIDs of nodes.
-        labels: keys of the labels of nodes, and `key=value`.
-        spec: of our pods; that of an empty pod where it is not known.
-        configurations: ours.
+        providers: schemes of the providerIDs of nodes.
+        labels: of nodes, each as its key and as `key=value`.
+        spec: of our pods; empty if unknown.
+        configurations: our own.
     """
 
     version: str
@@ -33,16 +33,16 @@ class _Facts:
     configurations: tuple[Configuration, ...]
 
     def is_like(self, *, version: str, provider: str, label: str) -> bool:
-        """Whether anything tells that it is some platform."""
-        has_label = any(label in one for one in self.labels)
+        """Whether the cluster is of a platform: by its version, or by its nodes."""
+        has_label = any(label in text for text in self.labels)
         return version in self.version or (provider in self.providers and has_label)
 
 
-async def platform(at: Installation) -> AsyncIterator[Finding]:
-    """Recognise GKE, AKS, EKS and OpenShift, and look for what is special there."""
-    version = (await at.read("/version", Version)).git_version
-    nodes = (await at.read("/api/v1/nodes", Nodes, limit=str(_LOOKED_AT))).items
-    deployment = await at.deployment()
+async def platform(installation: Installation) -> AsyncIterator[Finding]:
+    """Recognise the platform, and check for its pitfalls."""
+    version = (await installation.read("/version", Version)).git_version
+    nodes = (await installation.read("/api/v1/nodes", Nodes, limit=str(_MOST_NODES))).items
+    deployment = await installation.deployment()
     labels = {
         text
         for node in nodes
@@ -54,10 +54,10 @@ async def platform(at: Installation) -> AsyncIterator[Finding]:
         providers=frozenset(node.spec.provider_id.partition(":")[0] for node in nodes),
         labels=frozenset(labels),
         spec=PodSpec() if deployment is None else deployment.spec.template.spec,
-        configurations=tuple((await at.ours()).values()),
+        configurations=tuple((await installation.own_configurations()).values()),
     )
-    for look in _PLATFORMS:
-        for finding in look(facts):
+    for check in _PLATFORMS:
+        for finding in check(facts):
             yield finding
     yield Finding(Level.OK, f"Kubernetes {version}")
 

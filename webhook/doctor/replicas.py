@@ -1,75 +1,114 @@
-"""Are there replicas, are they ready, and do all go by the same policies?"""
+"""Replicas: readiness, policies, and the sources of what they know of the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+from engine.report import StatusReport
 from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import Installation, Replica, states
-from webhook.doctor.objects import ReplicaState
+from webhook.doctor.installation import Installation, Replica, statuses
 
 _AGAIN = "the kubelet brings a changed ConfigMap within two minutes; else look at the replica's log"
+_USAGE_SOURCES = ("nodemetrics.slo.koordinator.sh", "metrics.k8s.io", "prometheus")
+_QUOTAS = "elasticquotas."
 
 
-async def replicas(at: Installation) -> AsyncIterator[Finding]:
-    """Look at each replica, and compare their policies."""
-    deployment = await at.deployment()
+async def replicas(installation: Installation) -> AsyncIterator[Finding]:
+    """Check each replica, and compare their policies."""
+    deployment = await installation.deployment()
     if deployment is None:
+        name, namespace = installation.release, installation.namespace
         yield Finding(
             Level.WARNING,
-            f"there is no Deployment `{at.release}` in namespace {at.namespace}",
+            f"there is no Deployment `{name}` in namespace {namespace}",
             "give both with `--release` and `--namespace`; `helm list --all-namespaces` knows them",
         )
-    found = await at.replicas()
-    if not found:
+    running = await installation.replicas()
+    if not running:
         message = "no replica runs: pods get no advice"
         yield Finding(Level.PROBLEM, message, "`kubectl describe` their pods; see the runbook")
         return
-    for replica in found:
-        for finding in _condition(replica):
-            yield finding
-    for finding in _policies(states(found)):
+    for replica in running:
+        yield _condition(replica)
+    for finding in _policies(statuses(running)):
         yield finding
-    if deployment is not None and len(found) < deployment.spec.replicas:
-        message = f"{len(found)} of {deployment.spec.replicas} replicas run"
+    if deployment is not None and len(running) < deployment.spec.replicas:
+        message = f"{len(running)} of {deployment.spec.replicas} replicas run"
         yield Finding(Level.WARNING, message, "`kubectl describe` the Deployment and its pods")
 
 
-def _condition(replica: Replica) -> Iterator[Finding]:
-    state = replica.state
-    if state is None:
-        yield Finding(
+def _condition(replica: Replica) -> Finding:
+    status = replica.status
+    if status is None:
+        return Finding(
             Level.WARNING,
-            f"{replica.name} cannot be asked: {replica.error}",
+            f"{replica.name} does not answer: {replica.error}",
             "it does not listen yet, a network policy keeps the API server away, or you lack the"
             " right to `get` `pods/proxy`",
         )
-        return
-    if state.draining:
-        yield Finding(Level.NOTE, f"{replica.name} is ending")
-    elif not state.ready:
-        waits = ", ".join(one.name for one in state.sources if one.required and not one.synced)
-        message = f"{replica.name} is not ready" + (f": it has not read {waits}" if waits else "")
-        yield Finding(Level.PROBLEM, message, "see the sources, the certificates, and its log")
-    else:
-        yield Finding(Level.OK, f"{replica.name} is ready and knows {state.view.nodes} nodes")
+    if status.draining:
+        return Finding(Level.NOTE, f"{replica.name} is ending")
+    if not status.ready:
+        unsynced = (source for source in status.sources if source.required and not source.synced)
+        names = ", ".join(source.name for source in unsynced)
+        message = f"{replica.name} is not ready" + (f": it has not read {names}" if names else "")
+        return Finding(Level.PROBLEM, message, "see the sources, the certificates, and its log")
+    return Finding(Level.OK, f"{replica.name} is ready and knows {status.view.nodes} nodes")
 
 
-def _policies(said: Sequence[tuple[str, ReplicaState]]) -> Iterator[Finding]:
-    for name, state in said:
-        if state.policies.last_reload_error:
-            first = state.policies.last_reload_error.splitlines()[0]
-            message = f"{name} goes by old policies, the new ones have mistakes: {first}"
-            yield Finding(Level.WARNING, message, "`stowplan lint` shows all; mend the ConfigMap")
-    digests = {state.policies.digest for _, state in said}
+def _policies(replicas: Sequence[tuple[str, StatusReport]]) -> Iterator[Finding]:
+    for name, status in replicas:
+        if status.policies.last_reload_error:
+            first = status.policies.last_reload_error.splitlines()[0]
+            message = f"{name} uses old policies, the new ones have mistakes: {first}"
+            yield Finding(Level.WARNING, message, "`stowplan lint` shows all; fix the ConfigMap")
+    digests = {status.policies.digest for _, status in replicas}
     if len(digests) > 1:
-        shown = ", ".join(f"{name} {state.policies.digest[:8]}" for name, state in said)
-        yield Finding(Level.WARNING, f"replicas go by different policies: {shown}", _AGAIN)
-    elif said:
-        loaded = said[0][1].policies.loaded
-        enforces = said[0][1].modes.get("placement", "Enforce") == "Enforce"
+        shown = ", ".join(f"{name} {status.policies.digest[:8]}" for name, status in replicas)
+        yield Finding(Level.WARNING, f"replicas use different policies: {shown}", _AGAIN)
+    elif replicas:
+        _, first_status = replicas[0]
+        loaded = first_status.policies.loaded
+        enforces = first_status.modes.get("placement", "Enforce") == "Enforce"
         if not loaded and enforces:
             message = "no policy is loaded, so no pod gets advice"
             yield Finding(Level.WARNING, message, "name some: see `policies` of the chart")
         else:
-            yield Finding(Level.OK, f"all replicas go by the same policies, {loaded} in number")
+            yield Finding(Level.OK, f"all replicas use the same {loaded} policies")
+
+
+async def sources(installation: Installation) -> AsyncIterator[Finding]:
+    """Check the sources of the first replica that answers, and staleness on all of them."""
+    answered = statuses(await installation.replicas())
+    if not answered:
+        message = "no replica reports its sources"
+        yield Finding(Level.WARNING, message, "see the replicas above")
+        return
+    for finding in _sources(answered[0][1]):
+        yield finding
+    for name, status in answered:
+        for stale in status.view.stale:
+            message = f"{name}: {stale}, so rules that read them abstain"
+            yield Finding(Level.WARNING, message, "see StowplanViewStale in the runbook")
+
+
+def _sources(status: StatusReport) -> Iterator[Finding]:
+    for source in status.sources:
+        if source.present and source.synced:
+            yield Finding(Level.OK, f"{source.name}: {source.objects} objects")
+        elif source.required:
+            message = f"{source.name} cannot be read: {source.last_error or 'not read yet'}"
+            yield Finding(Level.PROBLEM, message, "see the rights below, and `rbac.create`")
+    present = {source.name for source in status.sources if source.present}
+    if present.isdisjoint(_USAGE_SOURCES):
+        yield Finding(
+            Level.WARNING,
+            "nothing measures the usage of nodes: rules that read it have no effect",
+            "install metrics-server or Koordinator, or set `settings.prometheusUrl`",
+        )
+    if not any(name.startswith(_QUOTAS) for name in present):
+        yield Finding(
+            Level.NOTE,
+            "there is no ElasticQuota in this cluster, so no quota is enforced",
+            "`crds.elasticQuota.install: IfAbsent` of the chart brings the definition",
+        )

@@ -1,4 +1,4 @@
-"""May our service account do what it must? The API server is asked for each right."""
+"""Rights of our service account, reviewed one by one by the API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUOTA_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 
 
 class Right(NamedTuple):
-    """Something the account may have to do; empty means any, or everywhere."""
+    """A right that the account may need; an empty field means any, or everywhere."""
 
     verb: str
     group: str
@@ -26,7 +26,7 @@ class Right(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        """Return it as `kubectl auth can-i` takes it."""
+        """Return the right in the syntax of `kubectl auth can-i`."""
         kind = f"{self.resource}.{self.group}" if self.group else self.resource
         return f"{self.verb} {kind}" + (f"/{self.name}" if self.name else "")
 
@@ -39,33 +39,33 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
-async def rights(at: Installation) -> AsyncIterator[Finding]:
-    """Ask for every right that the settings of the Deployment make needed."""
-    deployment = await at.deployment()
+async def rights(installation: Installation) -> AsyncIterator[Finding]:
+    """Check every right that the settings of the Deployment require."""
+    deployment = await installation.deployment()
     if deployment is None:
         yield Finding(
             Level.WARNING,
-            "without its Deployment it is not known which account this runs as",
+            "the service account is unknown without the Deployment",
             "see the replicas above",
         )
         return
     spec = deployment.spec.template.spec
-    needed = [*_to_know(), *_to_write(at, spec)]
-    missing = [one for one in needed if not await _has(at, spec.service_account_name, one)]
-    account = f"system:serviceaccount:{at.namespace}:{spec.service_account_name}"
+    needed = [*_read_rights(), *_write_rights(installation, spec)]
+    account = f"system:serviceaccount:{installation.namespace}:{spec.service_account_name}"
+    missing = [right for right in needed if not await _has(installation, account, right)]
     for right in missing:
         scope = f"--namespace {right.namespace}" if right.namespace else "--all-namespaces"
         yield Finding(
             Level.PROBLEM,
             f"{account} may not {right}",
             f"set `rbac.create`, or grant it; `kubectl auth can-i {right} {scope} --as {account}`"
-            " tells when it may",
+            " confirms it",
         )
     if not missing:
         yield Finding(Level.OK, f"{account} has the {len(needed)} rights it needs")
 
 
-def _to_know() -> Iterator[Right]:
+def _read_rights() -> Iterator[Right]:
     for kind in KINDS:
         if kind is not POD_METRICS:  # read only if a setting asks for it
             for verb in kind.verbs:
@@ -73,11 +73,12 @@ def _to_know() -> Iterator[Right]:
                     yield Right(verb, kind.group, kind.plural)
 
 
-def _to_write(at: Installation, spec: PodSpec) -> Iterator[Right]:
-    yield Right("create", "coordination.k8s.io", "leases", at.namespace)
-    lease = spec.setting("STOWPLAN_LEASE") or at.release
+def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
+    namespace = installation.namespace
+    yield Right("create", "coordination.k8s.io", "leases", namespace)
+    lease = spec.setting("STOWPLAN_LEASE") or installation.release
     for verb in ("get", "update"):
-        yield Right(verb, "coordination.k8s.io", "leases", at.namespace, lease)
+        yield Right(verb, "coordination.k8s.io", "leases", namespace, lease)
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")
@@ -85,16 +86,16 @@ def _to_write(at: Installation, spec: PodSpec) -> Iterator[Right]:
         yield Right("create", "", "events")
     secret = spec.setting("STOWPLAN_CERTIFICATE_SECRET")
     if secret:
-        yield Right("create", "", "secrets", at.namespace)
+        yield Right("create", "", "secrets", namespace)
         for verb in ("get", "patch"):
-            yield Right(verb, "", "secrets", at.namespace, secret)
+            yield Right(verb, "", "secrets", namespace, secret)
         group = ADMISSION.split("/")[2]
         for verb in ("get", "watch", "patch"):
             for kind in (MUTATING, VALIDATING):
-                yield Right(verb, group, f"{kind.lower()}s", "", at.release)
+                yield Right(verb, group, f"{kind.lower()}s", "", installation.release)
 
 
-async def _has(at: Installation, account: str, right: Right) -> bool:
+async def _has(installation: Installation, account: str, right: Right) -> bool:
     resource, _, subresource = right.resource.partition("/")
     attributes = {
         "verb": right.verb,
@@ -108,14 +109,14 @@ async def _has(at: Installation, account: str, right: Right) -> bool:
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": f"system:serviceaccount:{at.namespace}:{account}",
+            "user": account,
             "groups": [
                 "system:serviceaccounts",
-                f"system:serviceaccounts:{at.namespace}",
+                f"system:serviceaccounts:{installation.namespace}",
                 "system:authenticated",
             ],
             "resourceAttributes": attributes,
         },
     }
-    answer = await at.connection.write("POST", _REVIEWS, msgspec.json.encode(review))
+    answer = await installation.connection.write("POST", _REVIEWS, msgspec.json.encode(review))
     return msgspec.json.decode(answer, type=_Review).status.allowed

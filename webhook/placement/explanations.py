@@ -6,12 +6,25 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+from msgspec import structs
+
+from engine.report import DecisionReport
 
 PER_SECOND: Final = 20
 """How many decisions a second are explained in the long run, and how many at once at most."""
+
+
+class RecordedDecision(DecisionReport, frozen=True, kw_only=True):
+    """A decision as the debug page shows it.
+
+    Attributes:
+        left_out_before: number of decisions not recorded since the previous recorded one.
+    """
+
+    left_out_before: int
 
 
 class Explanations:
@@ -37,11 +50,11 @@ class Explanations:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def offer(self, explain: Callable[[], dict[str, Any]], *, always: bool = False) -> None:
-        """Remember a decision, with `leftOutBefore`: how many others were not since the last one.
+    def offer(self, explain: Callable[[], DecisionReport], *, always: bool = False) -> None:
+        """Remember a decision.
 
         Args:
-            explain: gives what `engine.report.explanation` does; called if it will be kept.
+            explain: makes the report; called only if it will be kept.
             always: whether to keep it however many there are.
         """
         if not self._kept.maxlen:
@@ -49,8 +62,9 @@ class Explanations:
         if not always and not self._one_is_allowed():
             self._left_out += 1
             return
-        explanation = {**explain(), "leftOutBefore": self._left_out}
-        self._kept.append((_key(explanation), msgspec.json.encode(explanation)))
+        report = explain()
+        recorded = RecordedDecision(**structs.asdict(report), left_out_before=self._left_out)
+        self._kept.append((str(report.pod), msgspec.json.encode(recorded)))
         self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> list[msgspec.Raw]:
@@ -71,7 +85,3 @@ class Explanations:
             return False
         self._allowed -= 1
         return True
-
-
-def _key(explanation: dict[str, Any]) -> str:
-    return f"{explanation['pod']['namespace']}/{explanation['pod']['name']}"

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,14 +17,11 @@ from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide
-from engine.placement import Advice, Patch, patch_for
+from engine.placement import Advice, Encoder, Patch, encode
 from engine.policy import PolicySet
-from engine.report import explanation
+from engine.report import decision_report
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
-
-Encoder: TypeAlias = Callable[[Decision, PlacementRequest, ClusterView], Patch]
-"""Writes a decision on its pod."""
 
 _LONGEST_EVALUATION_SECONDS = 0.2
 """Time limit of the expressions of all policies for one pod; the remaining rules err."""
@@ -98,7 +95,7 @@ class Placer:
         view: Callable[[], ClusterView],
         now: Callable[[], Micros],
         scope: Scope,
-        encode: Encoder = patch_for,
+        encode: Encoder = encode,
         clock: Callable[[], float] | None = None,
         staleness: Callable[[], Freshness] = Freshness,
         explanations: Explanations | None = None,
@@ -168,7 +165,7 @@ class Placer:
         decision, patch = self.decide(request, policies)
         if not dry_run:
             self._explanations.offer(
-                lambda: explanation(decision, most_nodes=_NODES_EXPLAINED),
+                lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
                 always=decision.verdict is Verdict.DENY or bool(decision.errors),
             )
         audit = decision.audit

@@ -1,23 +1,25 @@
-"""ElasticQuota at admission, live: reviews of pods, and reservations that all replicas share.
+"""ElasticQuota at admission, live: reservations that all replicas share.
 
-What belongs here: how requests wait, are judged together and written by compare-and-swap, and what
-this replica's watch has seen of them. What never does: the arithmetic of a quota (`engine.quota`).
+Belongs here: how requests wait, are judged together and written by compare-and-swap, what this
+replica's watch has observed of them, and the Events about denials. Never: the arithmetic of a quota
+(`engine.quota`), and the form of a review (`webhook.admission`).
 
 `webhook.quota.api_store` is not imported here: it is for live clusters alone, and slow to import.
 """
 
-from webhook.admission.quota import QuotaReviews
+from webhook.quota.config import MonotonicClock, QuotaConfig
+from webhook.quota.events import QuotaEventRecorder
 from webhook.quota.ledger import QuotaLedger
-from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming, all_synced
-from webhook.quota.observed_pods import ObservedPods
+from webhook.quota.observed import ObservedCluster, ObservedPods, observe_cluster
 from webhook.quota.store import MemoryStore
 
 __all__ = [
     "MemoryStore",
+    "MonotonicClock",
     "ObservedCluster",
     "ObservedPods",
+    "QuotaConfig",
+    "QuotaEventRecorder",
     "QuotaLedger",
-    "QuotaReviews",
-    "QuotaTiming",
-    "all_synced",
+    "observe_cluster",
 ]

@@ -1,4 +1,4 @@
-"""Reservations on the ElasticQuota objects of a live cluster, by compare-and-swap."""
+"""The store of a live cluster: ElasticQuota objects, written by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from webhook.cluster.client.envelopes import meta_of, page_of
 from webhook.cluster.decode_errors import UNREADABLE
 from webhook.quota.store import ConflictError, StoredPod, StoreError, UnreachableError
 
-_REFUSALS = frozenset(range(400, 500)) - {HTTPStatus.TOO_MANY_REQUESTS}  # asking again won't help
-_PAGE = "500"
+# Repeating the request would not help.
+_PERMANENT_FAILURES = frozenset(range(400, 500)) - {HTTPStatus.TOO_MANY_REQUESTS}
+_PAGE_SIZE = "500"
 _MERGE_PATCH = "application/merge-patch+json"
 
 _quota = msgspec.json.Decoder(api.ElasticQuota).decode
@@ -24,7 +25,7 @@ _pod = msgspec.json.Decoder(api.Pod).decode
 
 
 class ApiStore:
-    """Reads and writes through one connection; every read is of the newest version there is.
+    """Reads and writes through one connection; every read returns the newest version.
 
     Args:
         connection: to the API server.
@@ -46,7 +47,7 @@ class ApiStore:
 
         Raises:
             ConflictError: it is not the newest version.
-            UnreachableError: it may have been written.
+            UnreachableError: the outcome is unknown.
             StoreError: it was refused.
         """
         metadata = {
@@ -57,7 +58,7 @@ class ApiStore:
         return _quota_in(await self._request("PATCH", _path(quota), body))
 
     async def pod(self, namespace: str, name: str) -> StoredPod | None:
-        """Return the pod of a name as it is right now, None if there is none.
+        """Return the pod of a name, None if there is none.
 
         Raises:
             StoreError: there is no answer.
@@ -69,18 +70,18 @@ class ApiStore:
             wire = _pod(body)
         except UNREADABLE as error:
             raise UnreachableError(f"a pod that cannot be read: {error}") from error
-        holds = wire.status.phase not in TERMINAL_PHASES
-        return StoredPod(wire.metadata.uid, wire.metadata.version, holds)
+        is_active = wire.status.phase not in TERMINAL_PHASES
+        return StoredPod(wire.metadata.uid, wire.metadata.version, is_active)
 
-    async def newest(self, namespace: str) -> int:
+    async def newest_pod_version(self, namespace: str) -> int:
         """Return the newest resourceVersion of a pod in a namespace, 0 if there is none.
 
         Raises:
             StoreError: there is no answer.
         """
-        newest, more = 0, {"limit": _PAGE}
+        newest, query = 0, {"limit": _PAGE_SIZE}
         while True:
-            path = f"/api/v1/namespaces/{namespace}/pods?{urlencode(more)}"
+            path = f"/api/v1/namespaces/{namespace}/pods?{urlencode(query)}"
             body = await self._request("GET", path)
             try:
                 page = page_of(body or b"")
@@ -90,10 +91,10 @@ class ApiStore:
             newest = max(newest, *map(api.version_number, versions), 0)
             if not page.metadata.token:
                 return newest
-            more = {"limit": _PAGE, "continue": page.metadata.token}
+            query = {"limit": _PAGE_SIZE, "continue": page.metadata.token}
 
     async def _request(self, method: str, path: str, body: bytes = b"") -> bytes | None:
-        """Return an answer, None for what is not there."""
+        """Return the body of the answer, None if the object does not exist."""
         try:
             return await self._connection.write(method, path, body, content_type=_MERGE_PATCH)
         except ApiError as error:
@@ -101,7 +102,7 @@ class ApiStore:
                 return None
             if error.status == HTTPStatus.CONFLICT:
                 raise ConflictError(str(error)) from error
-            if error.status in _REFUSALS:
+            if error.status in _PERMANENT_FAILURES:
                 raise StoreError(str(error)) from error
             raise UnreachableError(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""Who has been promised quota, on all replicas: a desk for each namespace that is limited."""
+"""Reservations of quota on all replicas: a batcher for each namespace that is limited."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from engine.quota import (
     limited,
     quotas_of,
 )
+from webhook.quota.config import QuotaConfig
 from webhook.quota.namespace_batcher import NamespaceBatcher
-from webhook.quota.observed_cluster import ObservedCluster, QuotaTiming
+from webhook.quota.observed import ObservedCluster
 from webhook.quota.store import Store, StoreError
 
-_LOOK_SECONDS = 0.1  # soon enough for who waits for room that is lent; nothing is asked for
+_REFRESH_SECONDS = 0.1  # soon enough for requests that wait for a recall; sends no request
 
 _log = logging.getLogger(__name__)
 
@@ -29,84 +30,87 @@ class QuotaLedger:
     """Admits pods against the ElasticQuotas of their namespace, each exactly once.
 
     INVARIANT: pods that were admitted here, or by other replicas with the same store, and are
-    stored never hold more than `max`, as long as `max` is not lowered and pods come by nobody else.
+    stored never hold more than `max`, as long as `max` is not lowered and all pods pass this way.
 
     Args:
-        sight: what this replica sees.
+        observed: the cluster as this replica observes it.
         store: where reservations are kept.
-        timing: what time is.
+        config: clock, timeouts and allowances.
         rules: what is compared.
-        count_write: told what came of each write: written, conflict, unknown, refused, gone.
+        count_write: called with the outcome of each write: written, conflict, unknown, refused,
+            gone.
     """
 
     def __init__(
         self,
-        sight: ObservedCluster,
+        observed: ObservedCluster,
         store: Store,
-        timing: QuotaTiming | None = None,
+        config: QuotaConfig | None = None,
         *,
         rules: QuotaRules = RESOURCE_QUOTA_RULES,
         count_write: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._sight = sight
+        self._observed = observed
         self._store = store
-        self._timing = timing or QuotaTiming()
+        self._config = config or QuotaConfig()
         self._rules = rules
         self._count_write = count_write
-        self._desks: dict[str, NamespaceBatcher] = {}
+        self._batchers: dict[str, NamespaceBatcher] = {}
 
-    async def admit(self, namespace: str, asked: QuotaRequest) -> QuotaVerdict:
-        """Say whether a pod fits every quota of its namespace, and reserve its share if so.
+    async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
+        """Return whether a pod fits every quota of its namespace; if so, its share is reserved.
 
-        A request that comes twice is promised once. May be cancelled: what was promised then is
-        given back when its time is up.
+        A request that is repeated is reserved once. May be cancelled: a reservation made by then
+        ends after its timeout.
 
         Raises:
-            QuotaUndecidedError: nobody can say; nothing was promised, as far as we know.
+            QuotaUndecidedError: there is no verdict; as far as is known, nothing was reserved.
         """
-        if not self._sight.quotas_synced():
+        if not self._observed.quotas_synced():
             raise QuotaUndecidedError("the quotas are not known yet")
-        quotas, rules = quotas_of(self._sight.view(), namespace), self._rules
-        amounts = asked.reservation.amounts
-        is_held = rules.spares_nobody or any(limited(amounts, one, rules) for one in quotas)
-        if not (quotas and is_held):
+        quotas, rules = quotas_of(self._observed.view(), namespace), self._rules
+        amounts = request.reservation.amounts
+        is_limited = rules.compares_every_pod or any(
+            limited(amounts, quota, rules) for quota in quotas
+        )
+        if not (quotas and is_limited):
             return QuotaVerdict()
-        return await self._batcher(namespace).admit(asked)
+        return await self._batcher(namespace).admit(request)
 
     async def prune_reservations(self) -> None:
-        """Take reservations that are over off all quotas; for whoever has the time."""
-        quotas = self._sight.view().quotas
-        for namespace, desk in list(self._desks.items()):
-            if namespace not in quotas and desk.is_idle:
-                del self._desks[namespace]
-        for namespace, some in list(quotas.items()):
-            if any(quota.reservations for quota in some):
+        """Remove ended reservations from all quotas; a periodic task of the leader."""
+        quotas = self._observed.view().quotas
+        for namespace, batcher in list(self._batchers.items()):
+            if namespace not in quotas and batcher.is_idle:
+                del self._batchers[namespace]
+        for namespace, listed in list(quotas.items()):
+            if any(quota.reservations for quota in listed):
                 try:
                     await self._batcher(namespace).prune_reservations()
                 except StoreError as error:
-                    _log.warning("quotas of `%s` not tidied: %s", namespace, error)
+                    _log.warning("reservations on quotas of `%s` not pruned: %s", namespace, error)
 
     async def run(self) -> None:
-        """Look after what was taken ahead until cancelled."""
+        """Refresh allowances until cancelled."""
         while True:
-            await self._timing.sleep(_LOOK_SECONDS)
+            await self._config.clock.sleep(_REFRESH_SECONDS)
             self.refresh_allowances()
 
     def refresh_allowances(self) -> None:
-        """Begin to write anew, or to give back, what was taken ahead and others may need."""
-        for desk in self._desks.values():
-            desk.refresh_allowances()
+        """Begin to renew, or to give back, the allowances for which it is time."""
+        for batcher in self._batchers.values():
+            batcher.refresh_allowances()
 
     async def close(self) -> None:
-        """End; whoever waits gets no verdict, and what was taken ahead is given back."""
+        """End; waiting requests get no verdict, and allowances are given back."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._timing.call_seconds):
-                await asyncio.gather(*(desk.close() for desk in self._desks.values()))
+            async with asyncio.timeout(self._config.call_seconds):
+                await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
 
     def _batcher(self, namespace: str) -> NamespaceBatcher:
-        desk = self._desks.get(namespace)
-        if desk is None:
-            desk = self._desks[namespace] = NamespaceBatcher(
-                namespace, self._sight, self._store, self._timing, self._count_write, self._rules
+        batcher = self._batchers.get(namespace)
+        if batcher is None:
+            batcher = self._batchers[namespace] = NamespaceBatcher(
+                namespace, self._observed, self._store, self._config, self._count_write, self._rules
             )
-        return desk
+        return batcher

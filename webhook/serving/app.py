@@ -26,11 +26,11 @@ def build_app(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        return _json(health.detail(), status=200 if health.ready() else 503)
+        return _json(health.report(), status=200 if health.ready() else 503)
 
     async def statusz(_: web.Request) -> web.Response:
         # For people and `stowplan doctor`: the API server's proxy keeps no body of a 503.
-        return _json(health.detail())
+        return _json(health.report())
 
     async def close_while_draining(_: web.Request, response: web.StreamResponse) -> None:
         """Close connections while draining: callers do not retry on a connection they reuse."""

@@ -150,12 +150,10 @@ def _health(
         view_updated_at=cluster.last_contact,
         certificate=certificate,
         now=now,
+        modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
+        reviews=metrics.answered,
         sources=cluster.sources,
         freshness=cluster.freshness,
-        also=lambda: {
-            "modes": {"placement": settings.placement_mode, "quota": settings.quota_mode},
-            "reviews": metrics.answered(),
-        },
     )
 
 
@@ -197,7 +195,7 @@ def _handlers(
         view=view,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
-        refused=services.record_denial,
+        record_denial=services.record_denial,
     )
     quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
     limits = ReviewLimits(

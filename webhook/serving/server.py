@@ -47,9 +47,9 @@ class RunningServer:
 
     def greeting(self) -> str:
         """Text for the person who started the server."""
-        status = self.health.detail()
+        status = self.health.report()
         lines = [
-            f"policies  {status['policies']['loaded']}, over {status['view']['nodes']} nodes",
+            f"policies  {status.policies.loaded}, over {status.view.nodes} nodes",
             f"reviews   {self.url}/mutate and {self.url}/validate",
             f"probes    {self.url}/livez and {self.url}/readyz",
             f"metrics   {self.metrics_url}/metrics",

@@ -31,9 +31,16 @@ from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector, new_identity
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.metrics import Metrics
-from webhook.quota import MemoryStore, ObservedCluster, ObservedPods, QuotaLedger, QuotaTiming
-from webhook.quota.live_ledger import live_ledger
-from webhook.quota.quota_events import QuotaEventRecorder
+from webhook.quota import (
+    MemoryStore,
+    ObservedCluster,
+    ObservedPods,
+    QuotaConfig,
+    QuotaEventRecorder,
+    QuotaLedger,
+    observe_cluster,
+)
+from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
@@ -95,15 +102,8 @@ class ServiceBuilder:
         pods = ObservedPods()
         cluster = await self._live_cluster(connection, pods)
 
-        ledger = live_ledger(
-            connection,
-            cluster.state,
-            cluster.sources,
-            pods,
-            self._quota_config,
-            rules=self.settings.quota_rules(),
-            count_write=self.metrics.quota_written,
-        )
+        observed = observe_cluster(cluster.state, cluster.sources, pods)
+        ledger = self._ledger(observed, ApiStore(connection))
         in_background(self.stack, ledger.run())
         denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
         in_background(self.stack, denials.run())
@@ -182,9 +182,9 @@ class ServiceBuilder:
         )
 
     @property
-    def _quota_config(self) -> QuotaTiming:
+    def _quota_config(self) -> QuotaConfig:
         unseen_seconds = self.settings.quota_reservation_seconds
-        return QuotaTiming(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
+        return QuotaConfig(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
 
     def _quota_controller(
         self,
@@ -196,8 +196,8 @@ class ServiceBuilder:
         return QuotaController(
             connection,
             view=cluster.state.view,
-            tidy=ledger.prune_reservations,
-            timing=self._quota_config,
+            prune=ledger.prune_reservations,
+            config=self._quota_config,
             may_write=lambda: elector.is_leader,
             show_drift=self.metrics.quotas_drifted,
             rules=ControllerRules(counts=self.settings.quota_status_counts),

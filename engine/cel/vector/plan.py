@@ -11,7 +11,7 @@ from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, new_frame
 from engine.cel.vector.columns import FAILED, Bools, Column, Table
-from engine.cel.vector.kernels import Kernel, NotVectorizableError, as_bool
+from engine.cel.vector.kernels import Kernel, NotVectorizableError, as_bool, as_number
 from engine.cel.vector.scalar_fallback import ScalarFallback, memory_key
 from engine.cel.vector.steps import EvalContext, Step, Strategy, outcome
 
@@ -43,20 +43,24 @@ class Plan:
 
     _root: Step
     _convert: Kernel
+    _dtype: type[np.bool_ | np.float64]
     _fallback: ScalarFallback | None
     _constants: tuple[Closure, ...]
 
     @classmethod
-    def of(cls, root: Step, convert: Kernel, fallback: ScalarFallback | None) -> Plan:
-        """Build the plan of an expression.
+    def condition(cls, root: Step, fallback: ScalarFallback | None) -> Plan:
+        """Build the plan of a condition: any value other than a bool is a fault.
 
         Args:
             root: computes its column.
-            convert: brings that column to the type of the plan.
             fallback: computes it when columns cannot; None if all rows share its value.
         """
-        constants = (closure for step in root.walk() for closure in step.constants)
-        return cls(root, convert, fallback, tuple(constants))
+        return cls(root, as_bool, np.bool_, fallback, _constants(root))
+
+    @classmethod
+    def number(cls, root: Step, fallback: ScalarFallback | None) -> Plan:
+        """Build the plan of a number; arguments are those of `condition`."""
+        return cls(root, as_number, np.float64, fallback, _constants(root))
 
     def key(self, activation: Mapping[str, object], budget: Budget | None = None) -> str | None:
         """Key of the column for this activation: equal keys mean equal columns for a table.
@@ -142,10 +146,6 @@ class Plan:
         return Column(values, faults)
 
     @property
-    def _dtype(self) -> type[np.bool_ | np.float64]:
-        return np.bool_ if self._convert is as_bool else np.float64
-
-    @property
     def benefits_from_mask(self) -> bool:
         """Whether a mask with fewer rows makes the evaluation cheaper."""
         return self._root.benefits_from_mask
@@ -163,6 +163,10 @@ class Plan:
     def describe(self) -> str:
         """Return a line for each part: its strategy, cost and text, indented by depth."""
         return "\n".join(_lines(self._root, 0))
+
+
+def _constants(root: Step) -> tuple[Closure, ...]:
+    return tuple(closure for step in root.walk() for closure in step.constants)
 
 
 def _lines(step: Step, depth: int) -> list[str]:

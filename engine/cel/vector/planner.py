@@ -19,7 +19,6 @@ from engine.cel.vector.kernels import (
     FUNCTIONS,
     OPERATORS,
     Kernel,
-    as_bool,
     as_number,
     negate,
     not_,
@@ -65,7 +64,7 @@ def plan_condition(root: ast.Node, environment: Environment, layout: Layout) -> 
     """
     planner = _Planner(environment, layout)
     part = part_of(root, layout, environment)
-    return Plan.of(planner.condition(part), as_bool, planner.root_fallback(part, Accepts.CONDITION))
+    return Plan.condition(planner.condition(part), planner.root_fallback(part, Accepts.CONDITION))
 
 
 def plan_number(root: ast.Node, environment: Environment, layout: Layout) -> Plan:
@@ -75,7 +74,7 @@ def plan_number(root: ast.Node, environment: Environment, layout: Layout) -> Pla
     """
     planner = _Planner(environment, layout)
     part = part_of(root, layout, environment)
-    return Plan.of(planner.number(part), as_number, planner.root_fallback(part, Accepts.NUMBER))
+    return Plan.number(planner.number(part), planner.root_fallback(part, Accepts.NUMBER))
 
 
 class _Planner:

@@ -1,11 +1,11 @@
-"""What filters say of node labels, so that it can be required of nodes that do not exist yet.
+"""Filters as requirements on node labels, which also hold for nodes that do not exist yet.
 
-What belongs here is how an expression is taken apart (`finder`, `reads`, `claims`), and what its
-parts come to: for one pod as a condition on labels (`requirements`), for an author as an outlook.
-What never does is the form in which a condition is written on a pod.
+An expression is taken apart into a label predicate (`analyze`), which gives a condition on labels
+for one pod (`requirements`) and a summary for its author (`label_summary`). The form in which a
+condition is written on a pod does not belong here.
 
-Only labels count. The name of a node, its taints and its state are not known of a node to come, or
-will have changed, and what is required of a pod can never be taken back.
+Only labels count. The name of a node, its taints and its state are unknown for a future node or
+will have changed, and a requirement of a pod can never be taken back.
 """
 
 from engine.policy.label_analysis.filter_labels import PLUGIN_LABELS, FilterLabels, filter_labels

@@ -1,4 +1,4 @@
-"""From the syntax tree of a filter to its claims."""
+"""The syntax tree of a filter, taken apart into a label predicate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.cel import BOOL, Closure, Environment, ast, compile_node, references
 from engine.cel.unparse import unparse
 from engine.policy.label_analysis.label_access import (
     Bindings,
-    as_choice,
+    as_conditional,
     is_int,
     is_labels,
     is_node,
@@ -22,10 +22,11 @@ from engine.policy.label_analysis.label_access import (
 )
 from engine.policy.label_analysis.label_predicate import (
     LABEL,
+    AllOf,
+    AnyOf,
     Comparison,
     Conditional,
     Constant,
-    Junction,
     Key,
     LabelPredicate,
     Let,
@@ -34,7 +35,7 @@ from engine.policy.label_analysis.label_predicate import (
     Quantifier,
     Unknown,
 )
-from engine.policy.label_analysis.requirements import settled
+from engine.policy.label_analysis.requirements import precompute
 
 _MOST_VISITS: Final = 1000
 _LONGEST_QUOTE: Final = 60  # characters of a part that are repeated in a reason
@@ -49,136 +50,136 @@ _SIDES: Final[tuple[_Side, ...]] = ("left", "right")
 
 
 def analyze(root: ast.Node) -> LabelPredicate:
-    """Return what a filter is made of; `root` is a resolved tree."""
+    """Return the predicate of a filter; `root` is a resolved tree."""
     try:
-        return _Finder().claim(root, {})
+        return _Analyzer().analyze(root, {})
     except RecursionError:
         return Unknown(_TOO_LARGE)
 
 
-class _Finder:
+class _Analyzer:
     def __init__(self) -> None:
-        self._visits_left = _MOST_VISITS  # meanings within meanings multiply
-        self._settling = False  # whether inside a part that will be settled as a whole
+        self._visits_left = _MOST_VISITS  # nested bindings multiply
+        self._precomputing = False  # inside a part that is precomputed as a whole
 
-    def claim(self, node: ast.Node, meanings: Bindings) -> LabelPredicate:
-        if self._settling or reads_pod(node):
-            return self._parts(node, meanings)
-        self._settling = True
-        found = settled(self._parts(node, meanings))
-        self._settling = False
+    def analyze(self, node: ast.Node, bindings: Bindings) -> LabelPredicate:
+        if self._precomputing or reads_pod(node):
+            return self._parts(node, bindings)
+        self._precomputing = True
+        found = precompute(self._parts(node, bindings))
+        self._precomputing = False
         return found
 
-    def _parts(self, node: ast.Node, meanings: Bindings) -> LabelPredicate:
+    def _parts(self, node: ast.Node, bindings: Bindings) -> LabelPredicate:
         if not self._visit():
             return Unknown(_TOO_LARGE)
-        node, meanings = as_choice(node, meanings)
-        if not reads_node(node, meanings):
+        node, bindings = as_conditional(node, bindings)
+        if not reads_node(node, bindings):
             return Constant(_closure(node))
         match node:
             case ast.Not():
-                return Negation(self.claim(node.operand, meanings))
+                return Negation(self.analyze(node.operand, bindings))
             case ast.And() | ast.Or():
-                operands = tuple(self.claim(operand, meanings) for operand in node.operands)
-                return Junction(operands, of_all=isinstance(node, ast.And))
+                operands = tuple(self.analyze(operand, bindings) for operand in node.operands)
+                return AllOf(operands) if isinstance(node, ast.And) else AnyOf(operands)
             case ast.Conditional():
                 parts = (node.test, node.then, node.otherwise)
-                return Conditional(*(self.claim(part, meanings) for part in parts))
+                return Conditional(*(self.analyze(part, bindings) for part in parts))
         found: LabelPredicate | None = None
         match node:
             case ast.Quantifier():
-                found = self._loop(node, meanings)
+                found = self._quantifier(node, bindings)
             case ast.Bind():
-                found = self._bound(node, meanings)
+                found = self._let(node, bindings)
             case ast.Binary():
-                found = self._comparison(node, meanings)
+                found = self._comparison(node, bindings)
             case ast.Has() | ast.Call():
-                found = _presence(node, meanings)
-        return found or self._unknown(node, meanings)
+                found = _presence(node, bindings)
+        return found or self._unknown(node, bindings)
 
-    def _unknown(self, node: ast.Node, meanings: Bindings) -> LabelPredicate:
-        """Return the claim of a part that may give anything."""
-        unknown = Unknown(_reason(node), tuple(self._needed(node, meanings)))
-        # Without labels that it needs, it comes to the same for every pod.
-        return unknown if unknown.reads else settled(unknown)
+    def _unknown(self, node: ast.Node, bindings: Bindings) -> LabelPredicate:
+        """Return the predicate of a part that may give anything."""
+        unknown = Unknown(_reason(node), tuple(self._needed(node, bindings)))
+        # Without labels that it needs, it is the same for every pod.
+        return unknown if unknown.needs else precompute(unknown)
 
     def _visit(self) -> bool:
-        """Count a visit; return whether it may be made."""
+        """Count a visit; return whether it is within the limit."""
         self._visits_left -= 1
         return self._visits_left >= 0
 
-    def _loop(self, node: ast.Quantifier, meanings: Bindings) -> LabelPredicate | None:
-        if node.how_many is ast.HowMany.ONE or reads_node(node.range, meanings):
+    def _quantifier(self, node: ast.Quantifier, bindings: Bindings) -> LabelPredicate | None:
+        if node.how_many is ast.HowMany.ONE or reads_node(node.range, bindings):
             return None
-        predicate = self.claim(node.predicate, without(meanings, node.variables))
+        body = self.analyze(node.predicate, without(bindings, node.variables))
         of_all = node.how_many is ast.HowMany.ALL
-        return Quantifier(_closure(node.range), node.variables, predicate, of_all=of_all)
+        return Quantifier(_closure(node.range), node.variables, body, of_all=of_all)
 
-    def _bound(self, node: ast.Bind, meanings: Bindings) -> LabelPredicate:
-        if reads_node(node.value, meanings):
-            return self.claim(node.body, {**meanings, node.variable: node.value})
-        body = self.claim(node.body, without(meanings, (node.variable,)))
+    def _let(self, node: ast.Bind, bindings: Bindings) -> LabelPredicate:
+        if reads_node(node.value, bindings):
+            return self.analyze(node.body, {**bindings, node.variable: node.value})
+        body = self.analyze(node.body, without(bindings, (node.variable,)))
         return Let(node.variable, _closure(node.value), body)
 
-    def _comparison(self, node: ast.Binary, meanings: Bindings) -> LabelPredicate | None:
-        left, meanings = as_choice(node.left, meanings)
-        right, meanings = as_choice(node.right, meanings)
+    def _comparison(self, node: ast.Binary, bindings: Bindings) -> LabelPredicate | None:
+        left, bindings = as_conditional(node.left, bindings)
+        right, bindings = as_conditional(node.right, bindings)
         node = replace(node, left=left, right=right)
         for side in _SIDES:
             operand = _operand(node, side)
-            if isinstance(operand, ast.Conditional) and reads_node(operand, meanings):
+            if isinstance(operand, ast.Conditional) and reads_node(operand, bindings):
                 return Conditional(
-                    self.claim(operand.test, meanings),
-                    self.claim(_with_operand(node, side, operand.then), meanings),
-                    self.claim(_with_operand(node, side, operand.otherwise), meanings),
+                    self.analyze(operand.test, bindings),
+                    self.analyze(_with_operand(node, side, operand.then), bindings),
+                    self.analyze(_with_operand(node, side, operand.otherwise), bindings),
                 )
-        if not reads_node(right, meanings):
-            return _comparison_of("left", node, meanings)
-        if reads_node(left, meanings):
+        if not reads_node(right, bindings):
+            return _comparison_of("left", node, bindings)
+        if reads_node(left, bindings):
             return None
         if node.operator != "in":
-            return _comparison_of("right", node, meanings)
-        if is_labels(right, meanings):
-            nowhere = replace(node, right=ast.MapLiteral((), offset=node.offset))
-            return Presence(_key(left), _closure(nowhere))
+            return _comparison_of("right", node, bindings)
+        if is_labels(right, bindings):
+            no_labels = replace(node, right=ast.MapLiteral((), offset=node.offset))
+            return Presence(_key(left), _closure(no_labels))
         return None
 
-    def _needed(self, node: ast.Node, meanings: Bindings) -> Iterator[Key]:
-        """Yield labels without which a part fails, whatever else is known of it."""
+    def _needed(self, node: ast.Node, bindings: Bindings) -> Iterator[Key]:
+        """Yield labels without which a part certainly fails."""
         if not self._visit():
             return
-        node = resolved(node, meanings)
-        read = label_read(node, meanings)
+        node = resolved(node, bindings)
+        read = label_read(node, bindings)
         if read is not None and not read.optional:
             yield _key(read.key)
         elif isinstance(node, _STRICT):
             for child in ast.children(node):
-                yield from self._needed(child, meanings)
+                yield from self._needed(child, bindings)
 
 
-def _presence(node: ast.Has | ast.Call, meanings: Bindings) -> LabelPredicate | None:
-    """Return the claim of `has(node.labels.a)`, `has(node.labels)` or `node.labels.?a.hasValue()`.
+def _presence(node: ast.Has | ast.Call, bindings: Bindings) -> LabelPredicate | None:
+    """Return `has(node.labels.a)`, `has(node.labels)`, `node.labels.?a.hasValue()` as a predicate.
 
     The labels of a node are always there, even if there are none.
     """
     if isinstance(node, ast.Has):
-        if node.field == "labels" and is_node(node.operand, meanings):
+        if node.field == "labels" and is_node(node.operand, bindings):
             return Constant(_closure(_TRUE))
-        read = label_read(ast.Select(node.operand, node.field, offset=node.offset), meanings)
+        read = label_read(ast.Select(node.operand, node.field, offset=node.offset), bindings)
         return Presence(_key(read.key), _closure(_FALSE)) if read else None
     if node.function != "hasValue":
         return None
-    read = label_read(node.args[0], meanings)
+    read = label_read(node.args[0], bindings)
     return Presence(_key(read.key), _closure(_FALSE)) if read and read.optional else None
 
 
-def _comparison_of(side: _Side, node: ast.Binary, meanings: Bindings) -> Comparison | None:
-    """Return the claim of a comparison of which only one side reads the node."""
+def _comparison_of(side: _Side, node: ast.Binary, bindings: Bindings) -> Comparison | None:
+    """Return the predicate of a comparison of which only one side reads the node."""
     operand = _operand(node, side)
     numeric = is_int(operand)
     if not numeric and node.operator not in _EQUALITIES:
         return None
-    read = label_read(operand.args[0] if is_int(operand) else operand, meanings)
+    read = label_read(operand.args[0] if is_int(operand) else operand, bindings)
     if read is None or read.optional:
         return None
     label: ast.Node = ast.Local(LABEL, offset=operand.offset)
@@ -208,7 +209,7 @@ def _closure(node: ast.Node) -> Closure:
 
 
 def _reason(node: ast.Node) -> str:
-    """Return why no requirement says the same as a part."""
+    """Return why no requirement is equivalent to a part."""
     text = unparse(node)
     text = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
     if any(path[0] == "node" and path[1:2] != ("labels",) for path in references(node)):

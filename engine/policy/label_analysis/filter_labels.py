@@ -1,4 +1,4 @@
-"""What one filter says of node labels: found when it is loaded, told for every pod."""
+"""The requirements of one filter on node labels: analyzed at load, evaluated for every pod."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from engine.policy.label_analysis.label_predicate import (
     Unknown,
 )
 from engine.policy.label_analysis.label_summary import LabelSummary, summarize
-from engine.policy.label_analysis.requirements import condition_of, settled
+from engine.policy.label_analysis.requirements import condition_of, precompute
 
-_MOST_REMEMBERED = 256  # pods that differ in what a filter reads of them
+_MOST_REMEMBERED = 256  # pods that differ in the values a filter reads
 
 
 @dataclass(frozen=True, slots=True)
 class FilterLabels:
-    """What a filter says of node labels.
+    """The requirements of a filter on node labels.
 
     Attributes:
-        claim: what it is made of.
-        question: which nodes pass it.
+        predicate: the filter, taken apart.
+        goal: the nodes that pass it.
         program: the expression, None for a plugin.
     """
 
-    claim: LabelPredicate
-    question: Goal = PASSES
+    predicate: LabelPredicate
+    goal: Goal = PASSES
     program: Program | None = None
     _remembered: dict[str, LabelCondition] = field(default_factory=dict, repr=False, compare=False)
 
     def condition(self, context: PolicyContext) -> LabelCondition:
-        """Return what labels a node needs to pass, for the pod of a context."""
-        program = None if isinstance(self.claim, Precomputed) else self.program
-        key = "" if program is None else context.key_of(program)  # without one pods have no say
+        """Return the labels that a node needs to pass, for the pod of a context."""
+        program = None if isinstance(self.predicate, Precomputed) else self.program
+        key = "" if program is None else context.key_of(program)  # "": the same for every pod
         if key is not None and key in self._remembered:
             return self._remembered[key]
         activation = {} if program is None else context.activation(program)
-        found = condition_of(self.claim, self.question, activation)
+        found = condition_of(self.predicate, self.goal, activation)
         if key is not None:
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
@@ -54,20 +54,20 @@ class FilterLabels:
 
     @property
     def summary(self) -> LabelSummary:
-        """What it comes to for pods in general."""
-        return summarize(self.claim, self.question)
+        """The requirements for any pod."""
+        return summarize(self.predicate, self.goal)
 
 
 def filter_labels(program: Program, *, errors_pass: bool) -> FilterLabels:
-    """Return what an expression says of node labels.
+    """Return the requirements of an expression on node labels.
 
     Args:
         program: true for nodes that pass.
-        errors_pass: whether a node passes that it fails for.
+        errors_pass: whether a node passes where it cannot be evaluated.
     """
-    question = DOES_NOT_FAIL if errors_pass else PASSES
-    return FilterLabels(analyze(program.root), question, program)
+    goal = DOES_NOT_FAIL if errors_pass else PASSES
+    return FilterLabels(analyze(program.root), goal, program)
 
 
-PLUGIN_LABELS: Final = FilterLabels(settled(Unknown("it is a plugin")))
-"""Plugins say nothing of labels."""
+PLUGIN_LABELS: Final = FilterLabels(precompute(Unknown("it is a plugin")))
+"""Plugins require no labels."""

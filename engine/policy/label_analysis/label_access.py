@@ -1,4 +1,4 @@
-"""Where the syntax tree of a filter reads the labels of a node."""
+"""Reads of node labels in the syntax tree of a filter."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import TypeAlias, TypeGuard
 from engine.cel import STRING, ast
 
 Bindings: TypeAlias = Mapping[str, ast.Node]
-"""What macro variables stand for where that reads the node.
+"""The values of macro variables that read the node, substituted for them.
 
-It is put in their place, which is what `cel.bind` and `optMap` come to: a failure counts only where
-the value is used.
+That is the meaning of `cel.bind` and `optMap`: a failure counts only where the value is used.
 """
 
 
@@ -25,7 +24,7 @@ class LabelRead:
 
     @property
     def optional(self) -> bool:
-        """Whether it gives an optional, rather than fail where the label is missing."""
+        """Whether it gives an optional, rather than fails where the label is missing."""
         return self.node.optional
 
     @property
@@ -34,37 +33,37 @@ class LabelRead:
         return replace(self.node, optional=False)
 
 
-def label_read(node: ast.Node, meanings: Bindings) -> LabelRead | None:
-    """Return the read that a node is, None if it is something else."""
-    node = resolved(node, meanings)
-    if not isinstance(node, ast.Select | ast.Index) or not is_labels(node.operand, meanings):
+def label_read(node: ast.Node, bindings: Bindings) -> LabelRead | None:
+    """Return a node of the tree as a read of a label, None if it is none."""
+    node = resolved(node, bindings)
+    if not isinstance(node, ast.Select | ast.Index) or not is_labels(node.operand, bindings):
         return None
     if isinstance(node, ast.Select):
         return LabelRead(node, ast.Literal(node.field, STRING, offset=node.offset))
-    return None if reads_node(node.index, meanings) else LabelRead(node, node.index)
+    return None if reads_node(node.index, bindings) else LabelRead(node, node.index)
 
 
-def is_labels(node: ast.Node, meanings: Bindings) -> bool:
+def is_labels(node: ast.Node, bindings: Bindings) -> bool:
     """Return whether a node is `node.labels`."""
-    match resolved(node, meanings):
+    match resolved(node, bindings):
         case ast.Select(operand=operand, field="labels", optional=False):
-            return is_node(operand, meanings)
+            return is_node(operand, bindings)
         case ast.Index(operand=operand, index=ast.Literal(value="labels"), optional=False):
-            return is_node(operand, meanings)
+            return is_node(operand, bindings)
     return False
 
 
-def is_node(node: ast.Node, meanings: Bindings) -> bool:
+def is_node(node: ast.Node, bindings: Bindings) -> bool:
     """Return whether a node of the tree is the variable `node`."""
-    node = resolved(node, meanings)
+    node = resolved(node, bindings)
     return isinstance(node, ast.Variable) and node.name == "node"
 
 
-def reads_node(node: ast.Node, meanings: Bindings) -> bool:
-    """Return whether a part depends on the node that is looked at."""
+def reads_node(node: ast.Node, bindings: Bindings) -> bool:
+    """Return whether a part depends on the node that is judged."""
     return any(
         (isinstance(below, ast.Variable) and below.name == "node")
-        or (isinstance(below, ast.Local) and below.name in meanings)
+        or (isinstance(below, ast.Local) and below.name in bindings)
         for below, _ in ast.walk(node)
     )
 
@@ -81,7 +80,7 @@ def reads_pod(node: ast.Node) -> bool:
 
 
 def _variables(node: ast.Node) -> tuple[str, ...]:
-    """Return the variables that a macro has."""
+    """Return the variables that a macro declares."""
     match node:
         case ast.Quantifier() | ast.Transform():
             return node.variables
@@ -90,46 +89,46 @@ def _variables(node: ast.Node) -> tuple[str, ...]:
     return ()
 
 
-def resolved(node: ast.Node, meanings: Bindings) -> ast.Node:
-    """Return what a node stands for."""
-    while isinstance(node, ast.Local) and node.name in meanings:
-        node = meanings[node.name]
+def resolved(node: ast.Node, bindings: Bindings) -> ast.Node:
+    """Return the value of a bound variable, any other node as it is."""
+    while isinstance(node, ast.Local) and node.name in bindings:
+        node = bindings[node.name]
     return node
 
 
-def without(meanings: Bindings, variables: Iterable[str]) -> Bindings:
-    """Return what is still meant inside a macro that has variables of these names."""
-    return {name: node for name, node in meanings.items() if name not in variables}
+def without(bindings: Bindings, variables: Iterable[str]) -> Bindings:
+    """Return the bindings inside a macro that shadows `variables`."""
+    return {name: node for name, node in bindings.items() if name not in variables}
 
 
-def as_choice(node: ast.Node, meanings: Bindings) -> tuple[ast.Node, Bindings]:
-    """Return a node as the choice that it stands for, if it does, and what is meant in there.
+def as_conditional(node: ast.Node, bindings: Bindings) -> tuple[ast.Node, Bindings]:
+    """Return a node as the equivalent conditional, if there is one, and the bindings in there.
 
     - `node.labels[?k].orValue(z)` is `node.labels[?k].hasValue() ? node.labels[k] : z`,
     - `node.labels[?k].optMap(x, y).orValue(z)` is `node.labels[?k].hasValue() ? y : z`, where `x`
-      means `node.labels[k]`,
+      is bound to `node.labels[k]`,
     - `a.or(b).orValue(z)` is `a.orValue(b.orValue(z))`,
     - `int(a ? y : z)` is `a ? int(y) : int(z)`.
     """
-    node = resolved(node, meanings)
+    node = resolved(node, bindings)
     if is_int(node):
-        return _choice_of_ints(node, meanings)
+        return _conditional_of_ints(node, bindings)
     if not isinstance(node, ast.Alternative) or not node.unwraps:
-        return node, meanings
-    optional = resolved(node.operand, meanings)
+        return node, bindings
+    optional = resolved(node.operand, bindings)
     if isinstance(optional, ast.Alternative) and not optional.unwraps:
         second = replace(node, operand=optional.other)
-        return as_choice(replace(node, operand=optional.operand, other=second), meanings)
+        return as_conditional(replace(node, operand=optional.operand, other=second), bindings)
     mapping = optional if isinstance(optional, ast.OptionalMap) else None
-    read = label_read(mapping.operand if mapping else optional, meanings)
+    read = label_read(mapping.operand if mapping else optional, bindings)
     if read is None or not read.optional:
-        return node, meanings
+        return node, bindings
     then = read.value
     if mapping is not None:
-        meanings = {**meanings, mapping.variable: then}
+        bindings = {**bindings, mapping.variable: then}
         then = replace(node, operand=mapping.body) if mapping.flat else mapping.body
     has_value = ast.Call("hasValue", (read.node,), member=True, offset=node.offset)
-    return ast.Conditional(has_value, then, node.other, offset=node.offset), meanings
+    return ast.Conditional(has_value, then, node.other, offset=node.offset), bindings
 
 
 def is_int(node: ast.Node) -> TypeGuard[ast.Call]:
@@ -137,9 +136,9 @@ def is_int(node: ast.Node) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and node.function == "int" and len(node.args) == 1
 
 
-def _choice_of_ints(node: ast.Call, meanings: Bindings) -> tuple[ast.Node, Bindings]:
-    value, meanings = as_choice(node.args[0], meanings)
+def _conditional_of_ints(node: ast.Call, bindings: Bindings) -> tuple[ast.Node, Bindings]:
+    value, bindings = as_conditional(node.args[0], bindings)
     if not isinstance(value, ast.Conditional):
-        return replace(node, args=(value,)), meanings
-    then, otherwise = (replace(node, args=(one,)) for one in (value.then, value.otherwise))
-    return replace(value, then=then, otherwise=otherwise), meanings
+        return replace(node, args=(value,)), bindings
+    then, otherwise = (replace(node, args=(arg,)) for arg in (value.then, value.otherwise))
+    return replace(value, then=then, otherwise=otherwise), bindings

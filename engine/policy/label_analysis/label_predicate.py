@@ -1,7 +1,7 @@
-"""What a filter is made of, as far as node labels go.
+"""A filter as a predicate over node labels: the tree that `analyze` makes of its expression.
 
-Each smallest part that gives a bool is known before any node is looked at, or asks something of one
-label that requirements can ask too, or is unknown.
+Each leaf is constant on all nodes, or tests one label in a way that requirements can express, or is
+unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Key:
     """The name of a label.
 
     Attributes:
-        value: gives it for a pod; may fail, or give something that is no string.
+        value: evaluates to it for a pod; may fail, or give something other than a string.
         text: the name, if it is written in the filter.
     """
 
@@ -32,7 +32,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A part that reads nothing of the node."""
+    """A part that does not read the node."""
 
     value: Closure
 
@@ -42,12 +42,12 @@ class Unknown:
     """A part that may give anything.
 
     Attributes:
-        reason: why no requirement says the same.
-        reads: labels without which it fails.
+        reason: why no requirement is equivalent.
+        needs: labels without which it fails.
     """
 
     reason: str
-    reads: tuple[Key, ...] = ()
+    needs: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Presence:
     """Whether a node has a label.
 
     Attributes:
-        without: what the part gives on a node without any labels.
+        without: the value of the part on a node without any labels.
     """
 
     key: Key
@@ -64,10 +64,10 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The value of a label against something that is known; fails without the label.
+    """The value of a label against a constant; fails without the label.
 
     Attributes:
-        other: what it is compared with, or a list or map that it is looked up in.
+        other: the constant, or the list or map that the value is looked up in.
         test: the comparison, with the value of the label as the variable `LABEL`.
         numeric: whether the value is read as an integer first.
     """
@@ -86,11 +86,17 @@ class Negation:
 
 
 @dataclass(frozen=True, slots=True)
-class Junction:
-    """`a && b && ...` if all must be true, else `a || b || ...`."""
+class AllOf:
+    """`a && b && ...`."""
 
     operands: tuple[LabelPredicate, ...]
-    of_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """`a || b || ...`."""
+
+    operands: tuple[LabelPredicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +110,17 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class Quantifier:
-    """`elements.all(x, predicate)`, or `exists`, over something that is known."""
+    """`elements.all(x, body)`, or `exists`, over constant elements."""
 
     elements: Closure
     variables: tuple[str, ...]
-    predicate: LabelPredicate
+    body: LabelPredicate
     of_all: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """`cel.bind(variable, value, body)` with a value that is known."""
+    """`cel.bind(variable, value, body)` with a constant value."""
 
     variable: str
     value: Closure
@@ -123,13 +129,13 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """A part in which no pod has a say.
+    """A part that is the same for every pod.
 
     Attributes:
-        answers: on which labels the answer is yes, by question.
+        conditions: the condition on labels that is equivalent to each goal.
     """
 
-    answers: Mapping[Goal, LabelCondition]
+    conditions: Mapping[Goal, LabelCondition]
 
 
 LabelPredicate: TypeAlias = (
@@ -138,44 +144,43 @@ LabelPredicate: TypeAlias = (
     | Presence
     | Comparison
     | Negation
-    | Junction
+    | AllOf
+    | AnyOf
     | Conditional
     | Quantifier
     | Let
     | Precomputed
 )
-"""A part that gives a bool, or fails."""
+"""A part that evaluates to a bool, or fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is asked of a claim: on which nodes does it give `value`?
+    """The nodes to describe: those on which a predicate is `value`, or is not if `negated`.
 
-    With `negated`: on which does it not? A failure is neither true nor false.
+    A failure is neither true nor false.
     """
 
     value: bool
     negated: bool = False
 
-    def holds(self, answer: object) -> bool:
-        """Return whether an answer, anything but a bool for a failure, is the one asked for."""
-        return (answer is self.value) is not self.negated
+    def holds(self, result: object) -> bool:
+        """Return whether a result, anything but a bool for a failure, meets the goal."""
+        return (result is self.value) is not self.negated
 
-    def of_opposite(self) -> Goal:
-        """Return the question to ask of what a negation negates."""
+    def opposite(self) -> Goal:
+        """Return the goal of the operand of a negation."""
         return Goal(not self.value, self.negated)
 
     def needs_all(self, *, of_all: bool) -> bool:
-        """Return whether it has to hold for all parts, rather than one, of `&&` or `||`."""
+        """Return whether all parts have to meet it, rather than one, of `&&` or `||`."""
         return (of_all is self.value) is not self.negated
 
 
 PASSES: Final = Goal(value=True)
-"""Which nodes pass, if one that cannot be judged does not."""
+"""Nodes that pass, where a failure rejects."""
 
 DOES_NOT_FAIL: Final = Goal(value=False, negated=True)
-"""Which nodes pass, if one that cannot be judged does too."""
+"""Nodes that pass, where a failure passes."""
 
-QUESTIONS: Final = tuple(
-    Goal(value, negated) for value in (True, False) for negated in (True, False)
-)
+GOALS: Final = tuple(Goal(value, negated) for value in (True, False) for negated in (True, False))

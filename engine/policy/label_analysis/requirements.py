@@ -1,7 +1,7 @@
-"""What the claims of a filter come to for one pod: a condition on node labels.
+"""A label predicate evaluated for one pod: a condition on node labels.
 
-Whatever depends on one label alone is found by asking the evaluator itself, once for each kind of
-state that the label can be in; this module only puts the answers together.
+A leaf that depends on one label is evaluated by CEL itself, once for each class of values that the
+label can have; this module only combines the conditions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from engine.model.label_condition import ALWAYS, NEVER, LabelCondition, on_label
 from engine.model.label_states import INTEGERS, MISSING, PRESENT, LabelStates
 from engine.model.selectors import is_label_key, is_label_value
 from engine.policy.label_analysis.label_predicate import (
+    GOALS,
     LABEL,
-    QUESTIONS,
+    AllOf,
+    AnyOf,
     Comparison,
     Conditional,
     Constant,
     Goal,
-    Junction,
     Key,
     LabelPredicate,
     Let,
@@ -43,73 +44,74 @@ from engine.policy.label_analysis.label_predicate import (
 )
 
 _MOST_ELEMENTS: Final = 64
-_STEPS_PER_PAIR: Final = 4  # what it costs to join two alternatives, in turns of a loop
-_STEPS_PER_NUMBER: Final = 16  # and to find where a number stands among the integers
+_STEPS_PER_PAIR: Final = 4  # the cost of joining two alternatives, in iterations of a loop
+_STEPS_PER_NUMBER: Final = 16  # the cost of finding a number among the integers
 _TOO_MUCH: Final = "it takes too much to find out"
 _INTEGERS: Final = LabelStates(others=True, numbers=INTEGERS)
 NO_NUMBER: Final = "no requirement says that a label is missing or no such number"
 
 
 def condition_of(
-    claim: LabelPredicate, question: Goal, activation: Mapping[str, object]
+    predicate: LabelPredicate, goal: Goal, activation: Mapping[str, object]
 ) -> LabelCondition:
-    """Return on which labels the answer to a question is yes.
+    """Return the condition on labels under which a predicate meets a goal.
 
     Args:
-        claim: a filter.
-        question: what is asked of it.
+        predicate: a filter.
+        goal: the nodes to describe.
         activation: all variables that it reads, without `node`.
     """
-    if isinstance(claim, Precomputed):
-        return claim.answers[question]  # as every plugin's is, for every pod
-    return _answer(claim, question, activation).bounded()
+    if isinstance(predicate, Precomputed):
+        return predicate.conditions[goal]  # as of every plugin, for every pod
+    return _bounded(predicate, goal, activation)
 
 
-def settled(claim: LabelPredicate) -> Precomputed:
-    """Return a claim that reads nothing but the node as what it comes to."""
-    return Precomputed({question: _answer(claim, question, {}).bounded() for question in QUESTIONS})
+def precompute(predicate: LabelPredicate) -> Precomputed:
+    """Return the conditions of a predicate that reads nothing but the node."""
+    return Precomputed({goal: _bounded(predicate, goal, {}) for goal in GOALS})
 
 
-def _answer(
-    claim: LabelPredicate, question: Goal, activation: Mapping[str, object]
+def _bounded(
+    predicate: LabelPredicate, goal: Goal, activation: Mapping[str, object]
 ) -> LabelCondition:
     try:
-        return _asked(claim, question, new_frame(activation))
+        return _condition(predicate, goal, new_frame(activation)).bounded()
     except (BudgetExhaustedError, RecursionError, OverflowError):
-        return unknown(_TOO_MUCH)  # a filter that fails so fails as a whole: nothing absorbs it
+        return unknown(_TOO_MUCH)  # nothing absorbs such a failure: the whole filter fails
 
 
-def _asked(claim: LabelPredicate, question: Goal, frame: Frame) -> LabelCondition:  # noqa: C901 (a case per kind of claim)
-    match claim:
+def _condition(predicate: LabelPredicate, goal: Goal, frame: Frame) -> LabelCondition:  # noqa: C901 (a case per class)
+    match predicate:
         case Constant(value):
-            return _settled(value, question, frame)
+            return _constant(value, goal, frame)
         case Presence():
-            return _presence(claim, question, frame)
+            return _presence(predicate, goal, frame)
         case Comparison():
-            return _comparison(claim, question, frame)
+            return _comparison(predicate, goal, frame)
         case Negation(operand):
-            return _asked(operand, question.of_opposite(), frame)
-        case Junction(operands, of_all):
-            parts = (_asked(operand, question, frame) for operand in operands)
-            return _joined(parts, frame, needs_all=question.needs_all(of_all=of_all))
+            return _condition(operand, goal.opposite(), frame)
+        case AllOf(operands) | AnyOf(operands):
+            parts = (_condition(operand, goal, frame) for operand in operands)
+            needs_all = goal.needs_all(of_all=isinstance(predicate, AllOf))
+            return _joined(parts, frame, needs_all=needs_all)
         case Conditional():
-            return _choice(claim, question, frame)
+            return _conditional(predicate, goal, frame)
         case Quantifier():
-            return _loop(claim, question, frame)
+            return _quantifier(predicate, goal, frame)
         case Let(variable, value, body):
-            inside = {name: held for name, held in frame.items() if name != variable}
+            outer = {name: bound for name, bound in frame.items() if name != variable}
             known, found = _evaluated(value, frame)
-            return _asked(body, question, inside | {variable: found} if known else inside)
+            return _condition(body, goal, outer | {variable: found} if known else outer)
         case Unknown():
-            return _unknown(claim, question, frame)
-        case Precomputed(answers):
-            return answers[question]
+            return _unknown(predicate, goal, frame)
+        case Precomputed(conditions):
+            return conditions[goal]
 
 
 def _evaluated(value: Closure, frame: Frame) -> tuple[bool, object]:
-    """Return whether a part can be evaluated, and what it gives.
+    """Return whether a part can be evaluated, and its value.
 
-    It gets a frame of its own, for loops write into it.
+    It gets its own frame, since loops write into it.
     """
     try:
         return True, value(frame.copy())
@@ -119,15 +121,15 @@ def _evaluated(value: Closure, frame: Frame) -> tuple[bool, object]:
         return False, None
 
 
-def _settled(value: Closure, question: Goal, frame: Frame) -> LabelCondition:
+def _constant(value: Closure, goal: Goal, frame: Frame) -> LabelCondition:
     """Return the condition of a part that is the same on every node."""
-    _, answer = _evaluated(value, frame)
-    return ALWAYS if question.holds(answer) else NEVER
+    _, result = _evaluated(value, frame)
+    return ALWAYS if goal.holds(result) else NEVER
 
 
-def _failing(question: Goal) -> LabelCondition:
+def _failing(goal: Goal) -> LabelCondition:
     """Return the condition of a part that fails on every node."""
-    return ALWAYS if question.holds(None) else NEVER
+    return ALWAYS if goal.holds(None) else NEVER
 
 
 # Logic.
@@ -146,86 +148,86 @@ def _joined(parts: Iterable[LabelCondition], frame: Frame, *, needs_all: bool) -
     return result
 
 
-def _choice(claim: Conditional, question: Goal, frame: Frame) -> LabelCondition:
+def _conditional(predicate: Conditional, goal: Goal, frame: Frame) -> LabelCondition:
     """Return the condition of either branch, each where the test leads to it."""
-    never_taken = ALWAYS if question.negated else NEVER
+    never_taken = ALWAYS if goal.negated else NEVER
     branches = []
-    for taken_on, part in ((True, claim.then), (False, claim.otherwise)):
-        branch = _asked(claim.test, Goal(taken_on, question.negated), frame)
+    for taken_on, part in ((True, predicate.then), (False, predicate.otherwise)):
+        branch = _condition(predicate.test, Goal(taken_on, goal.negated), frame)
         if branch != never_taken:
-            both = (branch, _asked(part, question, frame))
-            branch = _joined(both, frame, needs_all=not question.negated)
+            both = (branch, _condition(part, goal, frame))
+            branch = _joined(both, frame, needs_all=not goal.negated)
         branches.append(branch)
-    return _joined(branches, frame, needs_all=question.negated)
+    return _joined(branches, frame, needs_all=goal.negated)
 
 
-def _loop(claim: Quantifier, question: Goal, frame: Frame) -> LabelCondition:
-    _, range_ = _evaluated(claim.elements, frame)
+def _quantifier(predicate: Quantifier, goal: Goal, frame: Frame) -> LabelCondition:
+    _, elements = _evaluated(predicate.elements, frame)
     try:
-        turns = list(islice(_turns(claim.variables, range_), _MOST_ELEMENTS + 1))
+        iterations = list(islice(_iterations(predicate.variables, elements), _MOST_ELEMENTS + 1))
     except CelError:
-        return _failing(question)
-    if len(turns) > _MOST_ELEMENTS:
+        return _failing(goal)
+    if len(iterations) > _MOST_ELEMENTS:
         return unknown(f"it loops over more than {_MOST_ELEMENTS} elements")
-    frame[BUDGET].spend(len(turns))
-    parts = (_asked(claim.predicate, question, frame | turn) for turn in turns)
-    return _joined(parts, frame, needs_all=question.needs_all(of_all=claim.of_all))
+    frame[BUDGET].spend(len(iterations))
+    parts = (_condition(predicate.body, goal, frame | variables) for variables in iterations)
+    return _joined(parts, frame, needs_all=goal.needs_all(of_all=predicate.of_all))
 
 
-def _turns(variables: tuple[str, ...], range_: object) -> Iterator[Frame]:
-    """Yield what the variables of a loop hold, turn by turn."""
+def _iterations(variables: tuple[str, ...], elements: object) -> Iterator[Frame]:
+    """Yield the values of the variables of a loop, by iteration."""
     if len(variables) == 1:
-        for element in operators.elements(range_):
+        for element in operators.elements(elements):
             yield {variables[0]: element}
     else:
-        for pair in operators.pairs(range_):
+        for pair in operators.pairs(elements):
             yield dict(zip(variables, pair, strict=True))
 
 
 # Labels.
 
 
-def _presence(claim: Presence, question: Goal, frame: Frame) -> LabelCondition:
-    key = _label_key(claim.key, frame)
+def _presence(predicate: Presence, goal: Goal, frame: Frame) -> LabelCondition:
+    key = _label_key(predicate.key, frame)
     if key is None:
-        return _settled(claim.without, question, frame)
-    return on_label(key, PRESENT if question.value is not question.negated else MISSING)
+        return _constant(predicate.without, goal, frame)
+    return on_label(key, PRESENT if goal.value is not goal.negated else MISSING)
 
 
-def _unknown(claim: Unknown, question: Goal, frame: Frame) -> LabelCondition:
+def _unknown(predicate: Unknown, goal: Goal, frame: Frame) -> LabelCondition:
     """Return the condition of a part that fails without some labels, and may else give anything."""
-    if question.negated:
-        return unknown(claim.reason)
-    keys = [_label_key(key, frame) for key in claim.reads]
+    if goal.negated:
+        return unknown(predicate.reason)
+    keys = [_label_key(key, frame) for key in predicate.needs]
     parts = (NEVER if key is None else on_label(key, PRESENT) for key in keys)
-    return _joined(parts, frame, needs_all=True).widened(claim.reason)
+    return _joined(parts, frame, needs_all=True).widened(predicate.reason)
 
 
 def _label_key(key: Key, frame: Frame) -> str | None:
-    """Return the name of a label; None if it has none, or one that no label can have."""
+    """Return the name of a label; None for none, or one that no label can have."""
     _, name = _evaluated(key.value, frame)
     return name if isinstance(name, str) and is_label_key(name) else None
 
 
-def _comparison(claim: Comparison, question: Goal, frame: Frame) -> LabelCondition:
-    key = _label_key(claim.key, frame)
-    known, other = _evaluated(claim.other, frame)
+def _comparison(predicate: Comparison, goal: Goal, frame: Frame) -> LabelCondition:
+    key = _label_key(predicate.key, frame)
+    known, other = _evaluated(predicate.other, frame)
     if key is None or not known:
-        return _failing(question)
+        return _failing(goal)
     constants = list(other) if isinstance(other, list | tuple | dict) else [other]
     if len(constants) > _MOST_ELEMENTS:
         return unknown(f"it compares a label with more than {_MOST_ELEMENTS} values")
-    frame[BUDGET].spend(len(constants) * (_STEPS_PER_NUMBER if claim.numeric else 1))
+    frame[BUDGET].spend(len(constants) * (_STEPS_PER_NUMBER if predicate.numeric else 1))
 
     def holds(value: str) -> bool:
-        _, answer = _evaluated(claim.test, frame | {LABEL: value})
-        return question.holds(answer)
+        _, result = _evaluated(predicate.test, frame | {LABEL: value})
+        return goal.holds(result)
 
-    if not claim.numeric:
-        return on_label(key, _texts(constants, holds, missing=question.holds(None)))
+    if not predicate.numeric:
+        return on_label(key, _texts(constants, holds, missing=goal.holds(None)))
     numbers = (on_label(key, states) for states in _numbers(constants, holds))
     condition = _joined(numbers, frame, needs_all=False)
-    if not question.negated:
+    if not goal.negated:
         return condition
     return ALWAYS if condition == on_label(key, _INTEGERS) else unknown(NO_NUMBER)
 
@@ -233,21 +235,21 @@ def _comparison(claim: Comparison, question: Goal, frame: Frame) -> LabelConditi
 def _texts(
     constants: Iterable[object], holds: Callable[[str], bool], *, missing: bool
 ) -> LabelStates:
-    """Return the values that will do in a comparison with constants.
+    """Return the values that satisfy a comparison with constants.
 
-    Texts that are none of the constants are alike to it, so one of them speaks for all.
+    It cannot distinguish texts that are none of the constants, so testing one of them is enough.
     """
-    texts = {one for one in constants if isinstance(one, str) and is_label_value(one)}
+    texts = {text for text in constants if isinstance(text, str) and is_label_value(text)}
     others = holds("x" * (max(map(len, texts), default=0) + 1))
     listed = frozenset(text for text in texts if holds(text) is not others)
     return LabelStates(missing=missing, others=others, listed=listed)
 
 
 def _numbers(constants: Iterable[object], holds: Callable[[str], bool]) -> Iterator[LabelStates]:
-    """Yield the ranges of integers that will do in a comparison with constants.
+    """Yield the ranges of integers that satisfy a comparison with constants.
 
-    Integers are alike to it if each constant is greater than both, equal to both or less than both:
-    then the least of them speaks for all.
+    It cannot distinguish integers if each constant is greater than both, equal to both or less than
+    both, so testing the least of them is enough.
     """
     borders = {INTEGERS.start, INTEGERS.stop}
     for constant in constants:

@@ -53,6 +53,8 @@ def _app(certificate: LiveCertificate) -> web.Application:
         view_updated_at=wall_clock,
         certificate=certificate,
         now=wall_clock,
+        modes={},
+        reviews=dict,
     )
     handler = ReviewHandler(
         "mutate",

@@ -12,18 +12,9 @@ from engine.model import api
 from engine.model.elastic_quota import ElasticQuota, quota_of
 from engine.model.pod import Pod, pod_of
 from engine.model.resources import amounts
-from engine.quota import (
-    CAPACITY_SCHEDULING_RULES,
-    cohort_usage,
-    effective_max,
-    effective_min,
-    judge,
-    judge_borrowing,
-    over_max,
-    over_min,
-    status_used,
-    sum_of,
-)
+from engine.quota import CAPACITY_SCHEDULING_RULES, cohort_usage, judge, status_used
+from engine.quota.bounds import effective_max, effective_min, over_max, over_min, sum_of
+from engine.quota.verdict import judge_borrowing
 from engine.view import ClusterState
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch, unsupported

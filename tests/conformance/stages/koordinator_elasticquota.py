@@ -17,7 +17,6 @@ from engine.model.koordinator_quota import (
 )
 from engine.model.pod import Pod, pod_of
 from engine.model.resources import amounts
-from engine.quota.koordinator_pods import check_pod, evaluate, known_quota_name
 from engine.quota.koordinator_quotas import (
     check_creation,
     check_deletion,
@@ -25,6 +24,7 @@ from engine.quota.koordinator_quotas import (
     check_update,
 )
 from tests.conformance.outcome import Json, UnsupportedError, mismatch, unsupported
+from tests.conformance.stages.koordinator_pods import check_pod, evaluate, known_quota_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

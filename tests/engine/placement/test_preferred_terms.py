@@ -6,15 +6,15 @@ from engine.model.decision import Decision, PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.exclusion import Rejections
 from engine.placement.hostnames import Hostnames
-from engine.placement.preferred_terms import Preference, preference_of
+from engine.placement.preferred_terms import PreferredTerms, preferred_terms
 from engine.view import ClusterView
 from tests.engine.placement.cluster import Json, decided, named, view_of
 
 SPOT = "karpenter.sh/capacity-type"
 
 
-def preferred(decision: Decision, view: ClusterView, total_weight: int = 100) -> Preference:
-    return preference_of(decision, view, Hostnames(view), Rejections(decision), total_weight)
+def preferred(decision: Decision, view: ClusterView, total_weight: int = 100) -> PreferredTerms:
+    return preferred_terms(decision, view, Hostnames(view), Rejections(decision), total_weight)
 
 
 def term(weight: int, *values: str, key: str = HOSTNAME_LABEL) -> Json:

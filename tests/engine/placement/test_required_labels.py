@@ -16,7 +16,7 @@ from engine.model.node import Node
 from engine.model.request import PlacementRequest
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
-from engine.placement import Patch, patch_for
+from engine.placement import Patch, encode
 from engine.placement.required_labels import MOST_TERMS, required_labels
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
@@ -68,7 +68,7 @@ def placed(
     """Return a pod as it comes out, the patch, and the decision."""
     request = request_of(pod)
     decision = decide(request, rules, view, NOW)
-    patch = patch_for(decision, request, view)
+    patch = encode(decision, request, view)
     return jsonpatch.apply_patch(pod, list(patch.operations)), patch, decision
 
 
@@ -271,9 +271,9 @@ def test_pods_that_are_promised_the_same_keep_filters_of_their_own_decision() ->
     first, second = (decide(request_of(BARE), rules, VIEW, NOW) for _ in range(2))
     one, two = required_labels(first, 0), required_labels(second, 0)
     assert one.required == two.required
-    assert {outcome.rule for outcome in two.kept} == {"f0", "f1"}
-    assert set(two.kept) <= set(second.filters)
-    assert not set(two.kept) & set(one.kept)
+    assert {outcome.rule for outcome in two.enforced} == {"f0", "f1"}
+    assert set(two.enforced) <= set(second.filters)
+    assert not set(two.enforced) & set(one.enforced)
 
 
 def test_how_much_is_promised_depends_on_the_terms_of_the_pod_each_time() -> None:
@@ -287,7 +287,7 @@ def test_how_much_is_promised_depends_on_the_terms_of_the_pod_each_time() -> Non
 
 def test_the_request_is_left_as_it_was() -> None:
     request: PlacementRequest = request_of(BARE)
-    patch_for(decide(request, policies(EITHER), VIEW, NOW), request, VIEW)
+    encode(decide(request, policies(EITHER), VIEW, NOW), request, VIEW)
     assert json.loads(request.raw) == BARE
 
 
@@ -295,5 +295,5 @@ def test_the_request_is_left_as_it_was() -> None:
 def test_terms_that_match_nothing_take_no_room(term: Json) -> None:
     pod = with_affinity({REQUIRED: {"nodeSelectorTerms": [term] * 20}})
     request = request_of(pod)
-    patch = patch_for(decide(request, policies(EITHER), VIEW, NOW), request, VIEW)
+    patch = encode(decide(request, policies(EITHER), VIEW, NOW), request, VIEW)
     assert patch.warnings == ()

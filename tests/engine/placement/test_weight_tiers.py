@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.placement.weight_tiers import WeightTier, candidate_cuts, steps, weight_budget
+from engine.placement.weight_tiers import WeightTier, candidate_cuts, weight_budget, weight_tiers
 from engine.view import IntColumn
 
 TOTALS = st.lists(st.integers(-1000, 1000), min_size=1, max_size=40)
@@ -50,7 +50,7 @@ def test_a_cut_between_score_groups_is_tried_once() -> None:
 def test_thirds_of_the_score_range_weigh_three_two_one() -> None:
     # Between 0, the best that is not listed, and 90: from 60 the upper third, from 30 the middle.
     totals = ranking(90, 60, 59, 30, 29, 0)
-    assert steps(totals, 5, 100) == [
+    assert weight_tiers(totals, 5, 100) == [
         WeightTier(0, 2, 100),
         WeightTier(2, 4, 66),
         WeightTier(4, 5, 33),
@@ -58,13 +58,13 @@ def test_thirds_of_the_score_range_weigh_three_two_one() -> None:
 
 
 def test_an_empty_third_vanishes_and_the_others_keep_their_distance() -> None:
-    assert steps(ranking(90, 10, 0), 2, 100) == [WeightTier(0, 1, 100), WeightTier(1, 2, 33)]
+    assert weight_tiers(ranking(90, 10, 0), 2, 100) == [WeightTier(0, 1, 100), WeightTier(1, 2, 33)]
 
 
 def test_scores_bunched_at_the_top_are_stretched_down_to_the_best_that_is_not_listed() -> None:
     # Listed 100..97 over 97, not over 0: thirds from 99 and 98.
     totals = ranking(100, 99, 98, 97, 97, 0)
-    assert steps(totals, 4, 100) == [
+    assert weight_tiers(totals, 4, 100) == [
         WeightTier(0, 2, 100),
         WeightTier(2, 3, 66),
         WeightTier(3, 4, 33),
@@ -72,23 +72,23 @@ def test_scores_bunched_at_the_top_are_stretched_down_to_the_best_that_is_not_li
 
 
 def test_equal_scores_are_one_tier() -> None:
-    assert steps(ranking(5, 5, 5), 2, 100) == [WeightTier(0, 2, 100)]
+    assert weight_tiers(ranking(5, 5, 5), 2, 100) == [WeightTier(0, 2, 100)]
 
 
-def test_more_than_a_term_may_weigh_is_reached_by_nested_steps() -> None:
+def test_more_than_a_term_may_weigh_is_reached_by_nested_tiers() -> None:
     # 200: the levels are 200, 133, 66, so the steps add 67, 67 and 66.
     totals = ranking(90, 40, 10, 0)
-    assert steps(totals, 3, 200) == [
+    assert weight_tiers(totals, 3, 200) == [
         WeightTier(0, 1, 67),
         WeightTier(0, 2, 67),
         WeightTier(0, 3, 66),
     ]
 
 
-def test_nested_steps_over_the_same_nodes_are_one_while_a_term_can_weigh_it() -> None:
+def test_nested_tiers_over_the_same_nodes_are_one_while_a_term_can_weigh_it() -> None:
     # 120: 40 each; two of them make 80, three would make 120.
-    assert steps(ranking(90, 0), 1, 120) == [WeightTier(0, 1, 80), WeightTier(0, 1, 40)]
-    assert steps(ranking(90, 0), 1, 300) == [WeightTier(0, 1, 100)] * 3
+    assert weight_tiers(ranking(90, 0), 1, 120) == [WeightTier(0, 1, 80), WeightTier(0, 1, 40)]
+    assert weight_tiers(ranking(90, 0), 1, 300) == [WeightTier(0, 1, 100)] * 3
 
 
 @given(scores=TOTALS, max_nodes=st.integers(1, 40), some_rejected=st.booleans())
@@ -108,7 +108,7 @@ def test_a_better_score_never_gets_less_and_equal_scores_get_the_same(
 ) -> None:
     totals = ranking(*scores)
     listed = data.draw(st.integers(1, len(scores)))
-    chosen = steps(totals, listed, total_weight)
+    chosen = weight_tiers(totals, listed, total_weight)
     gained = [
         sum(step.weight for step in chosen if step.start <= position < step.end)
         for position in range(listed)

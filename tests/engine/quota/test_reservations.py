@@ -22,15 +22,15 @@ RESERVATION = st.builds(
 
 
 @given(NATURAL, st.lists(RESERVATION, max_size=5), TEXT)
-def test_what_is_written_can_be_read(version: int, some: list[Reservation], uid: str) -> None:
-    reservations = Reservations(version, {one.key: one for one in some})
+def test_what_is_written_can_be_read(version: int, listed: list[Reservation], uid: str) -> None:
+    reservations = Reservations(version, {reservation.key: reservation for reservation in listed})
     assert decode(encode(reservations, uid), uid) == reservations
 
 
 def test_the_annotation_can_be_read_by_people() -> None:
     new = Reservation("u-1", "web-1", {"cpu": 500, "pods": 1})
     grown = Reservation("u-2", "web-2", {"cpu": 250}, 77, "r-9")
-    text = encode(Reservations(42, {one.key: one for one in (new, grown)}), "q-1")
+    text = encode(Reservations(42, {new.key: new, grown.key: grown}), "q-1")
     assert json.loads(text) == {
         "quota": "q-1",
         "seenUpTo": 42,
@@ -69,7 +69,7 @@ def test_the_annotation_of_another_object_says_nothing() -> None:
         '{"quota":"q","seenUpTo":1,"reserved":[]}' + " " * 1024 * 1024,
     ],
 )
-def test_what_makes_no_sense_is_told_apart_from_nothing(text: str) -> None:
+def test_an_unreadable_annotation_is_not_an_empty_one(text: str) -> None:
     assert decode(text, "q") is None
 
 

@@ -6,8 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from engine.model.decision import Verdict
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
@@ -16,7 +18,7 @@ from tests.webhook.conftest import DENYING
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome
-from webhook.placement.explanations import Explanations
+from webhook.placement.explanations import Explanations, RecordedDecision
 from webhook.placement.placer import Placer
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
@@ -149,10 +151,10 @@ def test_a_decision_is_remembered_with_its_reasons(
     placement: Make, explanations: Explanations
 ) -> None:
     placement().review(review_of())
-    (latest,) = explanations.latest(pod="shop/web-")
-    told = json.loads(bytes(latest))
-    assert told["verdict"] == "Place"
-    assert len(told["ranking"]) == 3
+    (text,) = explanations.latest(pod="shop/web-")
+    report = msgspec.json.decode(text, type=RecordedDecision)
+    assert report.verdict is Verdict.PLACE
+    assert len(report.ranking) == 3
 
 
 def test_a_dry_run_gets_the_same_patch_and_is_not_remembered(

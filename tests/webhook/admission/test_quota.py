@@ -11,9 +11,16 @@ from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
 from webhook.admission import wire
+from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome
 from webhook.admission.wire import AdmissionError
-from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger, QuotaReviews, QuotaTiming
+from webhook.quota import (
+    MemoryStore,
+    MonotonicClock,
+    ObservedCluster,
+    QuotaConfig,
+    QuotaLedger,
+)
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 
@@ -44,15 +51,17 @@ def quota_reviews(
     state: ClusterState,
     mode: QuotaMode = "Enforce",
     time: Time | None = None,
-    refused: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
+    record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
 ) -> QuotaReviews:
-    timing = QuotaTiming(clock=time or Time(), timeouts=ReservationTimeouts(unseen_seconds=60))
+    config = QuotaConfig(
+        clock=MonotonicClock(now=time or Time()), timeouts=ReservationTimeouts(unseen_seconds=60)
+    )
     return QuotaReviews(
-        ledger=QuotaLedger(ObservedCluster(view=state.view), MemoryStore(), timing),
+        ledger=QuotaLedger(ObservedCluster(view=state.view), MemoryStore(), config),
         view=state.view,
         mode=mode,
         excluded_namespaces=["kube-system"],
-        refused=refused,
+        record_denial=record_denial,
     )
 
 
@@ -63,11 +72,11 @@ async def outcomes(reviews: QuotaReviews, *requests: wire.AdmissionRequest) -> l
 ADMITTED, DENIED = Outcome.ADMITTED, Outcome.QUOTA_DENIED
 
 
-async def test_admitted_pods_count_before_anyone_has_seen_them(state: ClusterState) -> None:
+async def test_admitted_pods_count_before_they_are_observed(state: ClusterState) -> None:
     # The quota of `shop` is two pods.
     reviews = quota_reviews(state)
-    asked = (asking("a"), asking("b"), asking("c"))
-    assert await outcomes(reviews, *asked) == [ADMITTED, ADMITTED, DENIED]
+    requests = (asking("a"), asking("b"), asking("c"))
+    assert await outcomes(reviews, *requests) == [ADMITTED, ADMITTED, DENIED]
 
 
 async def test_a_denial_reads_like_that_of_a_resource_quota(state: ClusterState) -> None:
@@ -94,8 +103,8 @@ async def test_in_audit_mode_a_denial_is_a_warning(state: ClusterState) -> None:
 
 async def test_a_dry_run_is_judged_and_takes_nothing(state: ClusterState) -> None:
     reviews = quota_reviews(state)
-    asked = [asking(f"d{i}", dryRun=True) for i in range(3)]
-    assert await outcomes(reviews, *asked, asking("a"), asking("b")) == [ADMITTED] * 5
+    requests = [asking(f"d{i}", dryRun=True) for i in range(3)]
+    assert await outcomes(reviews, *requests, asking("a"), asking("b")) == [ADMITTED] * 5
     assert await outcomes(reviews, asking("c", dryRun=True)) == [DENIED]
 
 
@@ -118,19 +127,19 @@ async def test_pods_that_run_already_count(state: ClusterState) -> None:
 async def test_a_namespace_without_a_quota_or_excluded_is_not_limited(
     state: ClusterState, namespace: str
 ) -> None:
-    asked = [asking(f"p{i}", namespace) for i in range(5)]
-    assert DENIED not in await outcomes(quota_reviews(state), *asked)
+    requests = [asking(f"p{i}", namespace) for i in range(5)]
+    assert DENIED not in await outcomes(quota_reviews(state), *requests)
 
 
 async def test_switched_off_nothing_is_judged(state: ClusterState) -> None:
-    asked = [asking(f"p{i}") for i in range(5)]
-    assert await outcomes(quota_reviews(state, "Off"), *asked) == [Outcome.IGNORED] * 5
+    requests = [asking(f"p{i}") for i in range(5)]
+    assert await outcomes(quota_reviews(state, "Off"), *requests) == [Outcome.IGNORED] * 5
 
 
 async def test_what_is_not_the_creation_of_a_pod_is_not_judged(state: ClusterState) -> None:
     reviews = quota_reviews(state)
-    asked = asking("a", operation="DELETE", object=None), asking("b", subResource="eviction")
-    assert await outcomes(reviews, *asked) == [Outcome.IGNORED] * 2
+    requests = asking("a", operation="DELETE", object=None), asking("b", subResource="eviction")
+    assert await outcomes(reviews, *requests) == [Outcome.IGNORED] * 2
 
 
 async def test_a_pod_that_makes_no_sense_is_not_admitted(state: ClusterState) -> None:
@@ -173,17 +182,19 @@ async def test_a_change_by_other_ways_is_not_judged(state: ClusterState) -> None
     assert await outcomes(quota_reviews(state), changed) == [Outcome.IGNORED]
 
 
-async def test_a_namespace_may_say_what_an_exceeded_quota_leads_to(state: ClusterState) -> None:
+async def test_a_namespace_may_override_the_mode(state: ClusterState) -> None:
     reviews = quota_reviews(state)
-    asked = (asking("a"), asking("b"), asking("c"), asking("d"))
+    requests = (asking("a"), asking("b"), asking("c"), asking("d"))
     state.set_namespace("shop", {}, quota_mode="Audit")
-    assert await outcomes(reviews, *asked[:3]) == [ADMITTED, ADMITTED, Outcome.QUOTA_AUDITED]
+    assert await outcomes(reviews, *requests[:3]) == [ADMITTED, ADMITTED, Outcome.QUOTA_AUDITED]
     state.set_namespace("shop", {}, quota_mode="Off")
-    assert await outcomes(reviews, asked[3]) == [Outcome.IGNORED]
+    assert await outcomes(reviews, requests[3]) == [Outcome.IGNORED]
 
 
-async def test_who_is_refused_is_told_of_except_in_a_dry_run(state: ClusterState) -> None:
-    told: list[tuple[str, tuple[str, ...]]] = []
-    reviews = quota_reviews(state, refused=lambda space, no: told.append((space, no.exceeded)))
+async def test_denials_are_recorded_except_in_a_dry_run(state: ClusterState) -> None:
+    denials: list[tuple[str, tuple[str, ...]]] = []
+    reviews = quota_reviews(
+        state, record_denial=lambda space, verdict: denials.append((space, verdict.exceeded))
+    )
     await outcomes(reviews, asking("a"), asking("b"), asking("c"), asking("d", dryRun=True))
-    assert told == [("shop", ("team",))]
+    assert denials == [("shop", ("team",))]

@@ -15,7 +15,7 @@ GROUP, OTHER_GROUP = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
 REVIEWS = QuotaObjectReviews(view=ClusterState().view)
 
 
-def asked(operation: str = "CREATE", group: str = GROUP, **more: object) -> wire.AdmissionRequest:
+def request(operation: str = "CREATE", group: str = GROUP, **more: object) -> wire.AdmissionRequest:
     request = {
         "uid": "1",
         "operation": operation,
@@ -45,42 +45,42 @@ def refused(answer: ReviewResult) -> str:
     return status.message if status else ""
 
 
-def test_a_quota_that_makes_no_sense_is_refused_with_all_reasons() -> None:
+def test_an_invalid_quota_is_refused_with_all_reasons() -> None:
     wrong = quota(max={"cpu": "1", "gpu": "1"}, min={"memory": "-1"})
-    message = refused(REVIEWS.answer(asked(object=wrong)))
+    message = refused(REVIEWS.answer(request(object=wrong)))
     assert message.startswith("`spec.min` has less than none of `memory`: `-1`; `spec.max` cannot")
-    assert not refused(REVIEWS.answer(asked(object=quota(max={"cpu": "1"}))))
+    assert not refused(REVIEWS.answer(request(object=quota(max={"cpu": "1"}))))
 
 
 def test_our_own_writes_are_never_refused() -> None:
     old = quota(max={"cpu": "1"}, min={"cpu": "2"})
     new = old | {"metadata": {"name": "team", "annotations": {"stowplan.dev/reservations": "{}"}}}
-    assert not refused(REVIEWS.answer(asked("UPDATE", object=new, oldObject=old)))
+    assert not refused(REVIEWS.answer(request("UPDATE", object=new, oldObject=old)))
     other = quota(max={"cpu": "1"}, min={"cpu": "3"})
-    assert refused(REVIEWS.answer(asked("UPDATE", object=other, oldObject=old)))
+    assert refused(REVIEWS.answer(request("UPDATE", object=other, oldObject=old)))
 
 
 def test_koordinators_own_quotas_are_not_deleted() -> None:
     name = "koordinator-default-quota"
-    answer = REVIEWS.answer(asked("DELETE", OTHER_GROUP, name=name))
+    answer = REVIEWS.answer(request("DELETE", OTHER_GROUP, name=name))
     assert refused(answer) == f"can not delete quotaGroup :{name}"
-    assert not refused(REVIEWS.answer(asked("DELETE", name=name)))
+    assert not refused(REVIEWS.answer(request("DELETE", name=name)))
 
 
-def test_what_is_no_quota_is_told_so() -> None:
+def test_another_object_is_an_error() -> None:
     with pytest.raises(AdmissionError, match="the object is not an ElasticQuota"):
-        REVIEWS.answer(asked(object={"spec": {"max": {"cpu": [1]}}}))
+        REVIEWS.answer(request(object={"spec": {"max": {"cpu": [1]}}}))
     with pytest.raises(AdmissionError, match="the object is not an ElasticQuota"):
-        REVIEWS.answer(asked())
+        REVIEWS.answer(request())
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        asked("CONNECT"),
-        asked("UPDATE", subResource="status"),
-        asked(group="example.com"),
-        asked(resource={"version": "v1", "resource": "pods"}),
+        request("CONNECT"),
+        request("UPDATE", subResource="status"),
+        request(group="example.com"),
+        request(resource={"version": "v1", "resource": "pods"}),
     ],
 )
 def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
@@ -90,5 +90,5 @@ def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
 def test_reviews_of_one_path_go_by_their_resource() -> None:
     pods, quotas = (ReviewResult(Outcome.ADMITTED, wire.allowed(uid)) for uid in ("pods", "quotas"))
     answer = by_resource(pods=lambda _: pods, quotas=lambda _: quotas)
-    assert answer(asked()) is quotas
-    assert answer(asked(resource={"version": "v1", "resource": "pods"})) is pods
+    assert answer(request()) is quotas
+    assert answer(request(resource={"version": "v1", "resource": "pods"})) is pods

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.webhook.cli.running import Ran, Stowplan
-from webhook.cli import main
+from webhook.cli.app import run as run_command
 
 
 @pytest.fixture
@@ -14,9 +14,8 @@ def stowplan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(*arguments: str | Path) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
+        status = run_command([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
-        return Ran(ended.value.code, out, err)
+        return Ran(status, out, err)
 
     return run

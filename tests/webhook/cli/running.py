@@ -20,7 +20,7 @@ POLICIES = ("--policies", DATA / "policies")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of a command."""
+    """Result of a command."""
 
     status: object
     out: str
@@ -33,11 +33,11 @@ Stowplan: TypeAlias = Callable[..., Ran]
 
 def process(*arguments: str | Path, stdout: IO[str] | int = PIPE, **env: str) -> Popen[str]:
     """Start a command as a process of its own; it has no terminal."""
-    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return Popen(  # noqa: S603 - our own program
         [PROGRAM, *arguments],
         cwd=ROOT,
-        env={**kept, **env},
+        env={**inherited, **env},
         stdin=PIPE,
         stdout=stdout,
         stderr=PIPE,

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import signal
 from pathlib import Path
 
 import pytest
 
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, Stowplan, process
 
-MORE_THAN_A_PIPE_HOLDS = 1 << 20
 COMMANDS = ("demo", "explain", "lint", "serve", "snapshot", "test")
 
 
@@ -66,15 +64,6 @@ def test_wrong_arguments_are_named_with_a_hint(
     assert (ran.status, ran.out) == (1, "")
     assert message.lower() in ran.err.lower()
     assert f"hint: {hint}" in ran.err
-
-
-def test_ctrl_c_ends_a_command_without_a_traceback() -> None:
-    with process("explain", "-", *CLUSTER, *POLICIES) as running:
-        assert running.stdin is not None
-        running.stdin.write(" " * MORE_THAN_A_PIPE_HOLDS)  # returns when it is being read
-        running.send_signal(signal.SIGINT)
-        assert running.communicate(timeout=60) == ("", "")
-    assert running.returncode == 130
 
 
 @pytest.mark.parametrize("command", [["lint", POLICIES[1]], ["--help"]])

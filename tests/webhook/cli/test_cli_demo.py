@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.webhook.cli.running import DATA, ROOT, Stowplan, process
-from webhook.cli.demo import DemoError, tell
+from webhook.cli.demo import DemoError, run_demo
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def data(tmp_path: Path) -> Path:
 async def told(data: Path) -> str:
     """Return what the demonstration prints."""
     output = io.StringIO()
-    await tell(data, Console(file=output, width=120, soft_wrap=True, highlight=False))
+    await run_demo(data, Console(file=output, width=120, soft_wrap=True, highlight=False))
     return output.getvalue()
 
 
@@ -67,5 +67,5 @@ async def test_a_quota_that_lets_the_pod_pass_is_no_demonstration(data: Path) ->
     cluster.write_text(
         cluster.read_text().replace('      cpu: "4"\n      memory: 64Gi', "      {}")
     )
-    with pytest.raises(DemoError, match="the denial is not as the story tells"):
+    with pytest.raises(DemoError, match="the denial is not as expected"):
         await told(data)

@@ -8,35 +8,37 @@ from pathlib import Path
 import pytest
 
 from tests.webhook.cli.running import Stowplan
-from tests.webhook.doctor.hospital import POD_NAMES, Patient, patient
+from tests.webhook.doctor.fake_installation import POD_NAMES, FakeInstallation, fake_installation
 
 
 @pytest.fixture
-async def ill() -> AsyncIterator[Patient]:
-    async with patient() as found:
+async def installation() -> AsyncIterator[FakeInstallation]:
+    async with fake_installation() as found:
         yield found
 
 
-# The certificates of the patient are of another day, so here it never is quite well.
+# The certificates of the installation are of another day, so there always is a finding.
 
 
 async def test_it_prints_each_check_with_what_to_do(
-    stowplan: Stowplan, ill: Patient, tmp_path: Path
+    stowplan: Stowplan, installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    ill.says[POD_NAMES[0]]["ready"] = False
+    installation.statuses[POD_NAMES[0]]["ready"] = False
     ran = await asyncio.to_thread(
-        stowplan, "doctor", "--kubeconfig", ill.server.kubeconfig(tmp_path)
+        stowplan, "doctor", "--kubeconfig", installation.server.kubeconfig(tmp_path)
     )
     assert (ran.status, ran.err) == (2, "")
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
     assert "admission ok a pod comes back with advice: 3 of 3 nodes fit" in lines
     assert "replicas problem stowplan-a is not ready" in lines
     assert "-> see the sources, the certificates, and its log" in lines
-    assert lines[-1].endswith("to look after")
+    assert lines[-1].startswith("findings that need action: ")
 
 
-async def test_a_program_can_read_it(stowplan: Stowplan, ill: Patient, tmp_path: Path) -> None:
-    kubeconfig = ill.server.kubeconfig(tmp_path)
+async def test_a_program_can_read_it(
+    stowplan: Stowplan, installation: FakeInstallation, tmp_path: Path
+) -> None:
+    kubeconfig = installation.server.kubeconfig(tmp_path)
     ran = await asyncio.to_thread(stowplan, "doctor", "--json", "--kubeconfig", kubeconfig)
     found = json.loads(ran.out)
     assert found[0] == {
@@ -49,9 +51,9 @@ async def test_a_program_can_read_it(stowplan: Stowplan, ill: Patient, tmp_path:
 
 
 async def test_it_looks_where_it_is_told_to(
-    stowplan: Stowplan, ill: Patient, tmp_path: Path
+    stowplan: Stowplan, installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    kubeconfig = ill.server.kubeconfig(tmp_path)
+    kubeconfig = installation.server.kubeconfig(tmp_path)
     flags = ("--namespace", "elsewhere", "--release", "other", "--kubeconfig", kubeconfig)
     ran = await asyncio.to_thread(stowplan, "doctor", *flags)
     assert ran.status == 2
@@ -60,10 +62,10 @@ async def test_it_looks_where_it_is_told_to(
 
 
 async def test_a_cluster_that_does_not_answer_is_an_error(
-    stowplan: Stowplan, ill: Patient, tmp_path: Path
+    stowplan: Stowplan, installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    ill.server.fail_next(9, 0)
-    kubeconfig = ill.server.kubeconfig(tmp_path)
+    installation.server.fail_next(9, 0)
+    kubeconfig = installation.server.kubeconfig(tmp_path)
     ran = await asyncio.to_thread(stowplan, "doctor", "--kubeconfig", kubeconfig)
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith("no contact with the API server: ")

@@ -92,7 +92,7 @@ def test_a_pod_above_its_quota_is_denied_and_its_placement_is_told_all_the_same(
         "Deny batch/thumbnailer: exceeded quota: batch, requested: cpu=1, used: cpu=3500m,"
         " limited: cpu=4"
     )
-    assert aside.startswith("its quota aside: Place batch/thumbnailer: 2 of 4 nodes fit")
+    assert aside.startswith("apart from its quota: Place batch/thumbnailer: 2 of 4 nodes fit")
 
 
 def test_a_pod_that_a_policy_denies(stowplan: Stowplan, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_score_that_tells_no_nodes_apart_says_so(stowplan: Stowplan, tmp_path:
     same = policy("same", "{scores: [{name: same, expression: '1'}]}")
     (tmp_path / "same.yaml").write_text(same)
     ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
-    assert "\nsame has no say: " in ran.out
+    assert "\nsame has no effect: " in ran.out
 
 
 def test_scores_of_several_policies_are_told_apart(stowplan: Stowplan, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_of_the_first_nodes_it_is_shown_what_the_rules_were_given(stowplan: Stow
     lines = [line.split() for line in stowplan(*EXPLAIN_POD).out.splitlines()]
     assert ["ResourceLimitAware", *["cpu", "limits:", "9", "of", "8", "cores"]] in lines
     assert ["node4", "TaintToleration", "taints:", "dedicated=batch:NoSchedule"] in lines
-    assert "rules were given" not in stowplan(*EXPLAIN_POD, "--inputs", "0").out
+    assert "Inputs of the rules" not in stowplan(*EXPLAIN_POD, "--inputs", "0").out
 
 
 def test_json_tells_of_all_nodes_what_the_rules_were_given(stowplan: Stowplan) -> None:

@@ -23,7 +23,7 @@ AT = ("stowplan", "writer")
 
 
 class Clock:
-    """A steady clock that goes on when told to."""
+    """A steady clock that a test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0

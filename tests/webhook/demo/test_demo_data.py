@@ -16,7 +16,7 @@ from engine.pipeline import decide
 from engine.plugins import PLUGINS
 from engine.policy import load_policies
 from engine.quota import judge
-from engine.report import explanation
+from engine.report import decision_report
 from engine.view import ClusterView, IntColumn, Sum, counted_requests
 from webhook.cluster import load_recorded
 
@@ -79,8 +79,8 @@ def test_the_policy_favours_the_node_with_room_for_the_limits() -> None:
     assert names == ["node2", "node1"]
     assert decision.scores[0].raw.tolist() == [-12, -75]
     assert decision.scores[0].normalized.tolist() == [100, 0]
-    rejected = explanation(decision)["rejected"]
-    left_out = {node: reasons[0]["rule"] for node, reasons in rejected.items()}
+    rejected = decision_report(decision).rejected
+    left_out = {node: reasons[0].rule for node, reasons in rejected.items()}
     assert left_out == {"node3": "LoadAware", "node4": "TaintToleration"}
 
 

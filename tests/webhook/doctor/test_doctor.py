@@ -1,5 +1,3 @@
-"""What the doctor finds in an installation that is well, and in those that are not."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -8,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.webhook.doctor.hospital import (
+from tests.webhook.doctor.fake_installation import (
     HOST,
     NAMESPACE,
     NOW,
     POD_NAMES,
-    REVIEWS,
-    TRIED,
-    Patient,
+    PODS_PATH,
+    REVIEWS_PATH,
+    FakeInstallation,
     ca_of,
     deployment,
     encoded,
+    fake_installation,
     node,
-    patient,
     refusing,
     status_path,
 )
@@ -30,21 +28,24 @@ from webhook.doctor import Finding, Level
 
 
 @pytest.fixture
-async def ill() -> AsyncIterator[Patient]:
-    async with patient() as found:
+async def installation() -> AsyncIterator[FakeInstallation]:
+    async with fake_installation() as found:
         yield found
 
 
 def bad(findings: dict[str, list[Finding]]) -> dict[str, list[str]]:
     """Return what must be looked after, by check."""
-    told = {
-        name: [one.message for one in found if not one.is_well] for name, found in findings.items()
+    messages = {
+        name: [finding.message for finding in found if not finding.is_well]
+        for name, found in findings.items()
     }
-    return {name: messages for name, messages in told.items() if messages}
+    return {name: each for name, each in messages.items() if each}
 
 
-async def test_an_installation_that_is_well_needs_nothing(ill: Patient, tmp_path: Path) -> None:
-    found = await ill.examined(tmp_path)
+async def test_an_installation_that_is_well_needs_nothing(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    found = await installation.run_checks(tmp_path)
     assert bad(found) == {}
     messages = {name: [one.message for one in each] for name, each in found.items()}
     assert messages["admission"] == [
@@ -56,25 +57,27 @@ async def test_an_installation_that_is_well_needs_nothing(ill: Patient, tmp_path
         f"placement.stowplan.dev trusts the certificate, for `{HOST}`",
         f"quota.stowplan.dev trusts the certificate, for `{HOST}`",
     ]
-    assert "all replicas go by the same policies, 2 in number" in messages["replicas"]
+    assert "all replicas use the same 2 policies" in messages["replicas"]
     assert messages["platform"] == ["Kubernetes v1.36.3"]
 
 
-async def test_nothing_is_written(ill: Patient, tmp_path: Path) -> None:
-    before = ill.server.version
-    await ill.examined(tmp_path)
-    assert ill.server.version == before
-    written = [one for one in ill.server.requests if one.method != "GET"]
-    assert {one.path for one in written} == {TRIED, REVIEWS}
-    assert [one.query for one in written if one.path == TRIED] == [{"dryRun": "All"}]
+async def test_nothing_is_written(installation: FakeInstallation, tmp_path: Path) -> None:
+    before = installation.server.version
+    await installation.run_checks(tmp_path)
+    assert installation.server.version == before
+    written = [one for one in installation.server.requests if one.method != "GET"]
+    assert {one.path for one in written} == {PODS_PATH, REVIEWS_PATH}
+    assert [one.query for one in written if one.path == PODS_PATH] == [{"dryRun": "All"}]
 
 
-async def test_whatever_is_bad_comes_with_what_to_do(ill: Patient, tmp_path: Path) -> None:
-    ill.asked.clear()
-    ill.advice.clear()
-    ill.refused.add(("list", "pods"))
-    ill.says[POD_NAMES[0]]["ready"] = False
-    found = await ill.examined(tmp_path)
+async def test_whatever_is_bad_comes_with_what_to_do(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.called.clear()
+    installation.advice.clear()
+    installation.missing_rights.add(("list", "pods"))
+    installation.statuses[POD_NAMES[0]]["ready"] = False
+    found = await installation.run_checks(tmp_path)
     assert set(bad(found)) == {"admission", "replicas", "rights"}
     assert all(one.advice for each in found.values() for one in each if not one.is_well)
 
@@ -82,47 +85,53 @@ async def test_whatever_is_bad_comes_with_what_to_do(ill: Patient, tmp_path: Pat
 # Does the API server ask?
 
 
-async def test_a_webhook_that_is_not_asked_is_a_problem(ill: Patient, tmp_path: Path) -> None:
-    ill.asked.clear()
-    ill.advice.clear()
+async def test_a_webhook_that_is_not_asked_is_a_problem(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.called.clear()
+    installation.advice.clear()
     without = "the API server admits a pod in namespace default without asking us about"
-    assert bad(await ill.examined(tmp_path)) == {
+    assert bad(await installation.run_checks(tmp_path)) == {
         "admission": [f"{without} placement", f"{without} quota"]
     }
 
 
 @pytest.mark.parametrize(
     ("mode", "why"),
-    [("Enforce", "no policy speaks of it in default"), ("Audit", "placement.mode is Audit")],
+    [("Enforce", "no policy applies to it in default"), ("Audit", "placement.mode is Audit")],
 )
 async def test_a_pod_we_have_nothing_to_say_about_is_no_problem(
-    ill: Patient, tmp_path: Path, mode: str, why: str
+    installation: FakeInstallation, tmp_path: Path, mode: str, why: str
 ) -> None:
-    ill.advice.clear()
-    for said in ill.says.values():
-        said["modes"]["placement"] = mode
-    found = await ill.examined(tmp_path)
+    installation.advice.clear()
+    for status in installation.statuses.values():
+        status["modes"]["placement"] = mode
+    found = await installation.run_checks(tmp_path)
     assert bad(found) == {}
-    (told, _) = found["admission"]
-    assert told.level is Level.NOTE
-    assert told.message.endswith(why)
+    (finding, _) = found["admission"]
+    assert finding.level is Level.NOTE
+    assert finding.message.endswith(why)
 
 
-async def test_an_installation_that_is_switched_off_is_told(ill: Patient, tmp_path: Path) -> None:
+async def test_an_installation_that_is_switched_off_is_told(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
     for kind in ("mutating", "validating"):
-        ill.server.delete(f"{kind}webhookconfigurations", "", "stowplan")
-    (placement, quota) = (await ill.examined(tmp_path))["admission"]
+        installation.server.delete(f"{kind}webhookconfigurations", "", "stowplan")
+    (placement, quota) = (await installation.run_checks(tmp_path))["admission"]
     assert "does not ask about placement" in placement.message
     assert "does not ask about quota" in quota.message
     assert not placement.is_well
     assert not quota.is_well
-    assert not any(one.path == TRIED for one in ill.server.requests)
+    assert not any(one.path == PODS_PATH for one in installation.server.requests)
 
 
-async def test_what_is_off_on_purpose_is_no_fault(ill: Patient, tmp_path: Path) -> None:
-    ill.server.delete("validatingwebhookconfigurations", "", "stowplan")
-    ill.server.replace(deployment(QUOTA_MODE="Off"))
-    found = await ill.examined(tmp_path)
+async def test_what_is_off_on_purpose_is_no_fault(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.server.delete("validatingwebhookconfigurations", "", "stowplan")
+    installation.server.replace(deployment(QUOTA_MODE="Off"))
+    found = await installation.run_checks(tmp_path)
     assert bad(found) == {}
     messages = [one.message for one in found["admission"]]
     assert messages[0] == "quota.mode is Off: the API server does not ask about it"
@@ -137,10 +146,10 @@ async def test_what_is_off_on_purpose_is_no_fault(ill: Patient, tmp_path: Path) 
     ],
 )
 async def test_a_refused_pod_is_told_by_who_refused_it(
-    ill: Patient, tmp_path: Path, refusal: str, level: Level
+    installation: FakeInstallation, tmp_path: Path, refusal: str, level: Level
 ) -> None:
-    ill.server.play("POST", TRIED, refusing(403, refusal))
-    (found,) = (await ill.examined(tmp_path))["admission"]
+    installation.server.play("POST", PODS_PATH, refusing(403, refusal))
+    (found,) = (await installation.run_checks(tmp_path))["admission"]
     assert found.level is level
     assert refusal in found.message
 
@@ -148,53 +157,62 @@ async def test_a_refused_pod_is_told_by_who_refused_it(
 # Certificates
 
 
-async def test_an_authority_that_did_not_sign_is_a_problem(ill: Patient, tmp_path: Path) -> None:
+async def test_an_authority_that_did_not_sign_is_a_problem(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
     other = Authority.new(now=NOW, valid_for=timedelta(days=9))
     client = {
         "service": {"name": "stowplan", "namespace": NAMESPACE},
         "caBundle": encoded(ca_of(other)),
     }
-    ill.configure("Mutating", clientConfig=client)
-    assert bad(await ill.examined(tmp_path)) == {
+    installation.configure("Mutating", clientConfig=client)
+    assert bad(await installation.run_checks(tmp_path)) == {
         "certificates": [
             "no authority in the `caBundle` of placement.stowplan.dev signed the certificate"
         ]
     }
 
 
-async def test_a_certificate_for_another_name_is_a_problem(ill: Patient, tmp_path: Path) -> None:
+async def test_a_certificate_for_another_name_is_a_problem(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
     client = {
         "service": {"name": "other", "namespace": NAMESPACE},
-        "caBundle": encoded(ca_of(ill.authority)),
+        "caBundle": encoded(ca_of(installation.authority)),
     }
-    ill.configure("Validating", clientConfig=client)
-    (message,) = bad(await ill.examined(tmp_path))["certificates"]
+    installation.configure("Validating", clientConfig=client)
+    (message,) = bad(await installation.run_checks(tmp_path))["certificates"]
     assert f"not for `other.{NAMESPACE}.svc`" in message
 
 
-async def test_a_bundle_that_is_missing_is_a_problem(ill: Patient, tmp_path: Path) -> None:
-    ill.configure("Mutating", clientConfig={"url": "https://127.0.0.1:1/mutate"})
-    messages = bad(await ill.examined(tmp_path))["certificates"]
+async def test_a_bundle_that_is_missing_is_a_problem(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.configure("Mutating", clientConfig={"url": "https://127.0.0.1:1/mutate"})
+    messages = bad(await installation.run_checks(tmp_path))["certificates"]
     assert "placement.stowplan.dev has no usable `caBundle`" in messages
 
 
 @pytest.mark.parametrize(
-    ("left", "told"),
+    ("left", "expected"),
     [
-        (timedelta(days=13), "what stowplan-a serves ends in 13 days, and was not renewed"),
-        (timedelta(hours=-1), "what stowplan-a serves has expired at 2026-03-01 23:00 UTC"),
+        (
+            timedelta(days=13),
+            "the certificate of stowplan-a expires in 13 days, and was not renewed",
+        ),
+        (timedelta(hours=-1), "the certificate of stowplan-a expired at 2026-03-01 23:00 UTC"),
     ],
 )
 async def test_a_certificate_that_ends_is_told_in_time(
-    ill: Patient, tmp_path: Path, left: timedelta, told: str
+    installation: FakeInstallation, tmp_path: Path, left: timedelta, expected: str
 ) -> None:
-    ill.says[POD_NAMES[0]]["certificate"]["expiresAt"] = (NOW + left).isoformat()
-    assert bad(await ill.examined(tmp_path)) == {"certificates": [told]}
+    installation.statuses[POD_NAMES[0]]["certificate"]["expiresAt"] = (NOW + left).isoformat()
+    assert bad(await installation.run_checks(tmp_path)) == {"certificates": [expected]}
 
 
-async def test_a_lost_secret_is_a_problem(ill: Patient, tmp_path: Path) -> None:
-    ill.server.delete("secrets", NAMESPACE, "stowplan-tls")
-    assert bad(await ill.examined(tmp_path)) == {
+async def test_a_lost_secret_is_a_problem(installation: FakeInstallation, tmp_path: Path) -> None:
+    installation.server.delete("secrets", NAMESPACE, "stowplan-tls")
+    assert bad(await installation.run_checks(tmp_path)) == {
         "certificates": [f"there is no Secret {NAMESPACE}/stowplan-tls"]
     }
 
@@ -203,67 +221,77 @@ async def test_a_lost_secret_is_a_problem(ill: Patient, tmp_path: Path) -> None:
 
 
 async def test_replicas_with_different_policies_are_told_apart(
-    ill: Patient, tmp_path: Path
+    installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    ill.says[POD_NAMES[1]]["policies"] = {
+    installation.statuses[POD_NAMES[1]]["policies"] = {
         "loaded": 2,
         "digest": "cd" * 16,
         "lastReloadError": "policy.yaml:7:13: unknown plugin `LimitAwar`\n | ...",
     }
     mistake = "policy.yaml:7:13: unknown plugin `LimitAwar`"
-    assert bad(await ill.examined(tmp_path)) == {
+    assert bad(await installation.run_checks(tmp_path)) == {
         "replicas": [
-            f"stowplan-b goes by old policies, the new ones have mistakes: {mistake}",
-            "replicas go by different policies: stowplan-a abababab, stowplan-b cdcdcdcd",
+            f"stowplan-b uses old policies, the new ones have mistakes: {mistake}",
+            "replicas use different policies: stowplan-a abababab, stowplan-b cdcdcdcd",
         ]
     }
 
 
-async def test_a_replica_that_cannot_be_asked_is_told(ill: Patient, tmp_path: Path) -> None:
-    ill.server.play("GET", status_path(POD_NAMES[1]), refusing(503, "connection refused"))
-    found = bad(await ill.examined(tmp_path))
-    assert found["replicas"] == ["stowplan-b cannot be asked: connection refused"]
-    assert "it cannot be told whether the API server asks about quota" in found["admission"][0]
+async def test_a_replica_that_cannot_be_asked_is_told(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.server.play("GET", status_path(POD_NAMES[1]), refusing(503, "connection refused"))
+    found = bad(await installation.run_checks(tmp_path))
+    assert found["replicas"] == ["stowplan-b does not answer: connection refused"]
+    assert "it is unknown whether the API server asks about quota" in found["admission"][0]
 
 
 async def test_a_replica_that_is_not_ready_says_what_it_waits_for(
-    ill: Patient, tmp_path: Path
+    installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    said = ill.says[POD_NAMES[0]]
-    said["ready"] = said["sources"][1]["synced"] = False
-    assert bad(await ill.examined(tmp_path)) == {
+    status = installation.statuses[POD_NAMES[0]]
+    status["ready"] = status["sources"][1]["synced"] = False
+    assert bad(await installation.run_checks(tmp_path)) == {
         "replicas": ["stowplan-a is not ready: it has not read pods"],
         "sources": ["pods cannot be read: not read yet"],
     }
 
 
-async def test_an_installation_without_replicas_is_told(ill: Patient, tmp_path: Path) -> None:
+async def test_an_installation_without_replicas_is_told(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
     for name in POD_NAMES:
-        ill.server.delete("pods", NAMESPACE, name)
-    assert bad(await ill.examined(tmp_path))["replicas"] == ["no replica runs: pods get no advice"]
+        installation.server.delete("pods", NAMESPACE, name)
+    assert bad(await installation.run_checks(tmp_path))["replicas"] == [
+        "no replica runs: pods get no advice"
+    ]
 
 
-async def test_another_name_is_told_to_be_wrong(ill: Patient, tmp_path: Path) -> None:
-    ill.server.delete("deployments", NAMESPACE, "stowplan")
-    found = bad(await ill.examined(tmp_path))
+async def test_another_name_is_told_to_be_wrong(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.server.delete("deployments", NAMESPACE, "stowplan")
+    found = bad(await installation.run_checks(tmp_path))
     assert found["replicas"][0] == f"there is no Deployment `stowplan` in namespace {NAMESPACE}"
-    assert found["rights"] == ["without its Deployment it is not known which account this runs as"]
+    assert found["rights"] == ["the service account is unknown without the Deployment"]
 
 
 # Sources, rights, other webhooks
 
 
-async def test_usage_that_nobody_measures_is_told(ill: Patient, tmp_path: Path) -> None:
-    for said in ill.says.values():
-        said["sources"][-1]["present"] = False
-    (message,) = bad(await ill.examined(tmp_path))["sources"]
+async def test_usage_that_nobody_measures_is_told(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    for status in installation.statuses.values():
+        status["sources"][-1]["present"] = False
+    (message,) = bad(await installation.run_checks(tmp_path))["sources"]
     assert message.startswith("nothing measures the usage of nodes")
 
 
-async def test_every_missing_right_is_named(ill: Patient, tmp_path: Path) -> None:
-    ill.refused |= {("watch", "nodes"), ("patch", "secrets")}
+async def test_every_missing_right_is_named(installation: FakeInstallation, tmp_path: Path) -> None:
+    installation.missing_rights |= {("watch", "nodes"), ("patch", "secrets")}
     account = f"system:serviceaccount:{NAMESPACE}:stowplan"
-    assert bad(await ill.examined(tmp_path)) == {
+    assert bad(await installation.run_checks(tmp_path)) == {
         "rights": [
             f"{account} may not watch nodes",
             f"{account} may not patch secrets/stowplan-tls",
@@ -272,20 +300,22 @@ async def test_every_missing_right_is_named(ill: Patient, tmp_path: Path) -> Non
 
 
 async def test_what_may_not_be_asked_is_told_and_the_rest_is_checked(
-    ill: Patient, tmp_path: Path
+    installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    ill.server.play("POST", REVIEWS, refusing(403, "no reviews for you"))
-    assert bad(await ill.examined(tmp_path)) == {
+    installation.server.play("POST", REVIEWS_PATH, refusing(403, "no reviews for you"))
+    assert bad(await installation.run_checks(tmp_path)) == {
         "rights": ["cannot be checked: no reviews for you"]
     }
 
 
-async def test_the_time_all_webhooks_may_take_is_added_up(ill: Patient, tmp_path: Path) -> None:
+async def test_the_time_all_webhooks_may_take_is_added_up(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
     # mutating ones in turn: 1 + 30; validating ones at once: 2
     slow = {"name": "slow.example", "timeoutSeconds": 30, "clientConfig": {}}
     rules = [{"apiGroups": ["*"], "operations": ["*"], "resources": ["*/*"]}]
     deaf = {**slow, "name": "deaf.example", "rules": [{**rules[0], "apiGroups": ["apps"]}]}
-    ill.server.create(
+    installation.server.create(
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "MutatingWebhookConfiguration",
@@ -293,7 +323,7 @@ async def test_the_time_all_webhooks_may_take_is_added_up(ill: Patient, tmp_path
             "webhooks": [{**slow, "rules": rules}, deaf],
         }
     )
-    found = (await ill.examined(tmp_path))["webhooks"]
+    found = (await installation.run_checks(tmp_path))["webhooks"]
     assert found[0].level is Level.WARNING
     assert "with all of them away a pod takes 33 s" in found[0].message
     assert "slow.example 30 s, placement.stowplan.dev 1 s" in found[0].advice
@@ -304,7 +334,7 @@ async def test_the_time_all_webhooks_may_take_is_added_up(ill: Patient, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("version", "provider", "label", "told"),
+    ("version", "provider", "label", "expected"),
     [
         ("v1.33.2-gke.100", "", "", "GKE: the API server of a private cluster"),
         ("v1.33.2", "gce://p/z/n", "cloud.google.com/gke-nodepool", "GKE: "),
@@ -314,17 +344,22 @@ async def test_the_time_all_webhooks_may_take_is_added_up(ill: Patient, tmp_path
     ],
 )
 async def test_a_platform_is_recognised_by_what_it_says_of_itself(
-    ill: Patient, tmp_path: Path, version: str, provider: str, label: str, told: str
+    installation: FakeInstallation,
+    tmp_path: Path,
+    version: str,
+    provider: str,
+    label: str,
+    expected: str,
 ) -> None:
-    ill.server.play("GET", "/version", lambda _: {"gitVersion": version})
-    ill.server.create(node("node-b", provider=provider, **({label: "x"} if label else {})))
-    messages = [one.message for one in (await ill.examined(tmp_path))["platform"]]
-    assert any(message.startswith(told) for message in messages)
+    installation.server.play("GET", "/version", lambda _: {"gitVersion": version})
+    installation.server.create(node("node-b", provider=provider, **({label: "x"} if label else {})))
+    messages = [one.message for one in (await installation.run_checks(tmp_path))["platform"]]
+    assert any(message.startswith(expected) for message in messages)
 
 
 async def test_a_server_that_does_not_answer_cannot_be_examined(
-    ill: Patient, tmp_path: Path
+    installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    ill.server.fail_next(9, 0)  # so often that no client tries again
+    installation.server.fail_next(9, 0)  # so often that no client tries again
     with pytest.raises(ApiError):
-        await ill.examined(tmp_path)
+        await installation.run_checks(tmp_path)

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from engine.model.decision import Verdict
+from engine.report import DecisionReport, PodName
 from webhook.placement.explanations import PER_SECOND, Explanations
 
 
@@ -18,8 +20,24 @@ class Clock:
         return self.seconds
 
 
-def explanation(name: str, namespace: str = "shop") -> dict[str, Any]:
-    return {"pod": {"namespace": namespace, "name": name}}
+def explanation(name: str, namespace: str = "shop") -> DecisionReport:
+    return DecisionReport(
+        pod=PodName(namespace, name),
+        verdict=Verdict.ABSTAIN,
+        message="",
+        policies=(),
+        estimate={},
+        nodes=0,
+        candidates=0,
+        ranking=(),
+        rejected={},
+        rejected_by=(),
+        abstained=(),
+        errors=(),
+        decided_at="",
+        view_version=0,
+        age_seconds={},
+    )
 
 
 def offer(explanations: Explanations, *names: str, always: bool = False) -> None:
@@ -110,4 +128,6 @@ def test_what_has_to_be_kept_is_kept_however_many_there_are() -> None:
     offer(explanations, "left out", "left out")
     offer(explanations, "denied", always=True)
     (newest,) = decoded(explanations.latest(limit=1))
-    assert newest == {**explanation("denied"), "leftOutBefore": 2}
+    assert newest == msgspec.json.decode(msgspec.json.encode(explanation("denied"))) | {
+        "leftOutBefore": 2
+    }

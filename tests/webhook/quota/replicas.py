@@ -20,13 +20,20 @@ from engine.quota.reservations import decode
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import BRISK, Time, eventually
 from webhook.admission import wire
+from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome
 from webhook.background import in_background
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.live_cluster import live_cluster
-from webhook.quota import ObservedPods, QuotaReviews, QuotaTiming
-from webhook.quota.live_ledger import live_ledger
+from webhook.quota import (
+    MonotonicClock,
+    ObservedPods,
+    QuotaConfig,
+    QuotaLedger,
+    observe_cluster,
+)
+from webhook.quota.api_store import ApiStore
 
 GROUP = "scheduling.x-k8s.io"
 OTHER_GROUP = "scheduling.sigs.k8s.io"
@@ -53,7 +60,7 @@ def create_quota(
 
 
 class GatedConnection:
-    """A connection whose watches of pods or quotas say nothing while their gate is closed."""
+    """A connection whose watches of pods or quotas deliver nothing while their gate is closed."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -105,7 +112,7 @@ class World:
         create_quota(self.server, namespace, group=group, **limits)
 
     async def start(self, count: int = 1) -> None:
-        """Start replicas, and wait until they know what there is."""
+        """Start replicas, and wait until they are synced."""
         for _ in range(count):
             connection = await self.stack.enter_async_context(
                 connected(self.server.kubeconfig(self.folder), None)
@@ -119,15 +126,20 @@ class World:
         await self.replicas.pop(index).crash()
 
     async def all_seen(self) -> None:
-        """Wait until every replica has heard of the last write."""
+        """Wait until every replica has observed the last write."""
         version = max(
             (
-                int(one["metadata"]["resourceVersion"])
-                for one in self.server.objects("pods").values()
+                int(pod["metadata"]["resourceVersion"])
+                for pod in self.server.objects("pods").values()
             ),
             default=0,
         )
-        await eventually(lambda: all(one.heard >= version for one in self.replicas))
+        await self.observed(version)
+
+    async def observed(self, version: int) -> None:
+        """Wait until every replica has observed the pods up to a version."""
+        replicas = self.replicas
+        await eventually(lambda: all(it.observed_version >= version for it in replicas))
 
     async def create(
         self,
@@ -137,7 +149,7 @@ class World:
         stored: bool = True,
         by: Replica | None = None,
     ) -> Outcome:
-        """Create a pod as a client does, by the next replica or some; return what came of it."""
+        """Create a pod as a client does, by the next replica or a given one; return the outcome."""
         number = next(self.numbers)
         pod = pod_named(f"pod-{number}", namespace, cpu)
         outcome = await (by or self.replicas[number % len(self.replicas)]).answer(pod)
@@ -149,11 +161,12 @@ class World:
         self, count: int, namespaces: Sequence[str] = ("shop",), *, cpu: str = "100m"
     ) -> list[Outcome]:
         """Create pods in each namespace all at the same time."""
-        asked = [self.create(namespace, cpu=cpu) for _ in range(count) for namespace in namespaces]
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(
+            *(self.create(namespace, cpu=cpu) for _ in range(count) for namespace in namespaces)
+        )
 
     def stored(self, namespace: str = "shop") -> int:
-        return sum(one == namespace for one, _ in self.server.objects("pods"))
+        return sum(of_pod == namespace for of_pod, _ in self.server.objects("pods"))
 
     def reserved(self, namespace: str = "shop", group: str = GROUP) -> Reservations:
         """Return the reservations on the object."""
@@ -178,11 +191,11 @@ class World:
         self.server.replace(found)
 
     def writes(self) -> int:
-        """Return how many writes of quotas were asked for."""
+        """Return how many writes of quotas were requested."""
         return sum(request.method == "PATCH" for request in self.server.requests)
 
-    async def tidied(self, *, after: float) -> None:
-        """Let time go by, and have each replica tidy up as the holder of the Lease would."""
+    async def pruned(self, *, after: float) -> None:
+        """Let time pass, and have each replica prune reservations as the leader would."""
         await self.all_seen()
         for replica in self.replicas:
             await replica.ledger.prune_reservations()
@@ -192,11 +205,11 @@ class World:
 
 
 class Replica:
-    """One process: what it hears, and its ledger.
+    """One process: what it observes, and its ledger.
 
     Attributes:
-        counted: what came of its writes.
-        gate: closed, its watch of pods says nothing.
+        counted: outcomes of its writes.
+        gate: while closed, its watch of pods delivers nothing.
         quota_gate: the same for quotas.
     """
 
@@ -211,22 +224,20 @@ class Replica:
 
     async def start(self) -> None:
         """Listen until `crash`."""
-        seen, world, clock = ObservedPods(), self._world, Time().clock
-        applier = EventApplier(now=clock.now, observers=[seen])
+        pods, world, clock = ObservedPods(), self._world, Time().clock
+        applier = EventApplier(now=clock.now, observers=[pods])
         self._cluster = await self._stack.enter_async_context(
             live_cluster(self._connection, applier, clock, config=BRISK)
         )
-        self.ledger = live_ledger(
-            self._connection,
-            applier.state,
-            self._cluster.sources,
-            seen,
-            QuotaTiming(
-                clock=time.monotonic if world.real_time else lambda: world.now,
-                sleep=asyncio.sleep if world.real_time else lambda _: asyncio.sleep(0),
-                jitter=world.random.random,
-                call_seconds=world.call_seconds,
-            ),
+        monotonic = MonotonicClock(
+            now=time.monotonic if world.real_time else lambda: world.now,
+            sleep=asyncio.sleep if world.real_time else lambda _: asyncio.sleep(0),
+            jitter=world.random.random,
+        )
+        self.ledger = QuotaLedger(
+            observe_cluster(applier.state, self._cluster.sources, pods),
+            ApiStore(self._connection),
+            QuotaConfig(clock=monotonic, call_seconds=world.call_seconds),
             count_write=self.counted.append,
         )
         self._reviews = QuotaReviews(
@@ -241,7 +252,7 @@ class Replica:
         await self._cluster.synced()
 
     async def stop(self) -> None:
-        """End as when told to: what was taken ahead is given back."""
+        """End as at SIGTERM: allowances are given back."""
         await self._stack.aclose()
 
     async def crash(self) -> None:
@@ -250,17 +261,17 @@ class Replica:
         await self._stack.aclose()
 
     @property
-    def heard(self) -> int:
-        """Return up to which version it has heard of pods."""
+    def observed_version(self) -> int:
+        """Return the version up to which it has observed all pods."""
         return self._cluster.sources["pods"].version
 
     def knows(self, quota_version: int) -> bool:
-        """Return whether it has heard of a version of a quota."""
+        """Return whether it has observed a version of a quota."""
         quotas = self._cluster.view().quotas.values()
-        return quota_version in {quota.version for some in quotas for quota in some}
+        return quota_version in {quota.version for listed in quotas for quota in listed}
 
     async def answer(self, pod: dict[str, Any], **request: object) -> Outcome:
-        """Return what comes of a review of a pod; a refusal to judge is an outcome, too."""
+        """Return the outcome of a review of a pod, also without a verdict."""
         try:
             return (await self._reviews.answer(asking(pod, **request))).outcome
         except QuotaUndecidedError:

@@ -14,7 +14,7 @@ ADMITTED, DENIED, UNDECIDED = Outcome.ADMITTED, Outcome.QUOTA_DENIED, Outcome.UN
 LONG = 80.0  # beyond the time an unseen reservation is kept for
 
 
-async def test_of_100_clients_at_once_exactly_40_find_room(tmp_path: Path) -> None:
+async def test_of_100_clients_at_once_exactly_40_are_admitted(tmp_path: Path) -> None:
     async with replicas(tmp_path, cpu="4") as world:
         outcomes = await world.creations(100, cpu="100m")
         assert Counter(outcomes) == {ADMITTED: 40, DENIED: 60}
@@ -40,7 +40,7 @@ async def test_replicas_that_come_and_go_do_not_overrun(tmp_path: Path) -> None:
             await clients
             await world.start()
             assert world.stored() <= 40
-        await world.tidied(after=LONG)
+        await world.pruned(after=LONG)
         await world.creations(40 - world.stored())
         assert world.stored() == 40
         assert set(await world.creations(5)) == {DENIED}
@@ -62,7 +62,7 @@ async def test_a_slow_replica_waits_for_pods_that_are_no_longer_reserved(tmp_pat
         slow.gate.clear()
         assert await world.create() is ADMITTED
         version = world.server.version
-        await eventually(lambda: quick.heard >= version)
+        await eventually(lambda: quick.observed_version >= version)
         await quick.ledger.prune_reservations()  # the pod is seen
         world.now += 11
         await quick.ledger.prune_reservations()  # for long enough
@@ -83,12 +83,12 @@ async def test_pods_that_a_later_step_refuses_give_their_share_back(tmp_path: Pa
         assert Counter(await asyncio.gather(*clients)) == {ADMITTED: 9}
         assert world.stored() == 6
         assert await world.create() is DENIED  # they may still come
-        await world.tidied(after=LONG)
+        await world.pruned(after=LONG)
         assert Counter(await world.creations(6)) == {ADMITTED: 3, DENIED: 3}
         assert world.stored() == 9
 
 
-async def test_without_anybody_tidying_up_shares_come_back_as_well(tmp_path: Path) -> None:
+async def test_without_a_leader_that_prunes_shares_come_back_as_well(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1, pods="2") as world:
         await asyncio.gather(*(world.create(stored=False) for _ in range(2)))
         assert await world.create() is DENIED
@@ -102,5 +102,5 @@ async def test_a_pod_that_is_deleted_gives_its_share_back_at_once(tmp_path: Path
         ((namespace, name),) = world.server.objects("pods")
         await world.all_seen()
         world.server.delete("pods", namespace, name)
-        await eventually(lambda: all(one.heard == world.server.version for one in world.replicas))
+        await world.observed(world.server.version)
         assert await world.create() is ADMITTED

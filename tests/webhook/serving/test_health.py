@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.model.time import SECOND, Micros
@@ -42,13 +43,15 @@ def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState
         view_updated_at=lambda: NOW,
         certificate=LiveCertificate(SelfSigned(now=START), client_ca=None, now=lambda: START),
         now=lambda: NOW,
+        modes={},
+        reviews=dict,
         sources=sources,
         freshness=lambda: StaleAfter().freshness(sources.values(), NOW),
     )
 
 
 def test_every_source_is_told_and_when_policies_were_loaded(health: Health) -> None:
-    detail = health.detail()
+    detail = msgspec.json.decode(msgspec.json.encode(health.report()))
     assert detail["sources"][0] == {
         "name": "pods",
         "required": True,
@@ -86,4 +89,4 @@ def test_what_grows_stale_is_told_and_leaves_the_webhook_ready(
 ) -> None:
     sources["pods"].last_contact = Micros(NOW - 200 * SECOND)
     assert health.ready()
-    assert health.detail()["view"]["stale"] == ["pods are 200 s old"]
+    assert health.report().view.stale == ("pods are 200 s old",)

@@ -157,7 +157,7 @@ async def test_replicas_serve_one_certificate_that_the_webhook_configuration_tru
         assert one.server.ca_pem == other.server.ca_pem  # each client verified the other's server
         (configuration,) = api_server.objects("mutatingwebhookconfigurations").values()
         assert configuration["webhooks"][0]["clientConfig"]["caBundle"]
-        assert one.server.health.detail()["certificate"]["isTrusted"] is not False
+        assert one.server.health.report().certificate.is_trusted is not False
         (lease,) = api_server.objects("leases").values()
         assert lease["spec"]["holderIdentity"]
     (lease,) = api_server.objects("leases").values()

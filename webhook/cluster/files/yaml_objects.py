@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import yaml
 
-from engine.documents.places import Document
+from engine.documents import Document
 from engine.documents.yaml_tree import (
     Composer,
     MapNode,

@@ -1,4 +1,4 @@
-"""What comparisons cost: without a price, a loop over a large list could multiply them."""
+"""Charges of comparisons: without them, a loop over a large list could multiply them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A literal lets the compiler take a shortcut; `dyn(literal)` makes it take the ordinary way."""
+"""Shortcuts for literals against the general closures, which `dyn(literal)` compiles to."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def _evaluate(source: str, x: object) -> object:
     ],
 )
 @given(x=VALUES)
-def test_a_shortcut_means_what_the_ordinary_way_means(
+def test_a_shortcut_means_what_the_general_closure_means(
     template: str, literals: list[str], x: object
 ) -> None:
     for literal in literals:
-        ordinary = template.format(f"dyn({literal})")
-        assert _evaluate(template.format(literal), x) == _evaluate(ordinary, x)
+        general = template.format(f"dyn({literal})")
+        assert _evaluate(template.format(literal), x) == _evaluate(general, x)
 
 
 @given(x=VALUES)

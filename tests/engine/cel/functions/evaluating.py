@@ -1,4 +1,4 @@
-"""How the tests of the functions run an expression."""
+"""Evaluation of expressions in tests of functions."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ROWS: st.SearchStrategy[list[Row]] = st.lists(
     ),
     max_size=6,
 )
-"""What `node` is in each row: with mixed types, missing keys and numbers at the edges."""
+"""Values of `node` by row: with mixed types, missing keys and numbers at the edges."""
 
 PODS = st.fixed_dictionaries(
     {

@@ -3,7 +3,7 @@ from __future__ import annotations
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy
 from engine.policy.context import PolicyContext
-from engine.policy.label_analysis.label_predicate import Constant, Junction, Precomputed
+from engine.policy.label_analysis.label_predicate import AnyOf, Constant, Precomputed
 from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
 
 GPU_GUARD = policy(
@@ -41,10 +41,10 @@ def test_what_is_remembered_of_one_pod_is_not_told_of_another() -> None:
         assert terms(GPU_GUARD, **_GPU_SPEC)[0] == [[]]
 
 
-def test_what_no_pod_has_a_say_in_is_settled_when_it_is_loaded() -> None:
-    guard, newest = (rule.labels.claim for rule in GPU_GUARD.filters)
+def test_a_part_that_is_the_same_for_every_pod_is_precomputed_at_load() -> None:
+    guard, newest = (rule.labels.predicate for rule in GPU_GUARD.filters)
     assert isinstance(newest, Precomputed)
-    assert isinstance(guard, Junction)
+    assert isinstance(guard, AnyOf)
     assert [type(operand) for operand in guard.operands] == [Constant, Precomputed]
 
 

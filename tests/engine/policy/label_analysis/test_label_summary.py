@@ -13,7 +13,7 @@ variables:
 """
 
 
-def outlook(expression: str, on_error: str = "RejectNode") -> LabelSummary:
+def summary(expression: str, on_error: str = "RejectNode") -> LabelSummary:
     rule = f'filters: [{{name: f, expression: "{expression}", onError: {on_error}}}]'
     (found,) = policy(f"{_VARIABLES}\n{rule}").filters
     return found.labels.summary
@@ -39,20 +39,20 @@ def outlook(expression: str, on_error: str = "RejectNode") -> LabelSummary:
 def test_how_much_labels_carry_is_known_before_there_is_a_pod(
     expression: str, exactness: Exactness
 ) -> None:
-    assert outlook(expression).exactness is exactness
+    assert summary(expression).exactness is exactness
 
 
 def test_numbers_cannot_be_carried_where_failures_pass() -> None:
     expression = "int(node.labels.gen) > pod.priority"
-    assert outlook(expression).exactness is Exactness.EXACT
-    assert outlook(expression, "IgnoreRule").exactness is Exactness.NONE
+    assert summary(expression).exactness is Exactness.EXACT
+    assert summary(expression, "IgnoreRule").exactness is Exactness.NONE
 
 
-def test_an_outlook_is_told_in_a_few_words() -> None:
-    assert outlook("'a' in node.labels").summary == "by labels"
-    assert outlook("'a' in node.labels && node.ready").summary == "by labels in part"
-    assert outlook("node.ready").summary == "as advice"
-    (reason,) = outlook("node.ready && variables.yes").reasons
+def test_a_summary_has_a_few_words() -> None:
+    assert summary("'a' in node.labels").summary == "by labels"
+    assert summary("'a' in node.labels && node.ready").summary == "by labels in part"
+    assert summary("node.ready").summary == "as advice"
+    (reason,) = summary("node.ready && variables.yes").reasons
     assert reason == "`node.ready` asks for more than labels"
 
 
@@ -64,13 +64,13 @@ def test_an_outlook_is_told_in_a_few_words() -> None:
     ],
 )
 def test_a_requirement_on_hostnames_is_warned_of(expression: str) -> None:
-    (warning,) = outlook(expression).warnings
+    (warning,) = summary(expression).warnings
     assert warning == "no autoscaler adds a node for a requirement on `kubernetes.io/hostname`"
 
 
 def test_a_filter_that_no_node_can_pass_is_warned_of() -> None:
-    assert outlook("node.labels.zone == 'not a value!'").warnings == ("no node can ever pass",)
-    assert outlook("node.labels.zone == 'a'").warnings == ()
+    assert summary("node.labels.zone == 'not a value!'").warnings == ("no node can ever pass",)
+    assert summary("node.labels.zone == 'a'").warnings == ()
 
 
 def test_a_plugin_says_nothing_of_labels() -> None:

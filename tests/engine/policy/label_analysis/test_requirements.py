@@ -43,19 +43,19 @@ def activation(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def condition(
-    source: str, question: Goal = PASSES, values: Mapping[str, object] | None = None
+    source: str, goal: Goal = PASSES, values: Mapping[str, object] | None = None
 ) -> LabelCondition:
-    return condition_of(analyze(compiled(source).root), question, activation(values or {}))
+    return condition_of(analyze(compiled(source).root), goal, activation(values or {}))
 
 
-def passes(program: Program, question: Goal, values: Mapping[str, object], labels: Labels) -> bool:
+def passes(program: Program, goal: Goal, values: Mapping[str, object], labels: Labels) -> bool:
     """Return whether the evaluator lets a node pass."""
     node = {"name": "n", "labels": labels, "usage": {"cpu": 0.1}}
     try:
         answer = program.evaluate({**activation(values), "node": node})
     except CelError:
         answer = None
-    return answer is True if question is PASSES else answer is not False
+    return answer is True if goal is PASSES else answer is not False
 
 
 def ensure_written(found: LabelCondition) -> None:
@@ -66,35 +66,35 @@ def ensure_written(found: LabelCondition) -> None:
         assert all(len(requirement.values) <= MOST_VALUES for requirement in term)
 
 
-@pytest.mark.parametrize("question", [PASSES, DOES_NOT_FAIL])
+@pytest.mark.parametrize("goal", [PASSES, DOES_NOT_FAIL])
 @_GENEROUS
 @given(source=label_filters, values=variables, nodes=nodes)
 def test_a_node_has_the_labels_if_and_only_if_it_passes_the_filter(
-    question: Goal, source: str, values: Mapping[str, object], nodes: list[Labels]
+    goal: Goal, source: str, values: Mapping[str, object], nodes: list[Labels]
 ) -> None:
     program = compiled(source)
-    found = condition(source, question, values)
+    found = condition(source, goal, values)
     ensure_written(found)
     # Two things alone may be beyond requirements here, and then the labels are still needed.
     assert all(reason == NO_NUMBER or "8 terms" in reason for reason in found.reasons)
-    assert question is DOES_NOT_FAIL or NO_NUMBER not in found.reasons
+    assert goal is DOES_NOT_FAIL or NO_NUMBER not in found.reasons
     for node in nodes:
-        allowed, passing = found.allows(node), passes(program, question, values, node)
+        allowed, passing = found.allows(node), passes(program, goal, values, node)
         assert allowed or not passing
         assert allowed == passing or found.exactness is not Exactness.EXACT
 
 
-@pytest.mark.parametrize("question", [PASSES, DOES_NOT_FAIL])
+@pytest.mark.parametrize("goal", [PASSES, DOES_NOT_FAIL])
 @_GENEROUS
 @given(source=mixed_filters, values=variables, nodes=nodes)
 def test_a_node_without_the_labels_fails_the_filter(
-    question: Goal, source: str, values: Mapping[str, object], nodes: list[Labels]
+    goal: Goal, source: str, values: Mapping[str, object], nodes: list[Labels]
 ) -> None:
     program = compiled(source)
-    found = condition(source, question, values)
+    found = condition(source, goal, values)
     ensure_written(found)
     for node in nodes:
-        allowed, passing = found.allows(node), passes(program, question, values, node)
+        allowed, passing = found.allows(node), passes(program, goal, values, node)
         assert allowed or not passing
         assert allowed == passing or found.exactness is not Exactness.EXACT
 
@@ -327,8 +327,8 @@ def _multiplying(depth: int) -> str:
         "".join(f"node.labels.a{i} == 'x' ? 'b{i}' in node.labels : " for i in range(30)) + "true",
     ],
 )
-@pytest.mark.parametrize("question", [PASSES, DOES_NOT_FAIL])
-def test_a_hostile_filter_is_given_up_or_widened(source: str, question: Goal) -> None:
-    found = condition(source, question, {"list": list(range(64))})
+@pytest.mark.parametrize("goal", [PASSES, DOES_NOT_FAIL])
+def test_a_hostile_filter_is_given_up_or_widened(source: str, goal: Goal) -> None:
+    found = condition(source, goal, {"list": list(range(64))})
     assert found.exactness is not Exactness.EXACT
     ensure_written(found)

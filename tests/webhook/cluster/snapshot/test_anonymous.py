@@ -18,7 +18,7 @@ from engine.model.advice import ADVICE_ANNOTATION, advice_in
 from engine.model.kinds import KINDS, KINDS_BY_NAME, Kind
 from engine.pipeline import decide
 from engine.policy import PolicySet, load_policies
-from engine.report import explanation
+from engine.report import decision_report
 from tests.fake_api_server import fake_api_server
 from tests.webhook.cluster.recording import fill, snapshot_of
 from webhook.cli.pods import placement_request
@@ -262,20 +262,20 @@ NAMED = [
 ]  # fmt: skip
 
 
-def decided(path: Path, policies: PolicySet) -> tuple[dict[str, tuple[int, ...]], set[str]]:
+def decided(path: Path, policies: PolicySet) -> tuple[dict[str, tuple[int | float, ...]], set[str]]:
     """Return the scores of each candidate, raw and in all, and the nodes left out."""
     recording = load_recorded([path])
     assert recording.problems == ()
     recording.state.track(policies.load_profiles)
     view = recording.state.view()
     request = placement_request(INCOMING, namespace="default", view=view)
-    told = explanation(decide(request, policies, view, recording.recorded_at))
-    assert told["errors"] == []
+    report = decision_report(decide(request, policies, view, recording.recorded_at))
+    assert report.errors == ()
     scores = {
-        row["node"]: (row["total"], *(score["raw"] for score in row["scores"]))
-        for row in told["ranking"]
+        ranked.node: (ranked.total, *(score.raw for score in ranked.scores))
+        for ranked in report.ranking
     }
-    return scores, set(told["rejected"])
+    return scores, set(report.rejected)
 
 
 async def test_decisions_are_the_same_but_for_names(tmp_path: Path) -> None:

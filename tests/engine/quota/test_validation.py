@@ -5,8 +5,7 @@ import pytest
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.node import node_of
-from engine.quota import QuotaRules
-from engine.quota.validation import Findings, check_quota
+from engine.quota import Findings, QuotaRules, check_quota
 from engine.view import ClusterState
 
 USUAL = QuotaRules()
@@ -57,12 +56,12 @@ def created(
         ),
     ],
 )
-def test_a_quota_that_makes_no_sense_is_refused(quota: api.ElasticQuota, problem: str) -> None:
+def test_an_invalid_quota_is_refused(quota: api.ElasticQuota, problem: str) -> None:
     (found,) = created(quota).problems
     assert found.startswith(problem)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     assert len(created(wire(least={"gpu": "-1"}, most={"cpu": "?"})).problems) == 3
 
 
@@ -81,8 +80,8 @@ def test_a_namespace_has_one_quota_of_a_group() -> None:
     assert not created(wire(group=KOORDINATOR_GROUP, most={"cpu": 1}), there).problems
 
 
-def test_more_guaranteed_than_there_is_is_told_and_allowed() -> None:
-    # 5 + 4 of 8 cores; nobody asks about memory.
+def test_guaranteeing_more_than_the_cluster_has_is_a_warning() -> None:
+    # 5 + 4 of 8 cores; memory is not checked.
     there = wire(namespace="mill", least={"cpu": 5, "memory": "1Ti"})
     assert created(wire(least={"cpu": 4}), there) == Findings(
         warnings=("all ElasticQuotas guarantee 9 of `cpu`, the cluster has 8",)

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota
 from engine.model.resources import Amounts
-from engine.quota import QuotaRules, cohort_usage, judge, judge_borrowing, limited
+from engine.quota import QuotaRules, cohort_usage, judge, limited
+from engine.quota.verdict import judge_borrowing
 
 ZERO = QuotaRules(unlisted_resources="Zero")
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 9))
@@ -37,7 +38,7 @@ def test_with_zero_other_resources_stay_unlimited_and_so_does_everything_without
 
 
 def test_with_zero_nothing_is_admitted_while_cpu_is_over() -> None:
-    # 3 cores are used of 2: even who asks for memory alone waits.
+    # 3 cores are used of 2: even a request for memory alone is denied.
     held, most = {"cpu": 3000}, {"cpu": 2000, "memory": 100}
     verdict = judge({"memory": 1}, held, [quota(most=most)], ZERO)
     assert verdict.message == "exceeded quota: team, requested: cpu=0, used: cpu=3, limited: cpu=2"
@@ -56,9 +57,9 @@ def test_a_namespace_may_borrow_what_others_leave_of_their_min() -> None:
         "mill": [quota("mill", least={"cpu": 4000})],
     }
     # 4 + 2 used of 8 that are guaranteed: 2 are left, to whoever comes first.
-    pool = cohort_usage(quotas, {"shop": {"cpu": 4000, "pods": 9}, "mill": {"cpu": 2000}})
-    assert judge_borrowing({"cpu": 2000, "pods": 1}, pool).allowed
-    assert judge_borrowing({"cpu": 2001, "pods": 1}, pool).message == (
+    cohort = cohort_usage(quotas, {"shop": {"cpu": 4000, "pods": 9}, "mill": {"cpu": 2000}})
+    assert judge_borrowing({"cpu": 2000, "pods": 1}, cohort).allowed
+    assert judge_borrowing({"cpu": 2001, "pods": 1}, cohort).message == (
         "exceeded quota: the sum of all min, requested: cpu=2001m, used: cpu=6, limited: cpu=8"
     )
 
@@ -70,20 +71,20 @@ def test_a_resource_that_no_min_names_cannot_be_borrowed_and_blocks_all_once_it_
     assert judge_borrowing({"cpu": 1}, over).exceeded == ("the sum of all min",)
 
 
-def test_the_pool_is_of_namespaces_with_a_quota_of_scheduler_plugins() -> None:
+def test_the_cohort_has_the_namespaces_with_a_quota_of_scheduler_plugins() -> None:
     quotas = {
         "shop": [quota("shop", least={"cpu": 1000})],
         "mill": [quota("mill", least={"cpu": 9000}, group=KOORDINATOR_GROUP)],
     }
-    pool = cohort_usage(
+    cohort = cohort_usage(
         quotas, {"shop": {"cpu": 500}, "mill": {"cpu": 9000}, "else": {"cpu": 9000}}
     )
-    assert pool.used == {"cpu": 500}
-    assert pool.guaranteed["cpu"] == 1000
+    assert cohort.used == {"cpu": 500}
+    assert cohort.guaranteed["cpu"] == 1000
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_whoever_is_denied_under_the_usual_rules_is_denied_with_zero(
+def test_a_request_denied_by_the_default_rules_is_denied_with_zero(
     requests: Amounts, used: Amounts, most: Amounts
 ) -> None:
     usual = judge(requests, used, [quota(most=most)])

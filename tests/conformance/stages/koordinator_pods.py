@@ -1,8 +1,7 @@
-"""Koordinator's rules for the pods of an ElasticQuota.
+"""Koordinator's rules for the pods of an ElasticQuota, without its tree of quotas.
 
-What concerns the tree of quotas is not here. Whoever runs Koordinator's own webhook reads the same
-sentences from it, so they stand as they are there; its
-gates are called by their names.
+A model for the stage next door; the product does not enforce them yet. Messages and names of
+feature gates are those of Koordinator's own webhook.
 
 Source: koordinator, pkg/webhook/{elasticquota/pod_check,quotaevaluate/evaluator}.go.
 """
@@ -47,10 +46,11 @@ _POD_RESOURCES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Whether a pod fits; `reason` is empty if it does.
+    """The result of comparing a pod with its quota.
 
     Attributes:
-        child_request: what the quota's pods then request; None where nothing changes.
+        reason: of the denial, empty if the pod fits.
+        child_request: of all pods of the quota afterwards; None where nothing changes.
     """
 
     reason: str = ""
@@ -60,23 +60,23 @@ class Evaluation:
 def quota_name(
     pod: Pod, quotas: Iterable[ElasticQuota], gates: Collection[str] = frozenset()
 ) -> str:
-    """Return the name of the quota that a pod says, or its namespace implies, it belongs to."""
+    """Return the name of the quota that the label of a pod names, or its namespace implies."""
     labelled = pod.labels.get(NAME_LABEL, "")
     if labelled or "DisableDefaultQuota" in gates:
         return labelled
     quotas = tuple(quotas)
-    if any((one.name, one.namespace) == (pod.namespace, pod.namespace) for one in quotas):
+    if any((quota.name, quota.namespace) == (pod.namespace, pod.namespace) for quota in quotas):
         return pod.namespace
-    listing = (one.name for one in quotas if pod.namespace in one.namespaces)
+    listing = (quota.name for quota in quotas if pod.namespace in quota.namespaces)
     return next(listing, DEFAULT_QUOTA)
 
 
 def known_quota_name(
     pod: Pod, quotas: Sequence[ElasticQuota], gates: Collection[str] = frozenset()
 ) -> str:
-    """Return the same, or the default quota's name where there is no such quota."""
+    """Return `quota_name`, or the name of the default quota where there is no such quota."""
     name = quota_name(pod, quotas, gates)
-    return name if any(one.name == name for one in quotas) else DEFAULT_QUOTA
+    return name if any(quota.name == name for quota in quotas) else DEFAULT_QUOTA
 
 
 def check_pod(
@@ -96,7 +96,7 @@ def check_pod(
     if old is not None and pod.labels.get(PREEMPTIBLE_LABEL) != old.labels.get(PREEMPTIBLE_LABEL):
         return "Preemptible label is forbidden modify now."
     name = known_quota_name(pod, quotas, gates)
-    is_parent = any(one.is_parent for one in quotas if one.name == name)
+    is_parent = any(quota.is_parent for quota in quotas if quota.name == name)
     if name == DEFAULT_QUOTA or not is_parent or "SupportParentQuotaSubmitPod" in gates:
         return ""
     return f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.name}"
@@ -109,7 +109,7 @@ def evaluate(
     wires: Mapping[str, Sequence[api.ElasticQuota]],
     gates: Collection[str] = frozenset(),
 ) -> Evaluation:
-    """Compare a pod with the quota it belongs to, by what its annotations say is requested.
+    """Compare a pod with the quota it belongs to, by the requests in its annotations.
 
     Args:
         pod: as it will be.

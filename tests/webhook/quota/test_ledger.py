@@ -35,7 +35,7 @@ async def test_a_dry_run_is_judged_and_written_nowhere(tmp_path: Path) -> None:
         assert await replica.answer(pod_named("dry"), dryRun=True) is DENIED
 
 
-async def test_a_request_that_comes_twice_is_promised_once(tmp_path: Path) -> None:
+async def test_a_request_that_is_repeated_is_reserved_once(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1, pods="1") as world:
         (replica,) = world.replicas
         pod = pod_named("a")
@@ -48,7 +48,7 @@ async def test_the_pod_must_fit_the_quotas_of_both_groups(tmp_path: Path) -> Non
     async with replicas(tmp_path, 2, cpu="1") as world:
         world.quota(group=OTHER_GROUP, pods="2")
         version = world.server.version
-        await eventually(lambda: all(one.knows(version) for one in world.replicas))
+        await eventually(lambda: all(replica.knows(version) for replica in world.replicas))
         assert await world.create(cpu="600m") is ADMITTED
         assert await world.create(cpu="600m") is DENIED  # 1200m > 1
         assert await world.create(cpu="400m") is ADMITTED
@@ -56,14 +56,14 @@ async def test_the_pod_must_fit_the_quotas_of_both_groups(tmp_path: Path) -> Non
         assert len(world.reserved().by_key) == len(world.reserved(group=OTHER_GROUP).by_key) == 2
 
 
-async def test_who_loses_the_race_reads_again_and_judges_again(tmp_path: Path) -> None:
+async def test_the_loser_of_a_race_reads_again_and_judges_again(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1, pods="1") as world:
         world.server.fail_next(5, 409, method="PATCH")
         assert await world.create() is ADMITTED
         assert world.replicas[0].counted == ["conflict"] * 5 + ["written"]
 
 
-async def test_who_always_loses_does_not_know(tmp_path: Path) -> None:
+async def test_a_replica_that_always_loses_gives_no_verdict(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1, pods="1") as world:
         world.server.fail_next(100, 409, method="PATCH")
         assert await world.create() is UNDECIDED
@@ -130,7 +130,7 @@ async def test_a_quota_that_is_gone_limits_nothing(tmp_path: Path) -> None:
         (replica,) = world.replicas
         replica.quota_gate.clear()
         world.server.delete(f"elasticquotas.{GROUP}", "shop", "team")
-        assert await world.create() is ADMITTED  # before the watch tells
+        assert await world.create() is ADMITTED  # before the watch delivers it
         assert await world.create() is ADMITTED
         assert replica.counted == ["gone"]
         replica.quota_gate.set()
@@ -142,7 +142,7 @@ async def test_a_quota_that_is_gone_limits_nothing(tmp_path: Path) -> None:
         assert await world.create() is DENIED
 
 
-async def test_a_pod_that_the_watch_has_yet_to_show_counts_for_as_long_as_it_takes(
+async def test_a_pod_that_the_watch_has_yet_to_deliver_counts_for_as_long_as_it_takes(
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path, 1, pods="1") as world:
@@ -197,7 +197,7 @@ async def test_growing_is_charged_by_the_difference(tmp_path: Path) -> None:
         assert await world.create(cpu="100m") is DENIED
 
 
-async def test_a_ledger_that_ends_answers_those_who_wait(tmp_path: Path) -> None:
+async def test_a_ledger_that_ends_answers_waiting_requests(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1, pods="9") as world:
         (replica,) = world.replicas
         world.server.pause()

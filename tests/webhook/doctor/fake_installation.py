@@ -1,4 +1,4 @@
-"""A whole installation on the fake API server, well unless a test makes it ill."""
+"""A whole installation on the fake API server, without faults unless a test adds them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.fake_api_server import ApiFault, FakeApiServer, fake_api_server
 from tests.fake_api_server.answers import Play
 from webhook.certificates import Authority, KeyPair, bundle_of
 from webhook.cluster.client.connection import connected
-from webhook.doctor import Finding, Installation, examine
+from webhook.doctor import Finding, Installation, run_checks
 
 NAMESPACE, NAME = "stowplan-system", "stowplan"
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 HOST = f"{NAME}.{NAMESPACE}.svc"
 POD_NAMES = ("stowplan-a", "stowplan-b")
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-TRIED = "/api/v1/namespaces/default/pods"
+REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+PODS_PATH = "/api/v1/namespaces/default/pods"
 
 Json = dict[str, Any]
 
@@ -37,8 +37,8 @@ def source(name: str, *, required: bool = True, present: bool = True) -> Json:
     }
 
 
-def state(*, until: datetime) -> Json:
-    """Return what a replica says that is well."""
+def status(*, until: datetime) -> Json:
+    """Return the status of a replica without faults."""
     return {
         "ready": True,
         "draining": False,
@@ -56,55 +56,55 @@ def state(*, until: datetime) -> Json:
 
 
 @dataclass(slots=True)
-class Patient:
-    """An installation to make ill.
+class FakeInstallation:
+    """An installation that faults can be added to.
 
     Attributes:
-        server: it is on.
+        server: that it runs on.
         authority: that callers trust.
-        pair: what is served.
-        says: what each replica says of itself, by its name.
-        refused: rights the account lacks, as verb and resource.
-        asked: the paths the API server asks about a new pod.
-        advice: what comes back on it.
+        pair: the certificate in use, with its key.
+        statuses: of each replica, by name.
+        missing_rights: of the account, as verb and resource.
+        called: the paths that the API server calls for a new pod.
+        advice: annotations of that pod.
     """
 
     server: FakeApiServer
     authority: Authority
     pair: KeyPair
-    says: dict[str, Json] = field(default_factory=dict)
-    refused: set[tuple[str, str]] = field(default_factory=set)
-    asked: list[str] = field(default_factory=lambda: ["mutate", "validate"])
+    statuses: dict[str, Json] = field(default_factory=dict)
+    missing_rights: set[tuple[str, str]] = field(default_factory=set)
+    called: list[str] = field(default_factory=lambda: ["mutate", "validate"])
     advice: dict[str, str] = field(
         default_factory=lambda: {"stowplan.dev/reason": "3 of 3 nodes fit"}
     )
 
     def admit(self, pod: Json) -> Json:
-        """Do what the API server does with a new pod: ask the replicas in turn."""
-        for number, path in enumerate(self.asked):
-            reviews = self.says[POD_NAMES[number % 2]]["reviews"]
+        """Handle a new pod as the API server does: call the replicas in turn."""
+        for number, path in enumerate(self.called):
+            reviews = self.statuses[POD_NAMES[number % 2]]["reviews"]
             reviews[path] = reviews.get(path, 0) + 1
         return {**pod, "metadata": {"name": "tried", "annotations": self.advice}}
 
     def review(self, review: Json) -> Json:
-        """Say whether an account has a right."""
-        asked = review["spec"]["resourceAttributes"]
+        """Answer whether an account has a right."""
+        attributes = review["spec"]["resourceAttributes"]
         assert review["spec"]["user"] == f"system:serviceaccount:{NAMESPACE}:{NAME}"
-        lacks = (asked["verb"], asked["resource"]) in self.refused
+        lacks = (attributes["verb"], attributes["resource"]) in self.missing_rights
         return {"status": {"allowed": not lacks}}
 
     def replica(self, name: str) -> Play:
-        """Return how a replica answers."""
-        return lambda _: self.says[name]
+        """Return the answers of a replica."""
+        return lambda _: self.statuses[name]
 
     def configure(self, kind: str, **changes: object) -> None:
         """Replace a webhook configuration of ours; changes are of its webhook."""
         self.server.replace(configuration(kind, self.authority, **changes))
 
-    async def examined(self, folder: Path) -> dict[str, list[Finding]]:
-        """Return what the doctor finds."""
+    async def run_checks(self, folder: Path) -> dict[str, list[Finding]]:
+        """Return the findings of all checks."""
         async with connected(self.server.kubeconfig(folder), None) as connection:
-            return await examine(
+            return await run_checks(
                 Installation(
                     connection=connection,
                     namespace=NAMESPACE,
@@ -177,12 +177,12 @@ def node(name: str, *, provider: str = "", **labels: str) -> Json:
 
 
 @asynccontextmanager
-async def patient() -> AsyncIterator[Patient]:
-    """Yield an installation that is well."""
+async def fake_installation() -> AsyncIterator[FakeInstallation]:
+    """Yield an installation without faults."""
     authority = Authority.new(now=NOW, valid_for=timedelta(days=365))
     pair = authority.issue([HOST], now=NOW, valid_for=timedelta(days=90))
     async with fake_api_server() as server:
-        found = Patient(server, authority, pair)
+        found = FakeInstallation(server, authority, pair)
         for kind in ("Mutating", "Validating"):
             server.create(configuration(kind, authority))
         secret = {"tls.crt": encoded(pair.cert_pem), "tls.key": encoded(pair.key_pem)}
@@ -203,11 +203,11 @@ async def patient() -> AsyncIterator[Patient]:
             server.create(
                 {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
             )
-            found.says[name] = state(until=NOW + timedelta(days=90))
+            found.statuses[name] = status(until=NOW + timedelta(days=90))
             server.play("GET", status_path(name), found.replica(name))
         server.play("GET", "/version", lambda _: {"gitVersion": "v1.36.3"})
-        server.play("POST", REVIEWS, found.review)
-        server.play("POST", TRIED, found.admit)
+        server.play("POST", REVIEWS_PATH, found.review)
+        server.play("POST", PODS_PATH, found.admit)
         yield found
 
 

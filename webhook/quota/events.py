@@ -1,6 +1,6 @@
-"""Tells how many requests an ElasticQuota has refused, as Events that `kubectl describe` shows.
+"""Events on an ElasticQuota with the number of requests it has denied, for `kubectl describe`.
 
-Each replica tells of its own refusals: the sum over the replicas of a minute is what was refused.
+Each replica reports its own denials: the sum over the replicas of a minute is the total.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from engine.model.elastic_quota import ElasticQuota
+from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import QuotaVerdict
 from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
 
-_ROUND_SECONDS = 5.0
-_APART_SECONDS = 60.0
-_MOST_EVENTS = 20  # in a round
+_FLUSH_SECONDS = 5.0
+_INTERVAL_SECONDS = 60.0
+_MOST_EVENTS = 20  # in a flush
 _CALL_SECONDS = 5.0
 _LONGEST_MESSAGE = 1000  # the API server takes 1024
 _LONGEST_NAME = 200
@@ -31,22 +31,22 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Refused:
-    """What was refused since it was last told; moments by the clock."""
+class _Denials:
+    """Denials by one quota since its last Event, which was attempted at `reported_at`."""
 
     count: int = 0
     since: datetime | None = None
-    last: str = ""
-    told_at: float = float("-inf")
+    last_message: str = ""
+    reported_at: float = float("-inf")  # by the monotonic clock
 
 
 class QuotaEventRecorder:
-    """Counts refusals, and writes at most one Event per quota and minute.
+    """Counts denials, and writes at most one Event per quota and minute.
 
     Args:
         connection: to the API server.
-        view: the cluster as it is.
-        identity: of this process, told with each Event.
+        view: the cluster.
+        identity: of this process, written in each Event.
         clock: seconds that only go forward.
         now: the time of day, written in Events.
         sleep: waits for some seconds.
@@ -68,59 +68,56 @@ class QuotaEventRecorder:
         self._clock = clock
         self._now = now
         self._sleep = sleep
-        self._refused: dict[tuple[str, str, str], _Refused] = {}
+        self._denials: dict[QuotaKey, _Denials] = {}
 
     def record(self, namespace: str, verdict: QuotaVerdict) -> None:
-        """Count a request that was refused; quick, and bounded by the quotas there are."""
+        """Count a denied request; quick, and bounded by the number of quotas."""
         quotas = self._view().quotas.get(namespace, ())
         for quota in _named(verdict.exceeded, quotas):
-            key = (quota.namespace, quota.group, quota.name)
-            refused = self._refused.setdefault(key, _Refused())
-            refused.count += 1
-            refused.since = refused.since or self._now()
-            refused.last = verdict.message
+            denials = self._denials.setdefault(quota.key, _Denials())
+            denials.count += 1
+            denials.since = denials.since or self._now()
+            denials.last_message = verdict.message
 
     async def run(self) -> None:
-        """Tell of refusals until cancelled."""
+        """Write Events until cancelled."""
         while True:
-            await self._sleep(_ROUND_SECONDS)
+            await self._sleep(_FLUSH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write the Events that are due; those that fail are told of a minute later."""
+        """Write the Events that are due; those that fail are written a minute later."""
         now, quotas = self._clock(), self._view().quotas
         left = _MOST_EVENTS
-        for key, refused in list(self._refused.items()):
-            if now - refused.told_at < _APART_SECONDS:
+        for key, denials in list(self._denials.items()):
+            if now - denials.reported_at < _INTERVAL_SECONDS:
                 continue
-            quota = next(
-                (one for one in quotas.get(key[0], ()) if (one.group, one.name) == key[1:]), None
-            )
-            if quota is None or not refused.count:
-                del self._refused[key]
+            quota = next((quota for quota in quotas.get(key[0], ()) if quota.key == key), None)
+            if quota is None or not denials.count:
+                del self._denials[key]
             elif left:
                 left -= 1
-                refused.told_at = now
-                await self._tell(quota, refused)
+                denials.reported_at = now
+                await self._write(quota, denials)
 
-    async def _tell(self, quota: ElasticQuota, refused: _Refused) -> None:
-        body = msgspec.json.encode(self._event(quota, refused))
-        count, path = refused.count, f"/api/v1/namespaces/{quota.namespace}/events"
+    async def _write(self, quota: ElasticQuota, denials: _Denials) -> None:
+        body = msgspec.json.encode(self._event(quota, denials))
+        count, path = denials.count, f"/api/v1/namespaces/{quota.namespace}/events"
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 await self._connection.write("POST", path, body)
         except (ApiError, TimeoutError) as error:
-            why = str(error) or "no answer in time"
-            _log.warning("no Event on quota `%s/%s`: %s", quota.namespace, quota.name, why)
+            reason = str(error) or "no answer in time"
+            _log.warning("no Event on quota `%s/%s`: %s", quota.namespace, quota.name, reason)
             return
-        refused.count -= count  # others may have come meanwhile
-        refused.since = self._now() if refused.count else None
+        denials.count -= count  # more may have been recorded meanwhile
+        denials.since = self._now() if denials.count else None
 
-    def _event(self, quota: ElasticQuota, refused: _Refused) -> dict[str, Any]:
+    def _event(self, quota: ElasticQuota, denials: _Denials) -> dict[str, Any]:
         until = self._now()
-        since = refused.since or until
-        count = f"{refused.count} request{'s' if refused.count > 1 else ''}"
-        message = f"refused {count} since {since:%H:%M:%S}, the last one: {refused.last}"
+        since = denials.since or until
+        count = f"{denials.count} request{'s' if denials.count > 1 else ''}"
+        message = f"refused {count} since {since:%H:%M:%S}, the last one: {denials.last_message}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -139,7 +136,7 @@ class QuotaEventRecorder:
             "reason": "QuotaExceeded",
             "action": "Refused",
             "message": message[:_LONGEST_MESSAGE],
-            "count": refused.count,
+            "count": denials.count,
             "firstTimestamp": _wire_time(since),
             "lastTimestamp": _wire_time(until),
             "source": {"component": "stowplan", "host": self._identity},
@@ -149,9 +146,9 @@ class QuotaEventRecorder:
 
 
 def _named(names: Iterable[str], quotas: Sequence[ElasticQuota]) -> Sequence[ElasticQuota]:
-    """Return the quotas of these names, all of them if none has any: then it is the pool."""
-    wanted = set(names)
-    return [quota for quota in quotas if quota.name in wanted] or quotas
+    """Return the quotas of these names, all if there are none: then the cohort is exceeded."""
+    exceeded = set(names)
+    return [quota for quota in quotas if quota.name in exceeded] or quotas
 
 
 def _wire_time(moment: datetime) -> str:

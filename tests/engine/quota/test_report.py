@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,7 +10,19 @@ from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
 from engine.model.pod import pod_of
 from engine.model.time import Micros
-from engine.quota import StatusCounts, mode_of, status_used
+from engine.quota import (
+    Allowance,
+    QuotaReport,
+    QuotaRules,
+    Reservation,
+    Reservations,
+    ResourceReport,
+    StatusCounts,
+    mode_of,
+    quota_report,
+    status_used,
+)
+from engine.quota.reservations import encode
 from engine.view import ClusterState, ClusterView
 
 QUOTA = ElasticQuota(
@@ -38,14 +51,14 @@ def pod(name: str, phase: str, *, cpu: str, node: str = "node-a") -> dict[str, A
 def view() -> ClusterView:
     """One pod of each kind."""
     state = ClusterState()
-    for one in (
+    for written in (
         pod("runs", "Running", cpu="1"),
         pod("starts", "Pending", cpu="2"),
         pod("waits", "Pending", cpu="4", node=""),
         pod("lost", "Unknown", cpu="500m"),
         pod("done", "Succeeded", cpu="9"),
     ):
-        state.set_pod(pod_of(msgspec.convert(one, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_of(msgspec.convert(written, api.Pod)), seen_at=Micros(0))
     return state.view()
 
 
@@ -60,13 +73,13 @@ def view() -> ClusterView:
         ("NonTerminal", {"cpu": 7700, "memory": 0, "pods": 4}),
     ],
 )
-def test_the_status_counts_the_pods_it_is_told_to(
+def test_the_status_counts_the_pods_of_its_rule(
     view: ClusterView, count: StatusCounts, used: dict[str, int]
 ) -> None:
     assert status_used(QUOTA, view, count) == used
 
 
-def test_a_resource_that_nobody_holds_any_more_is_not_told_of() -> None:
+def test_a_resource_that_no_pod_holds_any_more_is_not_in_the_status() -> None:
     state = ClusterState()
     for name, amount in (("a", "1"), ("b", "0")):
         written = pod(name, "Running", cpu=amount)
@@ -77,10 +90,10 @@ def test_a_resource_that_nobody_holds_any_more_is_not_told_of() -> None:
     assert "example.com/fpga" not in status_used(QUOTA, state.view(), "Running")
 
 
-def test_a_namespace_says_what_an_exceeded_quota_leads_to() -> None:
+def test_a_namespace_overrides_the_mode() -> None:
     state = ClusterState()
     state.set_namespace("shop", {}, quota_mode="Audit")
-    state.set_namespace("mill", {}, quota_mode="audit")  # nobody knows that mode
+    state.set_namespace("mill", {}, quota_mode="audit")  # an unknown mode
     state.set_namespace("bank", {})
     view = state.view()
     assert mode_of(view, "shop", "Enforce") == "Audit"
@@ -89,3 +102,30 @@ def test_a_namespace_says_what_an_exceeded_quota_leads_to() -> None:
     state.set_namespace("shop", {})
     assert mode_of(state.view(), "shop", "Enforce") == "Enforce"
     assert mode_of(view, "shop", "Enforce") == "Audit"  # a view stays as it was
+
+
+def test_a_report_has_usage_reservations_and_bounds_in_base_units(view: ClusterView) -> None:
+    reservations = Reservations(
+        by_key={"u": Reservation("u", "new", {"cpu": 300, "pods": 1})},
+        allowances={"replica-1": Allowance("replica-1", 1, {"cpu": 700, "pods": 2})},
+    )
+    quota = replace(QUOTA, uid="q", reservations=encode(reservations, "q"))
+    # 1 + 2 + 4 + 0.5 and overhead of 50m each; 300 + 700 and 1 + 2 are reserved.
+    assert quota_report(quota, view, QuotaRules(), "Audit") == QuotaReport(
+        namespace="shop",
+        name="team",
+        group=UPSTREAM_GROUP,
+        mode="Audit",
+        resources={
+            "cpu": ResourceReport(used=7700, reserved=1000, max=8000, min=0),
+            "memory": ResourceReport(used=0, reserved=0, max=None, min=1),
+            "pods": ResourceReport(used=4, reserved=3, max=9, min=0),
+        },
+    )
+
+
+def test_a_report_shows_resources_that_are_forbidden_without_being_listed(
+    view: ClusterView,
+) -> None:
+    resources = quota_report(QUOTA, view, QuotaRules(unlisted_resources="Zero"), "Off").resources
+    assert resources["memory"].max == resources["ephemeral-storage"].max == 0

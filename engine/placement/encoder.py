@@ -1,0 +1,83 @@
+"""A decision encoded as one patch of its pod: `encode` is the table of contents."""
+
+from __future__ import annotations
+
+from engine.errors import PatchError
+from engine.model import api
+from engine.model.decision import Decision, DynamicFilters, Verdict
+from engine.model.request import PlacementRequest
+from engine.placement.affinity import term_count
+from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
+from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
+from engine.placement.hostnames import Hostnames
+from engine.placement.patch import Patch, affinity_of, assemble, read_document
+from engine.placement.preferred_terms import preferred_terms
+from engine.placement.required_labels import required_labels
+from engine.placement.weight_tiers import weight_budget
+from engine.view import ClusterView
+
+
+def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
+    """Return the patch that writes a decision on its pod.
+
+    A pod that is denied gets none, and one without candidates only the requirements that also hold
+    for future nodes. A pod that carries one of our annotations was placed before, in an earlier
+    round of its admission or by whoever copied its manifest: it gets no further advice, and the
+    required labels only if it does not demand them already. So patching twice equals once, and an
+    annotation is no way around a filter.
+
+    Args:
+        decision: the decision.
+        request: the pod it was made for.
+        view: the view it was made on.
+
+    Raises:
+        PatchError: the view is another one, or the operations do not apply to the pod.
+    """
+    if decision.view_version != view.version:
+        versions = f"{decision.view_version}, not {view.version}"
+        raise PatchError(f"the decision was made on another version of the view: {versions}")
+    if decision.verdict is Verdict.DENY:
+        return Patch()
+    document = read_document(request.raw)
+
+    # 1. Required labels: filters that the scheduler enforces from here on.
+    labels = required_labels(decision, term_count(affinity_of(document)))
+    if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
+        missing = not labels.are_demanded_by(request.pod.affinity)
+        return Patch(assemble(document, required=labels.required)) if missing else Patch()
+    placing = decision.verdict is Verdict.PLACE and bool(decision.candidates.size)
+    if not placing and not labels.required:
+        return Patch()
+
+    # 2. Exclusion of rejected nodes, if the policy wants its filters to be binding.
+    rejections, hostnames = Rejections(decision, labels.enforced), Hostnames(view)
+    exclusion, placement = Exclusion(), decision.placement
+    if placing and placement.dynamic_filters is DynamicFilters.REQUIRED:
+        exclusion = exclusion_of(rejections.rejected, view, hostnames, placement.max_nodes)
+
+    # 3. Preferred terms, with as much weight as the user's own terms have.
+    budget = weight_budget(_user_weights(request.pod.affinity))
+    preferred = preferred_terms(decision, view, hostnames, rejections, budget)
+
+    # 4. Annotations.
+    advice = advice_of(decision, preferred.best_tier, str(request.request.get("uid", "")))
+    annotations = annotations_of(decision, advice)
+
+    # 5. All of it as operations, tried on the pod.
+    operations = assemble(
+        document,
+        required=exclusion.added_to(labels.required),
+        preferred=preferred.terms,
+        annotations=annotations,
+    )
+    warnings = (*labels.warnings, *exclusion.warnings, *preferred.warnings)
+    return Patch(operations, advice, warnings)
+
+
+def _user_weights(affinity: api.NodeAffinity | None) -> int:
+    """Return the sum of the weights of the user's preferred terms."""
+    if affinity is None:
+        return 0
+    terms = affinity.preferred_during_scheduling_ignored_during_execution or ()
+    return sum(term.weight for term in terms)

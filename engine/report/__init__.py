@@ -1,0 +1,40 @@
+"""Reports: what was decided for a pod, and the state of a replica, as typed, frozen data.
+
+What belongs here: the structs behind every JSON answer and every terminal output, what builds them
+from a `Decision`, and its one-line summary. What never does: rendering, a clock, or a decision.
+Fields are in camelCase on the wire, in the order in which they are declared.
+"""
+
+from engine.report.decision import (
+    DecisionReport,
+    PodName,
+    RankedNode,
+    RuleEvaluation,
+    RuleReason,
+    RuleScore,
+    decision_report,
+)
+from engine.report.status import (
+    CertificateStatus,
+    PoliciesStatus,
+    SourceReport,
+    StatusReport,
+    ViewStatus,
+)
+from engine.report.summary import summary
+
+__all__ = [
+    "CertificateStatus",
+    "DecisionReport",
+    "PodName",
+    "PoliciesStatus",
+    "RankedNode",
+    "RuleEvaluation",
+    "RuleReason",
+    "RuleScore",
+    "SourceReport",
+    "StatusReport",
+    "ViewStatus",
+    "decision_report",
+    "summary",
+]

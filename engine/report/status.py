@@ -1,0 +1,92 @@
+"""The state of a replica: what `/readyz` and `/statusz` show and `stowplan doctor` reads.
+
+Fields that later versions added have defaults, so that a newer doctor can read an older replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The policies in force.
+
+    Attributes:
+        digest: the same on every replica with the same policies.
+        loaded_at: ISO 8601.
+        last_reload_error: why newer files were not loaded; empty if they were.
+    """
+
+    loaded: int
+    digest: str
+    loaded_at: str = ""
+    last_reload_error: str = ""
+
+
+class ViewStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The cluster as the replica observes it.
+
+    Attributes:
+        age_seconds: since the latest contact with any source.
+        stale: the sources that are too old for rules to read, each with its age.
+    """
+
+    version: int = 0
+    nodes: int
+    age_seconds: float = 0.0
+    stale: tuple[str, ...] = ()
+
+
+class SourceReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One source of the view.
+
+    Attributes:
+        required: whether the replica is not ready without it.
+        present: whether the cluster has such an API.
+        synced: whether all of its objects were read.
+        age_seconds: since the latest contact, None if there was none.
+        skipped: objects that could not be read.
+    """
+
+    name: str
+    required: bool
+    present: bool
+    synced: bool
+    age_seconds: float | None = None
+    objects: int = 0
+    skipped: int = 0
+    last_error: str = ""
+
+
+class CertificateStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The certificate in use.
+
+    Attributes:
+        expires_at: ISO 8601.
+        is_trusted: whether our webhook configurations trust it, None if that is unknown.
+    """
+
+    expires_at: str
+    is_trusted: bool | None = None
+
+
+class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The state of one replica.
+
+    Attributes:
+        ready: whether new reviews should be sent to it.
+        draining: whether it is about to end.
+        modes: of placement and quota: Enforce, Audit or Off.
+        reviews: number answered, by path.
+    """
+
+    ready: bool
+    draining: bool = False
+    modes: Mapping[str, str] = {}
+    reviews: Mapping[str, int] = {}
+    policies: PoliciesStatus
+    view: ViewStatus
+    sources: tuple[SourceReport, ...] = ()
+    certificate: CertificateStatus

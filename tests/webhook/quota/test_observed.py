@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.model import api
+from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.source_status import SourceStatus
+from webhook.quota import ObservedPods
+from webhook.quota.observed import all_synced
+
+
+def pod(version: str) -> api.Pod:
+    meta = api.ObjectMeta(namespace="shop", name="a", uid="u", resource_version=version)
+    return api.Pod(metadata=meta)
+
+
+def test_a_pod_is_observed_as_soon_as_it_is_in_the_view() -> None:
+    pods = ObservedPods()
+    applier = EventApplier(observers=[pods])
+    assert pods.version("u") == 0
+    applier.pod(pod("7"))
+    assert pods.version("u") == 7
+    applier.delete_pod("shop", "a")
+    assert pods.version("u") == 7
+
+
+def test_a_newer_version_is_not_replaced_by_an_older_one() -> None:
+    pods = ObservedPods()
+    pods.observe("shop", "u", 9)
+    pods.observe("shop", "u", 7)
+    assert pods.version("u") == 9
+
+
+def test_only_the_last_pods_are_remembered() -> None:
+    pods = ObservedPods(most=2)
+    for uid in ("a", "b", "a", "c"):
+        pods.observe("shop", uid, 1)
+    assert [bool(pods.version(uid)) for uid in "abc"] == [True, False, True]
+
+
+def test_pods_that_nobody_limits_take_no_room() -> None:
+    pods = ObservedPods()
+    pods.is_tracked = lambda namespace: namespace == "shop"
+    pods.observe("elsewhere", "u", 1)
+    assert pods.version("u") == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "synced"),
+    [
+        ({}, False),
+        ({"synced": True, "present": True}, True),
+        ({"last_contact": 1, "present": False}, True),  # there is no such API
+        ({"last_contact": 1, "present": True}, False),
+        ({"last_error": "forbidden"}, False),  # it may well be there
+    ],
+)
+def test_a_source_is_listed_in_full_or_known_to_be_absent(
+    status: dict[str, object], *, synced: bool
+) -> None:
+    source = SourceStatus(name="elasticquotas", domain=None, required=False)
+    for name, value in status.items():
+        setattr(source, name, value)
+    assert all_synced([source]) is synced

@@ -1,0 +1,56 @@
+"""The checks, in the order in which they are reported."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from webhook.cluster.client.connection import ApiError
+from webhook.doctor.admission import admission, webhooks
+from webhook.doctor.certificates import certificates
+from webhook.doctor.finding import Finding, Level
+from webhook.doctor.installation import Installation
+from webhook.doctor.objects import Version
+from webhook.doctor.platform import platform
+from webhook.doctor.replicas import replicas, sources
+from webhook.doctor.rights import rights
+
+Check = Callable[[Installation], AsyncIterator[Finding]]
+
+CHECKS: Mapping[str, Check] = {
+    "admission": admission,
+    "replicas": replicas,
+    "certificates": certificates,
+    "sources": sources,
+    "rights": rights,
+    "webhooks": webhooks,
+    "platform": platform,
+}
+
+
+async def run_checks(installation: Installation) -> dict[str, list[Finding]]:
+    """Return the findings of each check; one that fails is a finding itself.
+
+    Raises:
+        ApiError: the API server does not answer at all.
+    """
+    await installation.read("/version", Version)
+    return {name: await _run(check, installation) for name, check in CHECKS.items()}
+
+
+async def _run(check: Check, installation: Installation) -> list[Finding]:
+    findings = []
+    try:
+        async for finding in check(installation):
+            findings.append(finding)  # noqa: PERF401 - findings before a failure count
+    except ApiError as error:
+        advice = ""
+        if error.status == HTTPStatus.FORBIDDEN:
+            advice = "run it as somebody who may: it only reads, and tries a pod as a dry run"
+        findings.append(Finding(Level.WARNING, f"cannot be checked: {error.message}", advice))
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: a date of a replica
+        message = f"cannot be checked: an answer makes no sense: {error}"
+        findings.append(Finding(Level.WARNING, message))
+    return findings
