@@ -13,7 +13,7 @@ GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES: dict[str, str] = dict(
     re.findall(r"all of\s`([\w/]+\.py)`[^`]*```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 )
-ENTRIES = re.findall(r"add [^`]*?`(\"FewPods\": .*?|\(few_pods.*?)`", GUIDE)
+ENTRIES = re.findall(r"add [^`]*?`(\"FewPods\": .*?)`", GUIDE)
 COPIED = ("docs", "engine", "policies", "tests/engine")
 COPIED_FILES = ("pyproject.toml", "tests/__init__.py", "tests/docs.py", "tests/test_docs.py")
 
@@ -49,15 +49,13 @@ def test_the_scorer_is_added_as_the_text_says(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    in_registry, example, in_rows = ENTRIES
+    in_registry, example = ENTRIES
 
     registry = tmp_path / "engine/plugins/__init__.py"
     _insert(registry, "    few_pods,", "    image_locality,\n")
     _insert(registry, f"        {in_registry},", '        "ImageLocality"')
     _insert(tmp_path / "tests/docs.py", f"    {example},", '    "ImageLocality"')
-    rows, docs = "tests/engine/plugins/test_scorers_row_wise.py", "tests/test_docs.py"
-    _insert(tmp_path / rows, "    few_pods,", "    image_locality,\n")
-    _insert(tmp_path / rows, f"    {in_rows},", "    (image_locality.PLUGIN")
+    rows, docs = "tests/engine/plugins/test_row_wise.py", "tests/test_docs.py"
 
     _run(tmp_path, "ruff", "format", "--check", *FILES)
     _run(tmp_path, "ruff", "check", *FILES)

@@ -138,7 +138,7 @@ def _overlap(one: range | None, two: range | None) -> range | None:
 
 
 def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
-    """Return the union of the values of two sets, one of them of numbers; None if no set equals it."""
+    """Return the union of the values of two sets, one of numbers; None if no set equals it."""
     one, two = replace(one, missing=False), replace(two, missing=False)
     if one <= two:
         return two

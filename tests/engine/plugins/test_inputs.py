@@ -8,12 +8,17 @@ import msgspec
 import pytest
 
 from engine.model import api
+from engine.model.aux_object import AuxObject
+from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.model.node import node_of
+from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.plugins import PLUGINS
-from engine.view import ClusterView
+from engine.plugins import PLUGINS, Plugin
+from engine.view import ClusterState, ClusterView
+from tests.engine import topology_cluster
 from tests.engine.explainers import described
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
+from tests.engine.topology_cluster import app_group, disks, network, zones
 
 NODE = node_of(
     msgspec.convert(
@@ -194,3 +199,73 @@ def test_every_plugin_can_say_what_it_was_given(name: str) -> None:
             inputs = inputs_of(name, NEEDED.get(name, {}), side)
             assert all(value.name and value.describe() for value in inputs)
             assert msgspec.json.decode(msgspec.json.encode(inputs), type=RuleInputs) == inputs
+
+
+# Inputs from zones, networks and disks.
+
+
+def _inputs(
+    plugin: Plugin, incoming: Pod, *extras: AuxObject
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the inputs of the filter and of the score on a node with these objects."""
+    assert plugin.filter
+    assert plugin.score
+    args = plugin.args()
+    state = ClusterState()
+    state.track(tuple(plugin.load_profiles(args)))
+    state.set_node(topology_cluster.node("n0", region="west"))
+    for extra in extras:
+        state.set_extra(extra)
+    peer = topology_cluster.pod(name="peer", on="n0", workload="cart")
+    state.set_pod(peer, seen_at=NOW)
+    view = state.view()
+    return (
+        described(plugin.filter(args).inputs(incoming, view, 0, NOW)),
+        described(plugin.score(args).inputs(incoming, view, 0, NOW)),
+    )
+
+
+def test_zones_explain_themselves_to_pods_that_they_concern() -> None:
+    plugin = PLUGINS["NodeResourceTopologyMatch"]
+    known = zones("n0", {"cpu": "4", "memory": "8Gi", topology_cluster.GPU: "1"}, {"cpu": "1500m"})
+    words = {
+        "topology manager": "single-numa-node, scope container",
+        "asked for": "cpu 2 cores, memory 1 GiB; cpu 1 core",
+        "zone 0 has left": "cpu 4 cores, memory 8 GiB",
+        "zone 1 has left": "cpu 1.5 cores",
+    }
+    incoming = topology_cluster.pod(
+        {"cpu": "2", "memory": "1Gi"}, {"cpu": "1"}, is_guaranteed=False
+    )
+    assert _inputs(plugin, incoming, known) == (words, {})
+    assert _inputs(plugin, topology_cluster.pod({}), known) == ({}, {})
+    guaranteed = topology_cluster.pod({"cpu": "2", "memory": "1Gi"})
+    assert _inputs(plugin, guaranteed) == ({"zones": "not known"}, {"zones": "not known"})
+    in_all = _inputs(plugin, guaranteed, zones("n0", {}, scope="pod"))[0]
+    assert in_all["zone 0 has left"] == "none"
+
+
+def test_a_network_explains_itself_to_pods_of_an_app_group() -> None:
+    plugin, known = PLUGINS["NetworkOverhead"], (app_group("shop", front={"cart": 1}), network())
+    place = {"region": "west", "zone": "none"}
+    assert _inputs(plugin, topology_cluster.pod(workload="front"), *known) == (
+        place | {"satisfied": "1", "violated": "0"},
+        place | {"cost": "0"},
+    )
+    assert _inputs(plugin, topology_cluster.pod(), *known) == ({}, {})
+
+
+def test_disks_explain_themselves_to_pods_that_use_them() -> None:
+    plugin = PLUGINS["DiskIOAware"]
+    asked = {"asked for": "total 3 KiB/s, read 1 KiB/s, write 2 KiB/s"}
+    incoming = topology_cluster.pod(
+        annotations={THROUGHPUT_ANNOTATION: '{"rbps":"1Ki","wbps":"2Ki"}'}
+    )
+    left = {"disk 0": "total 8 KiB/s, read 4 KiB/s, write 5 KiB/s"}
+    known = disks("n0", (8192, 4096, 5120))
+    assert _inputs(plugin, incoming, known) == (asked | left, asked | left)
+    assert _inputs(plugin, incoming) == (
+        asked | {"disks": "not known"},
+        asked | {"disks": "not known"},
+    )
+    assert _inputs(plugin, topology_cluster.pod(), known) == ({}, {})
