@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from engine.cel import CelType
 from engine.model import api
+from engine.model.advice import Advice
 from engine.model.time import Micros
 from engine.policy.activation import (
     NODE_FIELDS,
@@ -10,7 +11,7 @@ from engine.policy.activation import (
     pod_value,
     request_value,
 )
-from engine.view import ClusterView
+from engine.view import ClusterState, ClusterView
 from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
 
 
@@ -42,7 +43,7 @@ def test_a_pod_that_requests_nothing_requests_0_and_has_no_limit() -> None:
     assert pod["limits"] == {}
 
 
-def test_a_pod_is_told_in_plain_values() -> None:
+def test_a_pod_has_plain_values() -> None:
     request = request_of(
         {
             "tolerations": [{"key": "gpu", "operator": "Exists"}],
@@ -80,8 +81,9 @@ def test_a_namespace_always_has_its_name_as_a_label() -> None:
     }
 
 
-def test_a_node_is_told_with_what_its_pods_take() -> None:
-    view = view_of(
+def test_a_node_has_the_sums_of_its_pods() -> None:
+    state = ClusterState()
+    state.set_node(
         node(
             "a",
             labels={"zone": "z"},
@@ -90,7 +92,8 @@ def test_a_node_is_told_with_what_its_pods_take() -> None:
         )
     )
     pod = request_of({"containers": [{"resources": {"requests": {"cpu": "500m"}}}]}).pod
-    told = _node(view.after(pod, "a"))
+    state.assume(pod, Advice(nodes=("a",), id="1"), at=NOW)
+    told = _node(state.view())
     assert told["labels"] == {"zone": "z"}
     assert told["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
     assert told["allocatable"] == {"cpu": 4.0, "memory": 8.0 * GIB, "nvidia.com/gpu": 4.0}
@@ -105,7 +108,7 @@ def test_usage_is_absent_without_a_report_and_once_it_is_3_minutes_old() -> None
     assert "usage" not in _node(view_of(node("a"), usage("a", age=180, cpu=1)))
 
 
-def test_only_the_fields_asked_for_are_told() -> None:
+def test_only_the_requested_fields_are_computed() -> None:
     assert _node(view_of(node("a")), "name", "usage") == {"name": "a"}
 
 
