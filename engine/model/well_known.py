@@ -12,7 +12,6 @@ No autoscaler can foresee it, so a requirement on it never leads to a new node.
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """Set on every namespace by the API server, and so known even where the namespace is not."""

@@ -244,13 +244,3 @@ def _unexpired(
     certificates: Iterable[x509.Certificate], now: datetime
 ) -> Iterator[x509.Certificate]:
     return (certificate for certificate in certificates if now < certificate.not_valid_after_utc)
-
-
-def names_of_service(service: str, namespace: str, extra: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the host names of a Service, and further names or addresses."""
-    return (
-        f"{service}.{namespace}.svc",
-        f"{service}.{namespace}",
-        service,
-        *extra,
-    )

@@ -15,9 +15,9 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_store import SecretStore
 from webhook.cluster.client.connection import Connection, connected
-from webhook.controllers.certificate_rotation import Rotation, names_of_service
+from webhook.controllers.certificate_rotation import Rotation
 
-NAMES = names_of_service("stowplan", "system", ["127.0.0.1"])
+NAMES = ("stowplan.system.svc", "stowplan.system", "stowplan", "127.0.0.1")
 OURS, FOREIGN = "stowplan", "kyverno"
 SECRET = ("system", "stowplan-certificates")
 _KINDS = {

@@ -19,7 +19,6 @@ from webhook.controllers.certificate_rotation import (
     Rotation,
     SecretContents,
     Step,
-    names_of_service,
     next_step,
 )
 from webhook.controllers.leader_election import LeaseElector
@@ -103,15 +102,6 @@ def test_a_certificate_for_other_names_is_replaced() -> None:
     one = authority(NOW)
     contents = contents_of(one, leaf=one.issue(["elsewhere"], now=NOW, valid_for=90 * DAY))
     assert step_at(NOW, contents) is Step.NEW_LEAF
-
-
-def test_a_service_is_called_by_three_names() -> None:
-    assert names_of_service("stowplan", "system", ["10.0.0.1"]) == (
-        "stowplan.system.svc",
-        "stowplan.system",
-        "stowplan",
-        "10.0.0.1",
-    )
 
 
 # With a cluster

@@ -25,31 +25,18 @@ PUBLIC_VALUES = frozenset(
         QOS_CLASS_LABEL,
         koordinator_quota.IS_PARENT_LABEL,
         koordinator_quota.PREEMPTIBLE_LABEL,
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "beta.kubernetes.io/os",
-        "cloud.google.com/gke-spot",
-        "cloud.google.com/machine-family",
-        "eks.amazonaws.com/capacityType",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "karpenter.k8s.aws/instance-category",
-        "karpenter.k8s.aws/instance-cpu",
-        "karpenter.k8s.aws/instance-family",
-        "karpenter.k8s.aws/instance-generation",
-        "karpenter.k8s.aws/instance-memory",
-        "karpenter.k8s.aws/instance-size",
-        "karpenter.sh/capacity-type",
-        "kubernetes.azure.com/scalesetpriority",
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "node.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-        "nvidia.com/gpu.count",
-        "nvidia.com/gpu.memory",
-        "nvidia.com/gpu.product",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
+        *"""
+        beta.kubernetes.io/arch beta.kubernetes.io/instance-type beta.kubernetes.io/os
+        cloud.google.com/gke-spot cloud.google.com/machine-family eks.amazonaws.com/capacityType
+        failure-domain.beta.kubernetes.io/region failure-domain.beta.kubernetes.io/zone
+        karpenter.k8s.aws/instance-category karpenter.k8s.aws/instance-cpu
+        karpenter.k8s.aws/instance-family karpenter.k8s.aws/instance-generation
+        karpenter.k8s.aws/instance-memory karpenter.k8s.aws/instance-size
+        karpenter.sh/capacity-type kubernetes.azure.com/scalesetpriority kubernetes.io/arch
+        kubernetes.io/os node.kubernetes.io/instance-type node.kubernetes.io/windows-build
+        nvidia.com/gpu.count nvidia.com/gpu.memory nvidia.com/gpu.product
+        topology.kubernetes.io/region topology.kubernetes.io/zone
+        """.split(),
     }
 )
 """Keys of labels, taints and requirements that stay, with their values."""
@@ -62,61 +49,32 @@ PUBLIC_KEYS = PUBLIC_VALUES | frozenset(
         koordinator_quota.NAME_LABEL,
         koordinator_quota.PARENT_LABEL,
         koordinator_quota.TREE_ID_LABEL,
-        "app",
-        "app.kubernetes.io/component",
-        "app.kubernetes.io/instance",
-        "app.kubernetes.io/managed-by",
-        "app.kubernetes.io/name",
-        "app.kubernetes.io/part-of",
-        "app.kubernetes.io/version",
-        "controller-revision-hash",
-        "k8s-app",
-        "kubernetes.io/hostname",
-        "kubernetes.io/metadata.name",
-        "metadata.name",
-        "name",
-        "pod-template-hash",
-        "statefulset.kubernetes.io/pod-name",
+        *"""
+        app app.kubernetes.io/component app.kubernetes.io/instance app.kubernetes.io/managed-by
+        app.kubernetes.io/name app.kubernetes.io/part-of app.kubernetes.io/version
+        controller-revision-hash k8s-app kubernetes.io/hostname kubernetes.io/metadata.name
+        metadata.name name pod-template-hash statefulset.kubernetes.io/pod-name
+        """.split(),
         # Labels and taints whose values are empty or a state.
-        "CriticalAddonsOnly",
-        "node-role.kubernetes.io/control-plane",
-        "node-role.kubernetes.io/etcd",
-        "node-role.kubernetes.io/infra",
-        "node-role.kubernetes.io/master",
-        "node-role.kubernetes.io/worker",
-        "node.cloudprovider.kubernetes.io/uninitialized",
-        "node.kubernetes.io/disk-pressure",
-        "node.kubernetes.io/exclude-from-external-load-balancers",
-        "node.kubernetes.io/memory-pressure",
-        "node.kubernetes.io/network-unavailable",
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/out-of-service",
-        "node.kubernetes.io/pid-pressure",
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/unschedulable",
-        "nvidia.com/gpu.present",
+        *"""
+        CriticalAddonsOnly node-role.kubernetes.io/control-plane node-role.kubernetes.io/etcd
+        node-role.kubernetes.io/infra node-role.kubernetes.io/master
+        node-role.kubernetes.io/worker node.cloudprovider.kubernetes.io/uninitialized
+        node.kubernetes.io/disk-pressure node.kubernetes.io/exclude-from-external-load-balancers
+        node.kubernetes.io/memory-pressure node.kubernetes.io/network-unavailable
+        node.kubernetes.io/not-ready node.kubernetes.io/out-of-service
+        node.kubernetes.io/pid-pressure node.kubernetes.io/unreachable
+        node.kubernetes.io/unschedulable nvidia.com/gpu.present
+        """.split(),
         # Resources.
-        "amd.com/gpu",
-        "attachable-volumes-aws-ebs",
-        "attachable-volumes-azure-disk",
-        "attachable-volumes-gce-pd",
-        "cpu",
-        "ephemeral-storage",
-        "google.com/tpu",
-        "koordinator.sh/gpu",
-        "koordinator.sh/gpu-core",
-        "koordinator.sh/gpu-memory",
-        "koordinator.sh/gpu-memory-ratio",
-        "koordinator.sh/rdma",
-        "kubernetes.io/batch-cpu",
-        "kubernetes.io/batch-memory",
-        "kubernetes.io/mid-cpu",
-        "kubernetes.io/mid-memory",
-        "memory",
-        "nvidia.com/gpu",
-        "nvidia.com/gpu.shared",
-        "pods",
-        "storage",
+        *"""
+        amd.com/gpu attachable-volumes-aws-ebs attachable-volumes-azure-disk
+        attachable-volumes-gce-pd cpu ephemeral-storage google.com/tpu koordinator.sh/gpu
+        koordinator.sh/gpu-core koordinator.sh/gpu-memory koordinator.sh/gpu-memory-ratio
+        koordinator.sh/rdma kubernetes.io/batch-cpu kubernetes.io/batch-memory
+        kubernetes.io/mid-cpu kubernetes.io/mid-memory memory nvidia.com/gpu
+        nvidia.com/gpu.shared pods storage
+        """.split(),
     }
 )
 """Keys of labels, taints and requirements, and names of resources, that stay as they are."""
@@ -127,40 +85,23 @@ PUBLIC_DOMAINS = ("kubernetes.io", "k8s.io", "koordinator.sh")
 PUBLIC_WORDS = frozenset(
     {
         # Namespaces, schedulers and priority classes that clusters come with.
-        "default",
-        "default-scheduler",
-        "koord-scheduler",
-        "kube-node-lease",
-        "kube-public",
-        "kube-system",
-        "system-cluster-critical",
-        "system-node-critical",
+        *"""
+        default default-scheduler koord-scheduler kube-node-lease kube-public kube-system
+        system-cluster-critical system-node-critical
+        """.split(),
         # Koordinator's priority classes and types of aggregation.
-        "avg",
-        "koord-batch",
-        "koord-free",
-        "koord-mid",
-        "koord-prod",
-        "p50",
-        "p90",
-        "p95",
-        "p99",
+        *"""
+        avg koord-batch koord-free koord-mid koord-prod p50 p90 p95 p99
+        """.split(),
         # Quotas that Koordinator makes itself.
         koordinator_quota.DEFAULT_QUOTA,
         koordinator_quota.ROOT_QUOTA,
         koordinator_quota.SYSTEM_QUOTA,
         # Zones of nodes, how kubelets keep to them, and what measures networks.
-        "NetperfCosts",
-        "UserDefined",
-        "best-effort",
-        "container",
-        "none",
-        "pod",
-        "restricted",
-        "single-numa-node",
-        "topologyManagerMaxNUMANodes",
-        "topologyManagerPolicy",
-        "topologyManagerScope",
+        *"""
+        NetperfCosts UserDefined best-effort container none pod restricted single-numa-node
+        topologyManagerMaxNUMANodes topologyManagerPolicy topologyManagerScope
+        """.split(),
         *(
             f"{policy}{level}Level"
             for policy in ("None", "BestEffort", "Restricted", "SingleNUMANode")
@@ -168,58 +109,27 @@ PUBLIC_WORDS = frozenset(
         ),
         *(f"node-{number}" for number in range(16)),
         # Owners and their APIs.
-        "DaemonSet",
-        "Job",
-        "Node",
-        "ReplicaSet",
-        "ReplicationController",
-        "StatefulSet",
-        "apps/v1",
-        "batch/v1",
-        "v1",
+        *"""
+        DaemonSet Job Node ReplicaSet ReplicationController StatefulSet apps/v1 batch/v1 v1
+        """.split(),
         # Phases, QoS classes and policies.
-        "Always",
-        "BestEffort",
-        "Burstable",
-        "Guaranteed",
-        "Never",
-        "OnFailure",
-        "Pending",
-        "Running",
-        "Unknown",
+        *"""
+        Always BestEffort Burstable Guaranteed Never OnFailure Pending Running Unknown
+        """.split(),
         # Conditions.
-        "ContainersReady",
-        "DiskPressure",
-        "False",
-        "Initialized",
-        "MemoryPressure",
-        "NetworkUnavailable",
-        "PIDPressure",
-        "PodReadyToStartContainers",
-        "PodScheduled",
-        "Ready",
-        "True",
-        "Unschedulable",
+        *"""
+        ContainersReady DiskPressure False Initialized MemoryPressure NetworkUnavailable
+        PIDPressure PodReadyToStartContainers PodScheduled Ready True Unschedulable
+        """.split(),
         # Operators and effects.
-        "DoesNotExist",
-        "Equal",
-        "Exists",
-        "Gt",
-        "In",
-        "Lt",
-        "NoExecute",
-        "NoSchedule",
-        "NotIn",
-        "PreferNoSchedule",
+        *"""
+        DoesNotExist Equal Exists Gt In Lt NoExecute NoSchedule NotIn PreferNoSchedule
+        """.split(),
         # Keys in annotations that are read.
-        "aggregatedUsage",
-        "blocksize",
-        "prodUsageThresholds",
-        "rbps",
-        "usageAggregatedDuration",
-        "usageAggregationType",
-        "usageThresholds",
-        "wbps",
+        *"""
+        aggregatedUsage blocksize prodUsageThresholds rbps usageAggregatedDuration
+        usageAggregationType usageThresholds wbps
+        """.split(),
     }
 )
 """Texts that stay wherever they occur."""
