@@ -44,11 +44,8 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._reviews = Counter(
-            "stowplan_reviews",
-            "Admission reviews, by path and outcome.",
-            ["path", "outcome"],
-            registry=self.registry,
+        self._reviews = self._counter(
+            "stowplan_reviews", "Admission reviews, by path and outcome.", "path", "outcome"
         )
         self._review_seconds = Histogram(
             "stowplan_review_seconds",
@@ -66,22 +63,18 @@ class Metrics:
             ["path"],
             registry=self.registry,
         )
-        self._rule_errors = Counter(
-            "stowplan_rule_errors",
-            "Policy rules that could not be evaluated for a pod.",
-            registry=self.registry,
+        self._rule_errors = self._counter(
+            "stowplan_rule_errors", "Policy rules that could not be evaluated for a pod."
         )
-        self._rules_abstained = Counter(
+        self._rules_abstained = self._counter(
             "stowplan_rules_abstained",
             "Rules that abstained for a pod because data they read was stale, by domain.",
-            ["domain"],
-            registry=self.registry,
+            "domain",
         )
-        self._quota_writes = Counter(
+        self._quota_writes = self._counter(
             "stowplan_quota_writes",
             "Writes of reservations on ElasticQuotas, by outcome.",
-            ["outcome"],
-            registry=self.registry,
+            "outcome",
         )
         self._quota_drift = Gauge(
             "stowplan_quota_drift",
@@ -89,11 +82,10 @@ class Metrics:
             ["what"],
             registry=self.registry,
         )
-        self._policy_reloads = Counter(
+        self._policy_reloads = self._counter(
             "stowplan_policy_reloads",
             "Reloads of the policy files after a change, by outcome.",
-            ["outcome"],
-            registry=self.registry,
+            "outcome",
         )
 
     def reviewed(
@@ -158,32 +150,30 @@ class Metrics:
         """Show the status of each source at the time of the scrape."""
         self.registry.register(_Sources(sources, now))
 
-    def show_policies(self, count: Callable[[], int]) -> None:
-        """Show the number of policies in force."""
+    def show_policies(
+        self,
+        *,
+        count: Callable[[], int],
+        loaded_at: Callable[[], datetime],
+        digest: Callable[[], str],
+        is_current: Callable[[], bool],
+    ) -> None:
+        """Show the policies in force: number, time of loading, hash, and whether files differ."""
         self._gauge("stowplan_policies", "Policies in force.", count)
-
-    def show_policies_loaded(self, loaded_at: Callable[[], datetime]) -> None:
-        """Show when they were loaded."""
         self._gauge(
             "stowplan_policies_loaded_timestamp_seconds",
             "Time at which the policies in force were loaded.",
             lambda: loaded_at().timestamp(),
         )
-
-    def show_policies_hash(self, digest: Callable[[], str]) -> None:
-        """Show a number for the content of the policies in force."""
         self._gauge(
             "stowplan_policies_hash",
             "Hash of the policies in force; replicas with the same policies show the same.",
             lambda: int(digest()[:_EXACT_HEX_DIGITS], 16),
         )
-
-    def show_last_reload(self, succeeded: Callable[[], bool]) -> None:
-        """Show whether the policy files could be loaded when they last changed."""
         self._gauge(
             "stowplan_policies_last_reload_successful",
             "Whether the policies in force are those in the files.",
-            succeeded,
+            is_current,
         )
 
     def answered(self) -> dict[str, int]:
@@ -203,6 +193,9 @@ class Metrics:
             "Time at which the serving certificate expires.",
             lambda: expires_at().timestamp(),
         )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)

@@ -187,7 +187,7 @@ def _after(pattern: re.Pattern[str], source: str, index: int) -> int:
 
 
 def _is_blank(written: str) -> bool:
-    """Return whether a character of a scalar's source, or an escape, stands for a blank."""
+    """Return whether a character of a scalar's source, or an escape, is a blank."""
     if len(written) == 1 or written == "''":
         return written.isspace()
     if written[1] in "xuU":

@@ -52,7 +52,7 @@ class Rejections:
 
     Args:
         decision: a decision by filters: a node that is no candidate was rejected by one.
-        enforced: filters of policies that the scheduler enforces, as the pod demands it.
+        enforced: filters of policies that the scheduler enforces through required labels.
     """
 
     def __init__(self, decision: Decision, enforced: Container[FilterOutcome] = ()) -> None:

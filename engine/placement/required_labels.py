@@ -17,7 +17,7 @@ from engine.model.selectors import Operator
 from engine.placement.affinity import Alternatives, Requirement
 
 MOST_TERMS: Final = 16
-"""The most required terms of a pod after ours were multiplied into its own."""
+"""The most required terms of a pod: its own times those of the filters."""
 
 _LONGEST_RULE = 63
 
@@ -69,7 +69,7 @@ def required_labels(decision: Decision, user_terms: int) -> RequiredLabels:
 
     Args:
         decision: a decision by filters.
-        user_terms: the number of the pod's own required terms, by which ours are multiplied.
+        user_terms: the number of the pod's own required terms.
     """
     pairs = [(outcome, outcome.labels) for outcome in decision.filters]
     pairs = [pair for pair in pairs if pair[1].exactness is not Exactness.NONE]

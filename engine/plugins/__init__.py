@@ -44,6 +44,9 @@ from engine.plugins.base import (
     Scores,
     result_of,
 )
+from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
+from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
+from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 
 PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
     {
@@ -70,9 +73,13 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
 )
 """Every plugin, by the name a policy uses."""
 
+NODE_ANNOTATIONS: Final = (LIMIT_TO_ALLOCATABLE, RAW_ALLOCATABLE, USAGE_THRESHOLDS)
+"""Annotations of nodes that plugins read beside their args."""
+
 __all__ = [
     "FAULT",
     "MAX_SCORE",
+    "NODE_ANNOTATIONS",
     "PASS",
     "PLUGINS",
     "Args",

@@ -7,17 +7,20 @@ read belong here. Decisions never do: they are made in `engine.pipeline`.
 from __future__ import annotations
 
 from engine.policy.context import RuleContext
-from engine.policy.loader import load_policies
+from engine.policy.expressions import NodeExpression
+from engine.policy.loader import CASES_FILE, load_policies
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
+    "CASES_FILE",
     "SCHEDULER_FILTERS",
     "CompiledPolicy",
     "FilterRule",
     "Match",
     "Mode",
+    "NodeExpression",
     "PlacementPolicy",
     "PolicySet",
     "RuleContext",

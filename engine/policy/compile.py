@@ -25,7 +25,7 @@ from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.plugins import PLUGINS, Args, Plugin
 from engine.policy import schema
-from engine.policy.environment import ExpressionScope, environment, misspelt_resources, where_known
+from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
@@ -113,7 +113,7 @@ class _Programs:
         self,
         path: _Path,
         item: Mapping[str, object],
-        where: ExpressionScope,
+        scope: ExpressionScope,
         variables: Mapping[str, CelType],
         required: _ResultType,
     ) -> None:
@@ -122,10 +122,10 @@ class _Programs:
             return  # the schema reports it
         at = (*path, "expression")
         try:
-            program = compile_program(source, environment(where, variables))
+            program = compile_program(source, environment(scope, variables))
             problems = [*misspelt_resources(program), *_wrong_type(program, required)]
         except CelProblemsError as error:
-            problems = [_with_hint(problem, source, where) for problem in error.problems]
+            problems = [_with_hint(problem, source, scope) for problem in error.problems]
         self.problems += (
             self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
             for found in problems
@@ -140,13 +140,13 @@ def _wrong_type(program: Program, required: _ResultType) -> Iterator[CelProblem]
         yield CelProblem(0, f"{required.text}, not `{program.result_type}`")
 
 
-def _with_hint(problem: CelProblem, source: str, where: ExpressionScope) -> CelProblem:
+def _with_hint(problem: CelProblem, source: str, scope: ExpressionScope) -> CelProblem:
     """Return a problem; for a name unknown here, with the hint where it is known."""
     name = _IDENTIFIER.match(source, problem.offset)
     if name is None or problem.message != f"unknown name `{name[0]}`":
         return problem
-    known_from = where_known(name[0])
-    if known_from is None or known_from <= where:
+    known_from = scope_of(name[0])
+    if known_from is None or known_from <= scope:
         return problem
     return replace(problem, hint=f"`{name[0]}` is known in {known_from.text} alone")
 

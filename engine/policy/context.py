@@ -27,7 +27,7 @@ class PolicyContext:
     """The values that expressions of a policy read of a request, each computed once, when read.
 
     Attributes:
-        request: the pod and what the API server says around it.
+        request: the pod, with the fields of its admission request.
         errors: what could not be evaluated, a line each, in the order of occurrence.
         budget: shared by everything that is evaluated here.
     """
@@ -130,7 +130,7 @@ class RuleContext(PolicyContext):
         self._mask = _NO_ROWS
 
     def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:
-        """Return which of `domains` are too old, by name, each with a text that says so."""
+        """Return those of `domains` that are too old, with texts such as `usage is 95 s old`."""
         return self.freshness.stale_among(domains) if self.freshness.stale else {}
 
     def mask_of(self, rows: NDArray[np.intp]) -> BoolColumn:
@@ -145,7 +145,7 @@ class RuleContext(PolicyContext):
 def _fields_read(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return which variables are read, all but the node, and which fields of each.
 
-    No field stands for a variable that is read as a whole.
+    Without fields, a variable is read as a whole.
     """
     fields: dict[str, set[str]] = {}
     for root, *path in _request_references(references):
@@ -164,7 +164,7 @@ def _request_references(references: frozenset[Reference]) -> tuple[Reference, ..
 def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:
     """Return how many keys of a path could be followed, and the value there.
 
-    An empty map stands for any that lacks the next key.
+    A map that lacks the next key counts as empty.
     """
     value: object = activation
     for depth, name in enumerate(path):

@@ -63,7 +63,7 @@ class Entry:
     unit: str = ""
 
     @property
-    def where(self) -> ExpressionScope:
+    def scope(self) -> ExpressionScope:
         """The expressions that know it."""
         root = self.path.partition(".")[0]
         return _ROOTS_FROM.get(root, ExpressionScope.MATCH)
@@ -148,23 +148,23 @@ _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == 
 
 
 def environment(
-    where: ExpressionScope, variables: Mapping[str, CelType] = MappingProxyType({})
+    scope: ExpressionScope, variables: Mapping[str, CelType] = MappingProxyType({})
 ) -> Environment:
     """Return the names that an expression at a place may refer to.
 
     Args:
-        where: the place.
+        scope: the place.
         variables: the types of the policy's variables that it may read.
     """
     roots = {entry.path: _type_of(entry) for entry in TABLE if "." not in entry.path}
     roots["variables"] = ObjectType("variables", fields=variables)
-    known = {entry.path for entry in TABLE if entry.where <= where}
+    known = {entry.path for entry in TABLE if entry.scope <= scope}
     return Environment(variables={name: of for name, of in roots.items() if name in known})
 
 
-def where_known(name: str) -> ExpressionScope | None:
+def scope_of(name: str) -> ExpressionScope | None:
     """Return the first place that knows a top-level name, None if there is no such name."""
-    return next((entry.where for entry in TABLE if entry.path == name), None)
+    return next((entry.scope for entry in TABLE if entry.path == name), None)
 
 
 def misspelt_resources(program: Program) -> Iterator[CelProblem]:
@@ -191,7 +191,7 @@ def manual() -> str:
     rows = ["| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
     rows += [
         f"| `{entry.path}` | {_type_text(entry.type)} | {entry.unit} | {entry.meaning} "
-        f"| {entry.where.text} |"
+        f"| {entry.scope.text} |"
         for entry in TABLE
     ]
     return "\n".join([_MANUAL_HEAD, *rows, ""])

@@ -30,7 +30,7 @@ ScoreEvaluator: TypeAlias = PluginScore | ScoreExpression
 """Gives rows raw scores, and normalizes those of all candidates to 0..MAX_SCORE."""
 
 STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintToleration"})
-"""Plugins whose filters read what an administrator says of a node, not its changing state."""
+"""Plugins whose filters read labels, taints and cordons of a node, not its changing state."""
 
 _SCHEDULER_PLUGINS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit")
 _NO_POINTS = "it gives no candidate any points"
@@ -125,7 +125,7 @@ class ScoreRule:
     evaluator: ScoreEvaluator
 
     def outcome(self, context: RuleContext, candidates: NDArray[np.intp]) -> ScoreOutcome:
-        """Return the scores of the candidates, in their order; no other node has a say in them.
+        """Return the scores of the candidates, in their order; no other node affects them.
 
         All get nothing if it abstains.
         """
@@ -159,7 +159,7 @@ class ScoreRule:
         return self.evaluator.normalize(raw) if raw.size else np.zeros(0, np.int64)
 
     def _normalized_but(self, faulty: BoolColumn, raw: NDArray[Any]) -> IntColumn:
-        """Return the normalized scores, 0 for candidates at fault, which have no say in others."""
+        """Return the normalized scores; candidates at fault have 0 and do not affect others."""
         normalized = np.zeros(raw.size, np.int64)
         if self.on_error is not OnScoreError.IGNORE_RULE:
             sound = self._normalized(raw[~faulty])
@@ -197,7 +197,7 @@ def _scheduler_filter(name: str) -> FilterRule:
 
 
 SCHEDULER_FILTERS: Final = tuple(map(_scheduler_filter, _SCHEDULER_PLUGINS))
-"""Filters that the scheduler applies by itself, whatever a policy says, with its default args.
+"""Filters that the scheduler applies by itself, under any policy, with its default args.
 
 A node that fails one of them cannot win; they are in the scheduler's order.
 """

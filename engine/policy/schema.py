@@ -79,7 +79,7 @@ Expression = Annotated[str, Field(min_length=1, description="A CEL expression.")
 
 
 class Mode(StrEnum):
-    """Whether a policy acts."""
+    """The effect of a policy."""
 
     ENFORCE = "Enforce"  # decides
     AUDIT = "Audit"  # its decision is recorded, without effect
@@ -139,7 +139,7 @@ class LabelSelector(Model):
 
 
 class MatchCondition(_Named):
-    """A condition of the match, as in admission webhooks."""
+    """A match condition, such as that of an admission webhook."""
 
     name: Annotated[RuleName, Field(description="Named in the error when it fails.")]
     expression: Annotated[
@@ -248,7 +248,7 @@ class Score(Rule):
 
 
 class Placement(Model):
-    """How the ranking is written on the pod."""
+    """The form of the decision on the pod."""
 
     dynamic_filters: Annotated[
         DynamicFilters,
@@ -314,7 +314,7 @@ class Spec(Model):
 
 
 class PlacementPolicy(Model):
-    """A policy, as a file holds it."""
+    """A policy in a file."""
 
     api_version: Annotated[Literal["stowplan.dev/v1alpha1"], Field(description="Always this.")]
     kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]

@@ -1,1 +1,8 @@
-"""Policy tests: the cases an author writes beside a policy, their objects, and their runner."""
+"""Policy tests: the cases that an author writes beside a policy, their objects, and their runner.
+
+They decide by `engine.pipeline`, as the webhook does; no rule is evaluated here.
+"""
+
+from engine.policy_tests.runner import CaseResult, run_cases
+
+__all__ = ["CaseResult", "run_cases"]

@@ -1,7 +1,6 @@
-"""Policy tests as an author writes them: a small cluster, a pod, and what must come of it.
+"""Policy tests as authors write them: a small cluster, a pod, and the expected decision.
 
-They stand in `cases.yaml` beside the policies they test, as a list;
-`engine.policy_tests.runner` runs them.
+They are a list in `cases.yaml` beside the policies they test.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _one_or_more(value: object) -> object:
 
 
 class Expectation(Model):
-    """What must come of a case; what is not listed may be anything."""
+    """The expected decision of a case; anything not listed is not checked."""
 
     verdict: Annotated[
         Verdict | None, Field(description="`Place`, `Abstain` (nothing to say) or `Deny`.")
@@ -89,7 +88,7 @@ class Case:
     """A case that can be run.
 
     Attributes:
-        file: where it stands.
+        file: the file that holds it.
         state: the cluster; nothing is tracked in it yet.
     """
 
@@ -105,7 +104,7 @@ def read_cases(file: Path) -> tuple[Case, ...]:
     """Return the cases of a file.
 
     Raises:
-        InvalidFileError: something is wrong with it; carries every mistake.
+        InvalidFileError: it has mistakes; carries all of them.
     """
     documents = read_documents(content_of(file), str(file))
     document = documents[0] if len(documents) == 1 else None
@@ -128,7 +127,7 @@ def read_cases(file: Path) -> tuple[Case, ...]:
 def _prepared(
     written: _WrittenCase, document: Document, index: int, folder: Path
 ) -> tuple[Case | None, list[Diagnostic]]:
-    """Return a case with its objects read, or None and what is wrong with them."""
+    """Return a case with its objects read, or None and the mistakes in them."""
     now = micros(written.now)
     reader = ObjectReader(now)
     if isinstance(written.cluster, str):

@@ -41,11 +41,11 @@ class ObjectReader:
 
     Attributes:
         state: the cluster.
-        problems: what cannot be used.
+        problems: the mistakes in the objects.
     """
 
     def __init__(self, now: Micros) -> None:
-        """Take the moment at which everything was seen."""
+        """Take the moment at which everything was observed."""
         self.state = ClusterState()
         self.problems: list[Diagnostic] = []
         self._now = now
@@ -85,7 +85,7 @@ class ObjectReader:
     def _read_list(
         self, items: object, kind: Kind | None, document: Document, at: documents.Path
     ) -> None:
-        """Read objects of one kind, or each of the kind it names, if that is one of ours."""
+        """Read objects of one kind, or each of the kind it names, if that is known."""
         if not isinstance(items, list):
             self.problems.append(document.problem(at, "expected a list"))
             return

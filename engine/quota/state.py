@@ -103,7 +103,7 @@ class QuotaState:
     def _read(self, now: float) -> None:
         found = decode(self.quota.reservations, self.quota.uid)
         if found is None:
-            return  # somebody broke the annotation: what is known still counts
+            return  # the annotation is broken: what is known still counts
         self.reservations = found
         self._own.update(found.allowances.get(self._own.replica))
         keys = found.by_key.keys() | self._own.drawn.keys()
@@ -148,10 +148,9 @@ class QuotaState:
         ]
 
     def confirm(self, key: str, version: int, now: float) -> None:
-        """Keep an overdue reservation whose pod exists at a resourceVersion: it will be observed.
+        """Keep an overdue reservation: its pod exists at a resourceVersion and will be observed.
 
-        Unless the pod is still what the request would have changed: then that request has ended
-        without effect.
+        Except if that is the version which the request should have changed: then it had no effect.
         """
         pod = self._reservation(key)
         if pod is not None and version <= pod.after:
@@ -240,12 +239,7 @@ class QuotaState:
         return self._own.runs_low(now)
 
     def needs_rewriting(self, free: Amounts, now: float) -> bool:
-        """Whether the allowance should be renewed, or given back.
-
-        Args:
-            free: what is free of each resource that the quota limits.
-            now: the moment.
-        """
+        """Whether the allowance should be renewed or given back, with so much free of the quota."""
         if not self.holds_allowance:
             return False
         if self.allowance_expired(now) or self._own.is_scarce(free):

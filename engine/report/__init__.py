@@ -1,19 +1,11 @@
 """Reports: what was decided for a pod, and the state of a replica, as typed, frozen data.
 
-What belongs here: the structs behind every JSON answer and every terminal output, what builds them
-from a `Decision`, and its one-line summary. What never does: rendering, a clock, or a decision.
-Fields are in camelCase on the wire, in the order in which they are declared.
+What belongs here: the structs behind JSON answers and terminal outputs, how they are built from a
+`Decision`, and its one-line summary. What never does: rendering, a clock, or a decision. Fields are
+in camelCase on the wire, in the order in which they are declared.
 """
 
-from engine.report.decision import (
-    DecisionReport,
-    PodName,
-    RankedNode,
-    RuleEvaluation,
-    RuleReason,
-    RuleScore,
-    decision_report,
-)
+from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.status import (
     CertificateStatus,
     PoliciesStatus,
@@ -28,10 +20,7 @@ __all__ = [
     "DecisionReport",
     "PodName",
     "PoliciesStatus",
-    "RankedNode",
-    "RuleEvaluation",
     "RuleReason",
-    "RuleScore",
     "SourceReport",
     "StatusReport",
     "ViewStatus",

@@ -1,6 +1,6 @@
 """The state of a replica: what `/readyz` and `/statusz` show and `stowplan doctor` reads.
 
-Fields that later versions added have defaults, so that a newer doctor can read an older replica.
+Fields that a replica of another version may lack have defaults.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness
 from engine.view.state import ClusterState
 from engine.view.sums import Sum, counted_requests
 from engine.view.tracked_sums import SumProfile
-from engine.view.usage_history import UsageHistory
+from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
 
 __all__ = [
     "DEFAULT_ASSUMED_SECONDS",
@@ -34,6 +34,8 @@ __all__ = [
     "FRESH",
     "LOAD_DOMAINS",
     "NO_TRANSITIONS",
+    "USAGE_RESOURCES",
+    "USAGE_WINDOW_SECONDS",
     "BoolColumn",
     "ClusterState",
     "ClusterView",

@@ -29,13 +29,13 @@ from engine.model.time import SECOND, Micros
 from engine.model.usage import AggregatedUsage
 from engine.view.axis import BoolColumn, IntColumn, capped
 
-WINDOW_SECONDS: Final = (300, 600, 1800)
+USAGE_WINDOW_SECONDS: Final = (300, 600, 1800)
 """Windows of averages and percentiles: koordlet's defaults."""
 
 DEVIATION_SECONDS: Final = (900, 600, 300)
 """Windows of the deviation: the first known one counts, as load-watcher chooses."""
 
-RESOURCES: Final = (CPU, MEMORY)
+USAGE_RESOURCES: Final = (CPU, MEMORY)
 """What a sample holds."""
 
 MOST_SAMPLES: Final = 180
@@ -69,11 +69,11 @@ class UsageHistory:
     """
 
     def __init__(self, interval_seconds: float) -> None:
-        length = min(int(max(WINDOW_SECONDS) // interval_seconds) + 1, MOST_SAMPLES)
+        length = min(int(max(USAGE_WINDOW_SECONDS) // interval_seconds) + 1, MOST_SAMPLES)
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         # (n_rows, 1 + n_resources, n_samples): the moment in microseconds, then base units.
-        self._ring = np.empty((0, 1 + len(RESOURCES), length), np.int64)
+        self._ring = np.empty((0, 1 + len(USAGE_RESOURCES), length), np.int64)
         self._added = np.zeros(0, np.int64)  # samples ever added to a row
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class UsageHistory:
         Args:
             node_name: the node, known or new.
             at: when it was measured.
-            amounts: base units, with each of `RESOURCES`.
+            amounts: base units, with each of `USAGE_RESOURCES`.
         """
         latest = self.latest(node_name)
         if latest is not None and at <= latest:
@@ -107,7 +107,7 @@ class UsageHistory:
             row = self._rows[node_name] = self._new_row()
         self._ring[row, :, self._added[row] % self._ring.shape[-1]] = [
             at,
-            *(capped(amounts[name]) for name in RESOURCES),
+            *(capped(amounts[name]) for name in USAGE_RESOURCES),
         ]
         self._added[row] += 1
         return True
@@ -127,7 +127,7 @@ class UsageHistory:
         """
         rows = np.array([self._rows[name] for name in node_names], np.intp)
         samples = _Samples.of(self._ring[rows], self._added[rows])
-        windows = [_aggregated(samples.within(seconds)) for seconds in WINDOW_SECONDS]
+        windows = [_aggregated(samples.within(seconds)) for seconds in USAGE_WINDOW_SECONDS]
         return [
             UsageSummary(tuple(filter(None, aggregated)), average, deviation)
             for *aggregated, (average, deviation) in zip(*windows, _spread(samples), strict=True)
@@ -250,4 +250,4 @@ def _spread(samples: _Samples) -> list[tuple[Amounts, Amounts]]:
 
 
 def _amounts(values: Iterable[int]) -> Amounts:
-    return dict(zip(RESOURCES, values, strict=True))
+    return dict(zip(USAGE_RESOURCES, values, strict=True))

@@ -97,7 +97,7 @@ def test_a_pod_that_is_not_ours_is_left_alone(pod_of: Any, reason: str) -> None:
     assert not decision.filters
 
 
-def test_a_scope_says_whose_pods_are_ours() -> None:
+def test_pods_outside_the_scope_are_skipped() -> None:
     ours = Scope(scheduler_names=("volcano", "default-scheduler"), excluded_namespaces=("shop",))
     elsewhere = request_of({"schedulerName": "volcano"}, namespace="kube-system")
     assert _decided(EVERYTHING, _node("a"), request=elsewhere, scope=ours).verdict is Verdict.PLACE
@@ -181,7 +181,7 @@ def test_the_placement_is_that_of_the_highest_priority_and_then_of_the_first_nam
     assert _decided(equal, _node("a")).placement.dynamic_filters is DynamicFilters.REQUIRED
 
 
-def test_nodes_that_the_scheduler_would_not_take_are_gone_before_any_policy_is_asked() -> None:
+def test_nodes_that_the_scheduler_rejects_are_removed_before_any_policy_filters() -> None:
     spec = """
     filters: [{name: no, expression: node.name == 'best' || node.name == 'free'}]
     scores: [{name: most, expression: node.allocatable.cpu}]
@@ -291,7 +291,7 @@ def test_the_estimate_is_that_of_the_first_policy_that_has_one() -> None:
     assert _decided(EVERYTHING, _node("a")).estimate == {}
 
 
-def test_a_decision_says_what_it_was_made_on() -> None:
+def test_a_decision_records_its_view_and_moment() -> None:
     state = _state(EVERYTHING, _node("a"))
     decision = decide(request_of(), EVERYTHING, state.view(), NOW)
     assert (decision.decided_at, decision.view_version) == (NOW, state.view().version)
@@ -300,7 +300,7 @@ def test_a_decision_says_what_it_was_made_on() -> None:
 # What cannot be evaluated.
 
 
-def test_a_node_that_cannot_be_judged_is_turned_away_or_not_as_the_rule_says() -> None:
+def test_a_node_that_cannot_be_evaluated_is_rejected_or_not_by_on_error() -> None:
     spec = "filters: [{{name: idle, expression: node.usage.cpu < 1.0{}}}]"
     objects = (_node("seen"), usage("seen", cpu=500), _node("unseen"))
     strict = _decided(policies(p=spec.format("")), *objects)
@@ -382,7 +382,7 @@ def test_a_hot_node_is_left_out_and_the_cooler_of_the_others_is_best() -> None:
     assert decision.estimate == {"cpu": 850, "memory": round(0.7 * GIB)}
 
 
-def test_a_decision_stays_as_it_was_made_though_its_reasons_are_told_later() -> None:
+def test_a_decision_does_not_change_until_its_reasons_are_read() -> None:
     spec = "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 100}}}]"
     policy_set = policies(p=spec)
     tainted = _node("t", taints=(api.Taint(key="k", value="v", effect="NoSchedule"),))

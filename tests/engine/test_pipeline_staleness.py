@@ -82,7 +82,7 @@ def _fitting(decision: Decision) -> set[str]:
 LOAD = policies(p="filters: [{plugin: LoadAware}]\nscores: [{plugin: LoadAware}]")
 
 
-def test_a_filter_whose_source_is_stale_turns_nobody_away_and_says_so() -> None:
+def test_a_filter_whose_source_is_stale_abstains() -> None:
     # 3900m of 4 cores is 97.5 %, and the threshold of LoadAware is 65 %.
     assert _fitting(_decided(LOAD, Freshness())) == {"idle"}
     decision = _decided(LOAD, stale(Domain.METRICS))
@@ -93,7 +93,7 @@ def test_a_filter_whose_source_is_stale_turns_nobody_away_and_says_so() -> None:
     assert decision_report(decision).abstained == (abstention,)
 
 
-def test_a_decision_tells_how_old_the_word_of_each_source_was() -> None:
+def test_a_decision_records_the_age_of_each_source() -> None:
     decision = _decided(LOAD, Freshness(ages={"pods": 2, "metrics.k8s.io": 14}))
     assert decision_report(decision).age_seconds == {"pods": 2, "metrics.k8s.io": 14}
     assert decision_report(decision).abstained == ()
@@ -142,9 +142,7 @@ def test_the_schedulers_own_filters_abstain_too() -> None:
         (stale(Domain.NODES), Verdict.PLACE),
     ],
 )
-def test_nobody_is_denied_on_the_word_of_a_stale_view(
-    freshness: Freshness, verdict: Verdict
-) -> None:
+def test_a_stale_view_denies_no_pod(freshness: Freshness, verdict: Verdict) -> None:
     nowhere = policies(
         p="""
         filters: [{name: zone, expression: node.labels.zone == 'c'}]
@@ -162,7 +160,7 @@ def test_usage_alone_cannot_deny_over_nodes_that_may_be_gone() -> None:
     assert _decided(busy, stale(Domain.NODES)).verdict is Verdict.ABSTAIN
 
 
-def test_what_a_filter_says_of_labels_is_written_however_old_the_nodes_are() -> None:
+def test_required_labels_are_written_however_old_the_nodes_are() -> None:
     zoned = policies(p="filters: [{name: zone, expression: node.labels.zone == 'b'}]")
     view = _two(zoned)
     for freshness in (stale(), stale(Domain.NODES), stale(*Domain)):
@@ -171,7 +169,7 @@ def test_what_a_filter_says_of_labels_is_written_however_old_the_nodes_are() -> 
         assert "'key': 'zone', 'operator': 'In', 'values': ['b']" in str(patch.operations)
 
 
-def test_no_node_is_preferred_on_the_word_of_a_stale_view() -> None:
+def test_a_stale_view_prefers_no_node() -> None:
     policy_set = policies(p="scores: [{plugin: LoadAware}, {name: b, expression: -node.podCount}]")
     view = _two(policy_set)
     for freshness, preferred in ((stale(Domain.METRICS), True), (stale(*Domain), False)):
@@ -296,7 +294,7 @@ def _told(
 
 @settings(max_examples=150)
 @given(known=known, other=known, freshness=stale_sets)
-def test_what_is_stale_has_no_say_whatever_it_says(
+def test_stale_sources_have_no_effect_whatever_their_content(
     known: Known, other: Known, freshness: Freshness
 ) -> None:
     mixed = [other[one] if one in freshness.stale else known[one] for one in Domain]

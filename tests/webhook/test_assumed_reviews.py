@@ -1,4 +1,4 @@
-"""Which answers make a pod one that is assumed on its advised node."""
+"""Reviews that make a pod count on its advised node before it is observed."""
 
 from __future__ import annotations
 
@@ -55,39 +55,39 @@ class Recorder:
 
 
 @pytest.fixture
-def told() -> Assumed:
-    """What was to be assumed."""
+def assumed() -> Assumed:
+    """Each assumed pod, with its advice."""
     return []
 
 
 @pytest.fixture
-def review(state: ClusterState, tmp_path: Path, told: Assumed) -> Review:
+def review(state: ClusterState, tmp_path: Path, assumed: Assumed) -> Review:
     """Return how to have a pod reviewed; parts of the request, and the policies in force."""
 
-    def answer(policy: str = POLICY, **parts: Any) -> ReviewResult:  # noqa: ANN401 - parts of a request
+    def review_by(policy: str = POLICY, **parts: Any) -> ReviewResult:  # noqa: ANN401 - parts of a request
         path = tmp_path / "policy.yaml"
         path.write_text(f"{policy}\n---\n{DENYING}")
         loaded = load_policies([path])
         placer = Placer(
-            view=state.view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(told, state)
+            view=state.view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(assumed, state)
         )
         reviews = PlacementReviews(placer, lambda: loaded, lambda: 0.0)
         return reviews.review(review_of(**{"object": POD, **parts}))
 
-    return answer
+    return review_by
 
 
-def patched(answer: ReviewResult, sent: dict[str, Any]) -> dict[str, Any]:
-    after: dict[str, Any] = jsonpatch.apply_patch(sent, json.loads(answer.response.patch or b"[]"))
+def patched(result: ReviewResult, sent: dict[str, Any]) -> dict[str, Any]:
+    after: dict[str, Any] = jsonpatch.apply_patch(sent, json.loads(result.response.patch or b"[]"))
     return after
 
 
-def test_what_is_assumed_is_what_stands_on_the_pod(review: Review, told: Assumed) -> None:
-    answer = review()
-    assert answer.outcome is Outcome.PLACED
-    ((pod, advice),) = told
+def test_what_is_assumed_is_what_stands_on_the_pod(review: Review, assumed: Assumed) -> None:
+    result = review()
+    assert result.outcome is Outcome.PLACED
+    ((pod, advice),) = assumed
     assert (pod.namespace, pod.generate_name) == ("shop", "web-")
-    text = patched(answer, POD)["metadata"]["annotations"][ADVICE_ANNOTATION]
+    text = patched(result, POD)["metadata"]["annotations"][ADVICE_ANNOTATION]
     assert msgspec.json.decode(text, type=Advice) == advice
     assert advice.nodes == ("node-b",)
     assert advice.id
@@ -110,10 +110,10 @@ def test_what_is_assumed_is_what_stands_on_the_pod(review: Review, told: Assumed
     ],
 )
 def test_a_pod_that_gets_no_advice_that_lasts_is_not_assumed(
-    review: Review, told: Assumed, parts: dict[str, Any]
+    review: Review, assumed: Assumed, parts: dict[str, Any]
 ) -> None:
     review(**parts)
-    assert told == []
+    assert assumed == []
 
 
 def on_nodes(state: ClusterState) -> dict[str, int]:
@@ -130,12 +130,12 @@ def with_sidecar(pod: dict[str, Any], cpu: str) -> dict[str, Any]:
 
 
 def test_a_second_round_of_admission_keeps_the_first_advice_and_counts_the_pod_once(
-    review: Review, told: Assumed, state: ClusterState
+    review: Review, assumed: Assumed, state: ClusterState
 ) -> None:
     once = patched(review(uid="first"), POD)
     twice = patched(review(uid="second", object=once), once)
     assert twice == once
-    assert [advice for _, advice in told] == [told[0][1]] * 2
+    assert [advice for _, advice in assumed] == [assumed[0][1]] * 2
     assert on_nodes(state) == {"node-b": 1}
 
 
@@ -149,7 +149,7 @@ def test_in_a_second_round_a_pod_counts_as_other_webhooks_left_it(
     assert view.amount(view.sums[Sum.REQUESTS], "cpu")[view.rows["node-b"]] == 3_000
 
 
-def test_a_pod_is_not_in_its_own_way_in_a_second_round(review: Review, told: Assumed) -> None:
+def test_a_pod_is_not_in_its_own_way_in_a_second_round(review: Review, assumed: Assumed) -> None:
     # Nodes have 4 cores: beside itself the pod fits nowhere, and the policy denies such pods.
     policy = f"{POLICY}  filters: [{{expression: 'node.name == \"node-b\"', name: only-b}}]\n"
     policy += "  placement: {whenNoneFits: Deny}\n"
@@ -157,7 +157,7 @@ def test_a_pod_is_not_in_its_own_way_in_a_second_round(review: Review, told: Ass
     once = patched(review(policy, uid="first", object=pod), pod)
     again = review(policy, uid="second", object=once)
     assert again.outcome is Outcome.PLACED
-    assert len(told) == 2
+    assert len(assumed) == 2
 
 
 def test_a_pod_that_is_denied_in_a_second_round_counts_no_more(
@@ -178,7 +178,7 @@ def test_a_dry_run_of_a_pod_in_flight_leaves_it_where_it_is(
 
 
 def test_pods_of_one_template_share_a_decision_where_time_is_short_and_count_each(
-    state: ClusterState, tmp_path: Path, told: Assumed
+    state: ClusterState, tmp_path: Path, assumed: Assumed
 ) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     loaded, now = load_policies([tmp_path]), [0.0]
@@ -188,13 +188,13 @@ def test_pods_of_one_template_share_a_decision_where_time_is_short_and_count_eac
         return state.view()
 
     placer = Placer(
-        view=slow_view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(told, state)
+        view=slow_view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(assumed, state)
     )
     reviews = PlacementReviews(placer, lambda: loaded, lambda: now[0])
-    answers = [reviews.review(review_of(uid=uid, object=POD)) for uid in ("first", "second")]
-    assert [answer.outcome for answer in answers] == [Outcome.PLACED, Outcome.SHARED]
-    for answer, (_, advice) in zip(answers, told, strict=True):
-        text = patched(answer, POD)["metadata"]["annotations"][ADVICE_ANNOTATION]
+    results = [reviews.review(review_of(uid=uid, object=POD)) for uid in ("first", "second")]
+    assert [result.outcome for result in results] == [Outcome.PLACED, Outcome.SHARED]
+    for result, (_, advice) in zip(results, assumed, strict=True):
+        text = patched(result, POD)["metadata"]["annotations"][ADVICE_ANNOTATION]
         assert msgspec.json.decode(text, type=Advice) == advice
-    assert len({advice.id for _, advice in told}) == 2
+    assert len({advice.id for _, advice in assumed}) == 2
     assert on_nodes(state) == {"node-b": 2}

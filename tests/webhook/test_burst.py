@@ -76,17 +76,24 @@ def ideal() -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     for _ in range(PODS):
-        after = {one.name: counts[one.name] + 1 for one in MACHINES}
-        free = {one: 4 * one.cpu - one.limits - LIMIT * after[one.name] for one in MACHINES}
-        idle = {one: one.cpu - one.usage - EXPECTED * after[one.name] for one in MACHINES}
-        room = {one: 100 * free[one] // (4 * one.cpu) for one in MACHINES}
+        after = {machine.name: counts[machine.name] + 1 for machine in MACHINES}
+        free = {
+            machine: 4 * machine.cpu - machine.limits - LIMIT * after[machine.name]
+            for machine in MACHINES
+        }
+        idle = {
+            machine: machine.cpu - machine.usage - EXPECTED * after[machine.name]
+            for machine in MACHINES
+        }
+        room = {machine: 100 * free[machine] // (4 * machine.cpu) for machine in MACHINES}
         least, most = min(room.values()), max(room.values())
         scores = {
-            one: (
-                100 * (room[one] - least) // (most - least) + 100 * idle[one] // one.cpu,
-                free[one] / one.cpu,
+            machine: (
+                100 * (room[machine] - least) // (most - least)
+                + 100 * idle[machine] // machine.cpu,
+                free[machine] / machine.cpu,
             )
-            for one in MACHINES
+            for machine in MACHINES
         }
         counts[max(MACHINES, key=scores.__getitem__).name] += 1
     return counts
@@ -94,12 +101,17 @@ def ideal() -> Counter[str]:
 
 def limit_shares(counts: Mapping[str, int]) -> list[float]:
     """Return limit / allocatable of every node."""
-    return [(one.limits + LIMIT * counts.get(one.name, 0)) / one.cpu for one in MACHINES]
+    return [
+        (machine.limits + LIMIT * counts.get(machine.name, 0)) / machine.cpu for machine in MACHINES
+    ]
 
 
 def usage_shares(counts: Mapping[str, int]) -> list[float]:
     """Return estimated usage / allocatable of every node."""
-    return [(one.usage + EXPECTED * counts.get(one.name, 0)) / one.cpu for one in MACHINES]
+    return [
+        (machine.usage + EXPECTED * counts.get(machine.name, 0)) / machine.cpu
+        for machine in MACHINES
+    ]
 
 
 class Replica:
@@ -108,13 +120,15 @@ class Replica:
     def __init__(self, policies: PolicySet, *, assuming: bool = True) -> None:
         self.state = ClusterState()
         self.state.track(policies.load_profiles)
-        for one in MACHINES:
-            made = node(one.name, cpu=f"{one.cpu}m", memory="64Gi", pods="110")
-            self.state.set_node(replace(made, labels={"kubernetes.io/hostname": one.name}))
-            old = pod(f"old-{one.name}", one.name, limits={"cpu": f"{one.limits}m"})
+        for machine in MACHINES:
+            made = node(machine.name, cpu=f"{machine.cpu}m", memory="64Gi", pods="110")
+            self.state.set_node(replace(made, labels={"kubernetes.io/hostname": machine.name}))
+            old = pod(f"old-{machine.name}", machine.name, limits={"cpu": f"{machine.limits}m"})
             self.state.set_pod(old, seen_at=seconds_ago(3600))
-            measured = {old.name: PodUsage({"cpu": one.usage}, is_prod=True)}
-            self.state.set_usage(report(one.name, {"cpu": one.usage}, age=30, pods=measured))
+            measured = {old.name: PodUsage({"cpu": machine.usage}, is_prod=True)}
+            self.state.set_usage(
+                report(machine.name, {"cpu": machine.usage}, age=30, pods=measured)
+            )
         self._known = Cluster(state=self.state, now=lambda: NOW, is_live=True)
         placer = Placer(
             view=self.state.view,
@@ -151,8 +165,8 @@ class Replica:
         return {name: int(view.assumed[row]) for name, row in view.rows.items() if name}
 
 
-def advised(one: Pod) -> str:
-    return msgspec.json.decode(one.annotations[ADVICE_ANNOTATION], type=Advice).nodes[0]
+def advised(placed: Pod) -> str:
+    return msgspec.json.decode(placed.annotations[ADVICE_ANNOTATION], type=Advice).nodes[0]
 
 
 @pytest.fixture
@@ -170,9 +184,9 @@ def burst(replicas: Sequence[Replica], lag: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     to_tell: deque[Pod] = deque()
     for number in range(PODS):
-        one = replicas[number % len(replicas)].admitted(number)
-        counts[advised(one)] += 1
-        to_tell.append(one)
+        new = replicas[number % len(replicas)].admitted(number)
+        counts[advised(new)] += 1
+        to_tell.append(new)
         if len(to_tell) > lag:
             _tell(replicas, to_tell.popleft())
     while to_tell:
@@ -180,9 +194,9 @@ def burst(replicas: Sequence[Replica], lag: int) -> Counter[str]:
     return counts
 
 
-def _tell(replicas: Sequence[Replica], one: Pod) -> None:
+def _tell(replicas: Sequence[Replica], new: Pod) -> None:
     for replica in replicas:
-        replica.state.set_pod(one, seen_at=NOW)
+        replica.state.set_pod(new, seen_at=NOW)
 
 
 def test_without_assumption_a_whole_burst_is_sent_to_one_node(policies: PolicySet) -> None:
@@ -197,7 +211,7 @@ def test_who_knows_all_of_a_burst_spreads_it_as_the_policy_means(
     # One replica knows its own pods, told of or not, and three know all that they are told of at
     # once. Only where two nodes have equal sums may the choice be another than the ideal's.
     counts, best = burst([Replica(policies) for _ in range(replicas)], lag), ideal()
-    assert all(abs(counts[one.name] - best[one.name]) <= 1 for one in MACHINES)
+    assert all(abs(counts[machine.name] - best[machine.name]) <= 1 for machine in MACHINES)
     assert_spread(counts, pods_off=1)
 
 
@@ -212,7 +226,7 @@ def test_three_replicas_are_off_by_no_more_than_what_they_have_not_seen(
     assert_spread(counts, pods_off=unseen)
     # In the end all have seen all, and none counts a pod of its own twice.
     for replica in replicas:
-        assert replica.assumed() == {one.name: counts[one.name] for one in MACHINES}
+        assert replica.assumed() == {machine.name: counts[machine.name] for machine in MACHINES}
 
 
 def assert_spread(counts: Counter[str], *, pods_off: int) -> None:
@@ -221,8 +235,8 @@ def assert_spread(counts: Counter[str], *, pods_off: int) -> None:
     That much on the least node for the greatest share, and on one of average size for the standard
     deviation.
     """
-    least = min(one.cpu for one in MACHINES)
-    average = statistics.mean(one.cpu for one in MACHINES)
+    least = min(machine.cpu for machine in MACHINES)
+    average = statistics.mean(machine.cpu for machine in MACHINES)
     for shares, size in ((limit_shares, LIMIT), (usage_shares, EXPECTED)):
         got, best = shares(counts), shares(ideal())
         assert max(got) <= max(best) + pods_off * size / least

@@ -16,7 +16,7 @@ def _lines(metrics: Metrics) -> list[str]:
     return generate_latest(metrics.registry).decode().splitlines()
 
 
-def test_each_source_is_shown_as_it_is_when_asked() -> None:
+def test_each_source_is_shown_as_of_the_scrape() -> None:
     pods = SourceStatus(name="pods", domain=Domain.PODS, required=True)
     sources = {"pods": pods}
     metrics = Metrics()
@@ -41,7 +41,7 @@ def test_each_source_is_shown_as_it_is_when_asked() -> None:
         assert line in lines
 
 
-def test_rules_that_abstained_are_counted_by_what_was_too_old() -> None:
+def test_rules_that_abstained_are_counted_by_stale_domain() -> None:
     metrics = Metrics()
     metrics.reviewed("mutate", "placed", 0.001, abstained={"usage": 2})
     metrics.reviewed("mutate", "placed", 0.001, abstained={"usage": 1, "pods": 5})
@@ -66,11 +66,16 @@ def test_reviews_are_counted_by_path_and_outcome_and_timed_by_path() -> None:
 
 def test_the_moment_policies_were_loaded_is_shown() -> None:
     metrics = Metrics()
-    metrics.show_policies_loaded(lambda: datetime(1970, 1, 2, tzinfo=UTC))
+    metrics.show_policies(
+        count=lambda: 1,
+        loaded_at=lambda: datetime(1970, 1, 2, tzinfo=UTC),
+        digest=lambda: "0" * 32,
+        is_current=lambda: True,
+    )
     assert "stowplan_policies_loaded_timestamp_seconds 86400.0" in _lines(metrics)
 
 
-def test_quotas_of_which_something_is_wrong_are_shown_by_what_it_is() -> None:
+def test_drifted_quotas_are_shown_by_what_has_drifted() -> None:
     metrics = Metrics()
     metrics.quotas_drifted("status", 3)
     metrics.quotas_drifted("reservations", 0)

@@ -46,7 +46,7 @@ class QuotaReviews:
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
 
-    async def answer(self, request: AdmissionRequest) -> ReviewResult:
+    async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
 
         Raises:

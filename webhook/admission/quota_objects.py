@@ -51,7 +51,7 @@ class QuotaObjectReviews:
         self._view = view
         self._rules = rules
 
-    def answer(self, request: AdmissionRequest) -> ReviewResult:
+    def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a quota may be created, changed or deleted.
 
         Raises:

@@ -32,7 +32,7 @@ _INPUTS = 3
 _SCOPE = Scope()
 
 
-class QuotaReport(msgspec.Struct, frozen=True):
+class QuotaCheck(msgspec.Struct, frozen=True):
     """The verdict of the quotas of a namespace."""
 
     allowed: bool
@@ -42,7 +42,7 @@ class QuotaReport(msgspec.Struct, frozen=True):
 class ExplainReport(DecisionReport, frozen=True, kw_only=True):
     """A decision, with the verdict on its quota and with the answer of the webhook."""
 
-    quota: QuotaReport
+    quota: QuotaCheck
     patch: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
 
@@ -98,7 +98,7 @@ def explain(
     if json:
         report = ExplainReport(
             **structs.asdict(decision_report(decision, most_inputs=None)),
-            quota=QuotaReport(quota.allowed, quota.message),
+            quota=QuotaCheck(quota.allowed, quota.message),
             patch=tuple(advice.operations),
             warnings=tuple(advice.warnings),
         )

@@ -14,8 +14,7 @@ from rich.table import Table
 from engine.cel.vector import Plan
 from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
-from engine.policy import CompiledPolicy, FilterRule, PolicySet, ScoreRule
-from engine.policy.expressions import NodeExpression
+from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import load_policy_set

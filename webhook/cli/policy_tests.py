@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from rich.markup import escape
 
 from engine.errors import Diagnostic, InvalidFileError
-from engine.policy.loader import CASES_FILE
-from engine.policy_tests.runner import run_cases
+from engine.policy import CASES_FILE
+from engine.policy_tests import run_cases
 from engine.report import decision_report
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit

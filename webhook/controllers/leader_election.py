@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,11 +36,6 @@ _log = logging.getLogger(__name__)
 def steady_clock() -> float:
     """Return seconds that only go forward, time during which the machine was suspended included."""
     return time.clock_gettime(_STEADY_CLOCK)
-
-
-def new_identity() -> str:
-    """Return a unique name for this process, which starts with the name of its host."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

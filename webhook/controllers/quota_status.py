@@ -14,6 +14,7 @@ from itertools import islice
 
 import msgspec
 
+from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
@@ -24,6 +25,7 @@ from webhook.quota import QuotaConfig
 
 _MERGE_PATCH = "application/merge-patch+json"
 
+_decode = msgspec.json.Decoder(api.ElasticQuota).decode
 _log = logging.getLogger(__name__)
 
 
@@ -190,7 +192,7 @@ class QuotaController:
                     msgspec.json.encode({"status": {"used": texts}}),
                     content_type=_MERGE_PATCH,
                 )
-            version = _version(answer)
+            version = _decode(answer).metadata.version
         except (ApiError, TimeoutError, msgspec.DecodeError) as error:
             reason = str(error) or "no answer in time"
             _log.debug("status of quota `%s/%s`: %s", quota.namespace, quota.name, reason)
@@ -229,17 +231,3 @@ class QuotaController:
             _log.warning("reservations of quota `%s/%s` stay, or cannot be read", namespace, name)
         self._reserved_since, self._stuck = known, stuck
         return len(stuck)
-
-
-class _Metadata(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-
-
-class _Stored(msgspec.Struct):
-    metadata: _Metadata
-
-
-def _version(answer: bytes) -> int:
-    """Return the version made by a write, 0 if it is no number."""
-    digits = msgspec.json.decode(answer, type=_Stored).metadata.resource_version
-    return int(digits) if digits.isdecimal() else 0

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from engine.placement.annotations import ANNOTATIONS, REASON_ANNOTATION
+from engine.placement import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import MUTATING, VALIDATING, Installation, statuses

@@ -16,10 +16,9 @@ from engine.report import StatusReport
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.doctor.objects import (
     Configuration,
-    Configurations,
     Deployment,
+    ObjectList,
     Pod,
-    Pods,
     Webhook,
 )
 
@@ -79,7 +78,7 @@ class Installation:
             ApiError: they cannot be read.
         """
         return {
-            kind: (await self.read(f"{ADMISSION}/{kind.lower()}s", Configurations)).items
+            kind: (await self.read(f"{ADMISSION}/{kind.lower()}s", ObjectList[Configuration])).items
             for kind in (MUTATING, VALIDATING)
         }
 
@@ -121,7 +120,7 @@ class Installation:
             labels = deployment.spec.selector.match_labels
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
             path = f"/api/v1/namespaces/{self.namespace}/pods"
-            pods = (await self.read(path, Pods, labelSelector=selector)).items
+            pods = (await self.read(path, ObjectList[Pod], labelSelector=selector)).items
             running = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
             if running:
                 return [await self._replica(pod) for pod in running]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import msgspec
+
+_Item = TypeVar("_Item")
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -16,6 +20,12 @@ class Metadata(_Part, frozen=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
+
+
+class ObjectList(_Part, Generic[_Item], frozen=True):
+    """A list of objects of one kind."""
+
+    items: tuple[_Item, ...] = ()
 
 
 # Webhook configurations.
@@ -83,12 +93,6 @@ class Configuration(_Part, frozen=True):
     webhooks: tuple[Webhook, ...] = ()
 
 
-class Configurations(_Part, frozen=True):
-    """A list of one of the two kinds."""
-
-    items: tuple[Configuration, ...] = ()
-
-
 # Workloads.
 
 
@@ -154,12 +158,6 @@ class Pod(_Part, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-class Pods(_Part, frozen=True):
-    """A list of pods."""
-
-    items: tuple[Pod, ...] = ()
-
-
 class Selector(_Part, frozen=True):
     """Selector of pods."""
 
@@ -192,12 +190,6 @@ class Node(_Part, frozen=True):
 
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
-
-
-class Nodes(_Part, frozen=True):
-    """A list of nodes."""
-
-    items: tuple[Node, ...] = ()
 
 
 class TlsData(_Part, frozen=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation
-from webhook.doctor.objects import Configuration, Nodes, PodSpec, Version
+from webhook.doctor.objects import Configuration, Node, ObjectList, PodSpec, Version
 
 _MOST_NODES = 50  # enough to recognise a platform: all are of one
 _OPEN_ON_GKE = (443, 10250)
@@ -41,7 +41,8 @@ class _Facts:
 async def platform(installation: Installation) -> AsyncIterator[Finding]:
     """Recognise the platform, and check for its pitfalls."""
     version = (await installation.read("/version", Version)).git_version
-    nodes = (await installation.read("/api/v1/nodes", Nodes, limit=str(_MOST_NODES))).items
+    limit = str(_MOST_NODES)
+    nodes = (await installation.read("/api/v1/nodes", ObjectList[Node], limit=limit)).items
     deployment = await installation.deployment()
     labels = {
         text

@@ -1,4 +1,4 @@
-"""The latest decisions with their reasons, for the debug page and for support."""
+"""The latest decisions with their reasons, for the debug page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import structs
 from engine.report import DecisionReport
 
 PER_SECOND: Final = 20
-"""How many decisions a second are explained in the long run, and how many at once at most."""
+"""Limit of recorded decisions: for each second in the long run, and for a burst."""
 
 
 class RecordedDecision(DecisionReport, frozen=True, kw_only=True):
@@ -28,60 +28,59 @@ class RecordedDecision(DecisionReport, frozen=True, kw_only=True):
 
 
 class Explanations:
-    """A bounded memory of explanations; the oldest makes room for the newest.
+    """A ring buffer of explained decisions.
 
-    They are kept as JSON text, a third as large as its values, and not as decisions, which hold
-    whole columns. To make one takes a tenth of a whole review, so where pods come faster than
-    anyone could read, only some are made. What is left out is counted, and the annotations of each
-    pod tell why all the same.
+    It holds JSON text, a third as large as its values, and not decisions, which hold whole columns.
+    An explanation takes a tenth of a whole review, so beyond a rate that nobody could read
+    decisions are only counted. The annotations of each pod still explain its decision.
 
     Args:
-        most: how many are kept, 0 for none.
-        clock: seconds that only grow.
+        limit: decisions held, 0 for none.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._kept: deque[tuple[str, bytes]] = deque(maxlen=most)  # by key of the pod
+    def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._recorded: deque[tuple[str, bytes]] = deque(maxlen=limit)  # by key of the pod
         self._clock = clock
-        self._left_out = 0  # since the latest that is kept
-        self._allowed = float(PER_SECOND)  # at `_counted_at`
-        self._counted_at = clock()
+        self._left_out = 0  # since the latest recorded decision
+        self._tokens = float(PER_SECOND)  # at `_refilled_at`
+        self._refilled_at = clock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._recorded)
 
     def offer(self, explain: Callable[[], DecisionReport], *, always: bool = False) -> None:
-        """Remember a decision.
+        """Record a decision, unless there are too many.
 
         Args:
-            explain: makes the report; called only if it will be kept.
-            always: whether to keep it however many there are.
+            explain: makes the report; called only for a decision that is recorded.
+            always: whether to record it at any rate.
         """
-        if not self._kept.maxlen:
+        if not self._recorded.maxlen:
             return
-        if not always and not self._one_is_allowed():
+        if not always and not self._takes_token():
             self._left_out += 1
             return
         report = explain()
         recorded = RecordedDecision(**structs.asdict(report), left_out_before=self._left_out)
-        self._kept.append((str(report.pod), msgspec.json.encode(recorded)))
+        self._recorded.append((str(report.pod), msgspec.json.encode(recorded)))
         self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> list[msgspec.Raw]:
         """Explanations as JSON, newest first.
 
         Args:
-            pod: keep only those whose `namespace/name` contains this text.
-            limit: return at most so many.
+            pod: only those whose `namespace/name` contains this text.
+            limit: at most so many.
         """
-        found = (text for key, text in reversed(self._kept) if pod in key)
+        found = (text for key, text in reversed(self._recorded) if pod in key)
         return [msgspec.Raw(text) for text in islice(found, limit)]
 
-    def _one_is_allowed(self) -> bool:
+    def _takes_token(self) -> bool:
         now = self._clock()
-        allowed = self._allowed + (now - self._counted_at) * PER_SECOND
-        self._allowed, self._counted_at = min(allowed, PER_SECOND), now
-        if self._allowed < 1:
+        tokens = self._tokens + (now - self._refilled_at) * PER_SECOND
+        self._tokens, self._refilled_at = min(tokens, PER_SECOND), now
+        if self._tokens < 1:
             return False
-        self._allowed -= 1
+        self._tokens -= 1
         return True

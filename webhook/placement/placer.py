@@ -83,7 +83,7 @@ class Placer:
         scope: which pods are placed at all.
         encode: writes a decision on its pod.
         clock: monotonic seconds that limit the evaluation of expressions; None for no limit.
-        staleness: age of each source of the view.
+        freshness: age of each source of the view.
         explanations: where decisions are recorded.
         assumed: the pods in flight, so that the next decision sees this one; None where no pod will
             ever be observed, as in a recording.
@@ -97,7 +97,7 @@ class Placer:
         scope: Scope,
         encode: Encoder = encode,
         clock: Callable[[], float] | None = None,
-        staleness: Callable[[], Freshness] = Freshness,
+        freshness: Callable[[], Freshness] = Freshness,
         explanations: Explanations | None = None,
         assumed: AssumedPods | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class Placer:
         self._scope = scope
         self._encode = encode
         self._clock = clock
-        self._staleness = staleness
+        self._freshness = freshness
         self._explanations = Explanations(0) if explanations is None else explanations
         self._assumed = assumed
 
@@ -197,7 +197,7 @@ class Placer:
     def _decision(
         self, request: PlacementRequest, policies: PolicySet, view: ClusterView
     ) -> Decision:
-        freshness = self._staleness()
+        freshness = self._freshness()
         return decide(request, policies, view, self._now(), scope=self._scope, freshness=freshness)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.quantity import INT64_MAX
 from engine.quota import PendingWrite, QuotaState, Reservation, quotas_of
-from webhook.controllers.leader_election import new_identity
+from webhook.identity import new_identity
 from webhook.quota.config import QuotaConfig
 from webhook.quota.observed import ObservedCluster
 from webhook.quota.store import ConflictError, Store, StoreError, UnreachableError

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +18,7 @@ from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import QuotaVerdict
 from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
+from webhook.quota.config import MonotonicClock
 
 _FLUSH_SECONDS = 5.0
 _INTERVAL_SECONDS = 60.0
@@ -47,9 +47,8 @@ class QuotaEventRecorder:
         connection: to the API server.
         view: the cluster.
         identity: of this process, written in each Event.
-        clock: seconds that only go forward.
         now: the time of day, written in Events.
-        sleep: waits for some seconds.
+        clock: of the interval between Events.
     """
 
     def __init__(
@@ -58,16 +57,14 @@ class QuotaEventRecorder:
         *,
         view: Callable[[], ClusterView],
         identity: str,
-        clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: MonotonicClock | None = None,
     ) -> None:
         self._connection = connection
         self._view = view
         self._identity = identity
-        self._clock = clock
+        self._clock = clock or MonotonicClock()
         self._now = now
-        self._sleep = sleep
         self._denials: dict[QuotaKey, _Denials] = {}
 
     def record(self, namespace: str, verdict: QuotaVerdict) -> None:
@@ -82,12 +79,12 @@ class QuotaEventRecorder:
     async def run(self) -> None:
         """Write Events until cancelled."""
         while True:
-            await self._sleep(_FLUSH_SECONDS)
+            await self._clock.sleep(_FLUSH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
         """Write the Events that are due; those that fail are written a minute later."""
-        now, quotas = self._clock(), self._view().quotas
+        now, quotas = self._clock.now(), self._view().quotas
         left = _MOST_EVENTS
         for key, denials in list(self._denials.items()):
             if now - denials.reported_at < _INTERVAL_SECONDS:

@@ -1,4 +1,4 @@
-"""The two HTTP applications: reviews and probes over TLS, metrics and debug pages beside them."""
+"""The two HTTP applications: reviews and probes over TLS; metrics and debug pages."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def build_app(
         # For people and `stowplan doctor`: the API server's proxy keeps no body of a 503.
         return _json(health.report())
 
-    async def close_while_draining(_: web.Request, response: web.StreamResponse) -> None:
-        """Close connections while draining: callers do not retry on a connection they reuse."""
+    async def set_headers(_: web.Request, response: web.StreamResponse) -> None:
+        """Name the server; while draining, close connections, since callers would not retry."""
         response.headers["Server"] = "stowplan"
         if health.draining:
             response.headers["Connection"] = "close"
@@ -45,7 +45,7 @@ def build_app(
     app.router.add_get("/livez", livez)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/statusz", statusz)
-    app.on_response_prepare.append(close_while_draining)
+    app.on_response_prepare.append(set_headers)
     return app
 
 

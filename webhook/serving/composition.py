@@ -77,7 +77,14 @@ async def run_server(
         certificate = LiveCertificate(
             services.certificate, client_ca=settings.client_ca, now=lambda: date(now())
         )
-        health = _health(settings, cluster, policies, certificate, metrics, now)
+        health = Health(
+            policies=policies,
+            cluster=cluster,
+            certificate=certificate,
+            now=now,
+            modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
+            reviews=metrics.answered,
+        )
         _show_state(metrics, cluster, policies, certificate, health, now)
 
         # 4. The HTTP applications.
@@ -118,7 +125,7 @@ def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) ->
         now=cluster.now,
         scope=scope,
         clock=time.monotonic,
-        staleness=cluster.freshness,
+        freshness=cluster.freshness,
         explanations=explanations,
         assumed=cluster if cluster.is_live else None,
     )
@@ -137,27 +144,6 @@ def _policies(
     )
 
 
-def _health(
-    settings: Settings,
-    cluster: Cluster,
-    policies: LivePolicies,
-    certificate: LiveCertificate,
-    metrics: Metrics,
-    now: Callable[[], Micros],
-) -> Health:
-    return Health(
-        policies=policies,
-        state=cluster.state,
-        view_updated_at=cluster.last_contact,
-        certificate=certificate,
-        now=now,
-        modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
-        reviews=metrics.answered,
-        sources=cluster.sources,
-        freshness=cluster.freshness,
-    )
-
-
 def _show_state(
     metrics: Metrics,
     cluster: Cluster,
@@ -172,10 +158,12 @@ def _show_state(
         metrics.show_sources(cluster.sources, now)
     else:
         metrics.show_view(cluster.state.view, lambda: health.view_age_seconds)
-    metrics.show_policies(lambda: len(policies.current.policies))
-    metrics.show_policies_loaded(lambda: policies.loaded_at)
-    metrics.show_policies_hash(lambda: policies.digest)
-    metrics.show_last_reload(lambda: not policies.last_error)
+    metrics.show_policies(
+        count=lambda: len(policies.current.policies),
+        loaded_at=lambda: policies.loaded_at,
+        digest=lambda: policies.digest,
+        is_current=lambda: not policies.last_error,
+    )
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
@@ -206,7 +194,7 @@ def _handlers(
     )
     handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
     mutate = ignored if settings.placement_mode == "Off" else placement.review
-    validate = by_resource(pods=quota.answer, quotas=quota_objects.answer)
+    validate = by_resource(pods=quota.review, quotas=quota_objects.review)
     return (
         handler("mutate", mutate, fails_open=True),
         handler("validate", validate, fails_open=False),

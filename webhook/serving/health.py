@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final
 
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
@@ -14,12 +12,10 @@ from engine.report import (
     StatusReport,
     ViewStatus,
 )
-from engine.view import ClusterState, Freshness
+from webhook.cluster.cluster import Cluster
 from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.tls import LiveCertificate
-
-_NO_SOURCES: Final[Mapping[str, SourceStatus]] = MappingProxyType({})
 
 
 class Health:
@@ -35,40 +31,31 @@ class Health:
 
     Args:
         policies: the policies in force.
-        state: of the cluster. No view of it is taken: probes are frequent, also during the first
+        cluster: the cluster. No view of it is taken: probes are frequent, also during the first
             list, when each view is expensive.
-        view_updated_at: time of the latest contact with any source of the view.
         certificate: the one in use.
         now: the time of day.
         modes: of placement and quota.
         reviews: number of reviews answered, by path.
-        sources: what feeds the view, by name; none for a recorded cluster.
-        freshness: of these sources.
 
     Attributes:
-        draining: set when the process was told to end.
+        draining: set while the process ends.
     """
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
+    def __init__(
         self,
         *,
         policies: LivePolicies,
-        state: ClusterState,
-        view_updated_at: Callable[[], Micros],
+        cluster: Cluster,
         certificate: LiveCertificate,
         now: Callable[[], Micros],
         modes: Mapping[str, str],
         reviews: Callable[[], Mapping[str, int]],
-        sources: Mapping[str, SourceStatus] = _NO_SOURCES,
-        freshness: Callable[[], Freshness] = Freshness,
     ) -> None:
         self._policies = policies
-        self._state = state
-        self._view_updated_at = view_updated_at
+        self._cluster = cluster
         self._certificate = certificate
         self._now = now
-        self._sources = sources
-        self._freshness = freshness
         self._modes = modes
         self._reviews = reviews
         self.draining = False
@@ -76,15 +63,14 @@ class Health:
     @property
     def view_age_seconds(self) -> float:
         """Time since the latest contact with any source of the view."""
-        return (self._now() - self._view_updated_at()) / SECOND
+        return (self._now() - self._cluster.last_contact()) / SECOND
 
     def ready(self) -> bool:
         """Whether new reviews should be sent here."""
         moment = date(self._now())
-        synced = all(source.sync_settled for source in self._sources.values())
         is_valid = moment < self._certificate.current.expires_at
         is_trusted = self._certificate.bundle_matches is not False
-        return synced and is_valid and is_trusted and not self.draining
+        return self._cluster.is_synced and is_valid and is_trusted and not self.draining
 
     def report(self) -> StatusReport:
         """Return the state of this replica."""
@@ -100,12 +86,12 @@ class Health:
                 last_reload_error=self._policies.last_error,
             ),
             view=ViewStatus(
-                version=self._state.version,
-                nodes=self._state.node_count,
+                version=self._cluster.state.version,
+                nodes=self._cluster.state.node_count,
                 age_seconds=round(self.view_age_seconds, 3),
-                stale=tuple(self._freshness().stale.values()),
+                stale=tuple(self._cluster.freshness().stale.values()),
             ),
-            sources=tuple(self._source(source) for source in self._sources.values()),
+            sources=tuple(self._source(source) for source in self._cluster.sources.values()),
             certificate=CertificateStatus(
                 expires_at=self._certificate.current.expires_at.isoformat(),
                 is_trusted=self._certificate.bundle_matches,

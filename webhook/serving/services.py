@@ -29,8 +29,9 @@ from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
-from webhook.controllers.leader_election import Duty, LeaseElector, new_identity
+from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.quota import (
     MemoryStore,

@@ -45,12 +45,8 @@ def label_read(node: ast.Node, bindings: Bindings) -> LabelRead | None:
 
 def is_labels(node: ast.Node, bindings: Bindings) -> bool:
     """Return whether a node is `node.labels`."""
-    match resolved(node, bindings):
-        case ast.Select(operand=operand, field="labels", optional=False):
-            return is_node(operand, bindings)
-        case ast.Index(operand=operand, index=ast.Literal(value="labels"), optional=False):
-            return is_node(operand, bindings)
-    return False
+    root, keys, optional = ast.field_path(resolved(node, bindings))
+    return keys == ("labels",) and not optional and is_node(root, bindings)
 
 
 def is_node(node: ast.Node, bindings: Bindings) -> bool:
@@ -71,22 +67,12 @@ def reads_node(node: ast.Node, bindings: Bindings) -> bool:
 def reads_pod(node: ast.Node) -> bool:
     """Return whether a part may depend on the pod, itself or by a macro variable from outside."""
     nodes = [below for below, _ in ast.walk(node)]
-    inside = {name for below in nodes for name in _variables(below)}
+    inside = {name for below in nodes for name in ast.bound_variables(below)}
     return any(
         (isinstance(below, ast.Variable) and below.name != "node")
         or (isinstance(below, ast.Local) and below.name not in inside)
         for below in nodes
     )
-
-
-def _variables(node: ast.Node) -> tuple[str, ...]:
-    """Return the variables that a macro declares."""
-    match node:
-        case ast.Quantifier() | ast.Transform():
-            return node.variables
-        case ast.Bind() | ast.OptionalMap() | ast.SortBy():
-            return (node.variable,)
-    return ()
 
 
 def resolved(node: ast.Node, bindings: Bindings) -> ast.Node:

@@ -52,7 +52,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Whether a node has a label.
+    """The presence of a label.
 
     Attributes:
         without: the value of the part on a node without any labels.

@@ -1,4 +1,4 @@
-"""How far the requirements of a filter on node labels carry it, for any pod.
+"""The share of a filter that requirements on node labels express, for any pod.
 
 Requirements also hold for nodes that do not exist yet.
 """
@@ -54,14 +54,14 @@ class LabelSummary:
 
     @property
     def exactness(self) -> Exactness:
-        """How much of the filter requirements carry, for pods that it constrains at all."""
+        """The share of the filter that requirements express, for pods that it constrains at all."""
         if not self.reasons:
             return Exactness.EXACT
         return Exactness.PARTIAL if self.constrains_labels else Exactness.NONE
 
     @property
     def summary(self) -> str:
-        """How the filter binds nodes that do not exist yet, in a few words."""
+        """The way the filter binds nodes that do not exist yet, in a few words."""
         return _WORDS[self.exactness]
 
     @property

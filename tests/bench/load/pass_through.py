@@ -27,6 +27,7 @@ from tests.bench.load import standard_input
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.review_result import ignored
 from webhook.admission.wire import allowed, encode
+from webhook.cluster.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.app import build_app
@@ -49,8 +50,7 @@ def _app(certificate: LiveCertificate) -> web.Application:
     state = ClusterState()
     health = Health(
         policies=LivePolicies((), track=state.track, now=lambda: datetime.now(UTC)),
-        state=state,
-        view_updated_at=wall_clock,
+        cluster=Cluster(state=state, now=wall_clock, is_live=False),
         certificate=certificate,
         now=wall_clock,
         modes={},

@@ -72,7 +72,7 @@ def _quota_admission(case: Json, _: Json) -> str | None:
         raise UnsupportedError(_TREE)
     quota, quotas = _quota(case["quota"]), _quotas(case)
     name = quota.metadata.name
-    others = [one for one in quotas if one.name != name]
+    others = [other for other in quotas if other.name != name]
     if case["operation"] == "CREATE":
         return _of_reason(case, check_creation(quota, quotas))
     if case["operation"] == "UPDATE":

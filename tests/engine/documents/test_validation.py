@@ -57,5 +57,5 @@ def test_a_validator_may_report_several_places_below_its_own() -> None:
     ]
 
 
-def test_only_the_first_hundred_mistakes_are_told() -> None:
+def test_only_the_first_hundred_mistakes_are_reported() -> None:
     assert len(_told("\n".join(f"k{i}: 1" for i in range(1000)))) == 100

@@ -55,7 +55,7 @@ def test_advice_is_cut_once_it_is_too_long_and_never_before(best_tier: str) -> N
     assert len(msgspec.json.encode(longest)) >= 448 - 16
 
 
-def test_advice_that_no_review_asked_for_has_no_id() -> None:
+def test_advice_without_a_review_has_no_id() -> None:
     advice = advice_of(DECISION, np.zeros(0, np.intp), "")
     assert (
         annotations_of(DECISION, advice)[ADVICE_ANNOTATION]
@@ -105,7 +105,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
     names=st.lists(TEXT, min_size=len(VIEW), max_size=len(VIEW)),
     estimate=st.dictionaries(TEXT, st.integers(0, 2**48), max_size=20),
 )
-def test_whatever_is_said_it_takes_a_kibibyte_at_most_and_is_json(
+def test_annotations_take_a_kibibyte_at_most_and_are_json(
     message: str, policies: list[str], names: list[str], estimate: dict[str, int]
 ) -> None:
     decision = replace(

@@ -95,7 +95,7 @@ def test_whichever_parent_is_missing_the_pod_comes_out_the_same(pod: Json) -> No
     assert selector == {"nodeSelectorTerms": [{"matchExpressions": [NOT_HOT]}]}
 
 
-def test_rejected_nodes_are_not_excluded_unless_the_policy_says_so() -> None:
+def test_rejected_nodes_are_excluded_only_if_the_policy_requires_it() -> None:
     after = patched({"metadata": {}, "spec": {}}, encode(DECISION, request_of(), VIEW))
     assert admits(after, "hot", {HOSTNAME_LABEL: "h-hot"})
     assert preferred(after) == [OUR_TERM]
@@ -119,7 +119,7 @@ def test_a_pod_with_an_annotation_of_ours_was_placed_before(key: str) -> None:
     assert encode(DECISION, request, VIEW) == Patch()
 
 
-def test_what_could_not_be_written_is_said_within_what_a_client_shows() -> None:
+def test_warnings_fit_the_length_that_a_client_shows() -> None:
     view = view_of({**named("good", "bad"), "bare": {}, "hot-and-bare": {}})
     scores = {"good": 9, "bare": 9, "bad": 1}
     decision = decided(view, scores, rejected=["hot-and-bare"], placement=REQUIRED_OPTIONS)

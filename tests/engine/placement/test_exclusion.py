@@ -62,7 +62,7 @@ def test_nothing_rejected_is_no_requirement() -> None:
     assert (exclusion.requirements, exclusion.left_out) == ((), 0)
 
 
-def test_a_node_that_cannot_be_told_by_its_hostname_is_not_excluded() -> None:
+def test_a_node_without_a_unique_hostname_is_not_excluded() -> None:
     twins = {"a": {HOSTNAME_LABEL: "t"}, "b": {HOSTNAME_LABEL: "t"}, "bare": {}}
     view = view_of(twins)
     exclusion = exclusion_of(marked(view, "a", "bare"), view, Hostnames(view), 64)

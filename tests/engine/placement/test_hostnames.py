@@ -7,7 +7,7 @@ from engine.placement.hostnames import Hostnames
 from tests.engine.placement.cluster import view_of
 
 
-def test_a_hostname_is_what_the_label_says_and_of_use_only_if_no_other_node_has_it() -> None:
+def test_a_hostname_is_listable_only_if_unique() -> None:
     nodes = {
         "plain": {HOSTNAME_LABEL: "plain"},
         "renamed": {HOSTNAME_LABEL: "host-7"},

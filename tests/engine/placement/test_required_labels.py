@@ -31,7 +31,7 @@ from tests.engine.placement.cluster import (
     required,
     with_affinity,
 )
-from tests.engine.policy.labels.expressions import label_filters, labels, mixed_filters
+from tests.engine.policy.label_analysis.label_filters import label_filters, labels, mixed_filters
 from tests.engine.policy.worlds import NOW, policy
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -266,7 +266,7 @@ def ensure_kept(
             assert allowed == expected
 
 
-def test_pods_that_are_promised_the_same_keep_filters_of_their_own_decision() -> None:
+def test_pods_with_the_same_required_labels_keep_filters_of_their_own_decision() -> None:
     rules = policies(GUARD, EITHER)
     first, second = (decide(request_of(BARE), rules, VIEW, NOW) for _ in range(2))
     one, two = required_labels(first, 0), required_labels(second, 0)
@@ -276,7 +276,7 @@ def test_pods_that_are_promised_the_same_keep_filters_of_their_own_decision() ->
     assert not set(two.enforced) & set(one.enforced)
 
 
-def test_how_much_is_promised_depends_on_the_terms_of_the_pod_each_time() -> None:
+def test_the_number_of_required_terms_depends_on_the_terms_of_each_pod() -> None:
     decision = decide(request_of(BARE), policies(EITHER), VIEW, NOW)
     assert [required_labels(decision, terms).left_out for terms in (1, MOST_TERMS, 1)] == [
         (),

@@ -42,7 +42,7 @@ def test_a_pod_that_requests_nothing_requests_0_and_has_no_limit() -> None:
     assert pod["limits"] == {}
 
 
-def test_a_pod_is_told_in_plain_values() -> None:
+def test_a_pod_has_plain_values() -> None:
     request = request_of(
         {
             "tolerations": [{"key": "gpu", "operator": "Exists"}],
@@ -80,7 +80,7 @@ def test_a_namespace_always_has_its_name_as_a_label() -> None:
     }
 
 
-def test_a_node_is_told_with_what_its_pods_take() -> None:
+def test_a_node_has_the_sums_of_its_pods() -> None:
     view = view_of(
         node(
             "a",
@@ -105,7 +105,7 @@ def test_usage_is_absent_without_a_report_and_once_it_is_3_minutes_old() -> None
     assert "usage" not in _node(view_of(node("a"), usage("a", age=180, cpu=1)))
 
 
-def test_only_the_fields_asked_for_are_told() -> None:
+def test_only_the_requested_fields_are_computed() -> None:
     assert _node(view_of(node("a")), "name", "usage") == {"name": "a"}
 
 

@@ -177,7 +177,7 @@ def test_a_variable_with_a_mistake_is_not_a_mistake_where_it_is_read() -> None:
     assert len(mistakes) == 1
 
 
-def test_what_cannot_be_evaluated_for_all_nodes_at_once_is_told_when_it_is_loaded() -> None:
+def test_parts_evaluated_node_by_node_are_reported_at_load() -> None:
     fast = policy("filters: [{name: f, expression: node.labels.zone == pod.labels.zone}]")
     assert fast.slow_parts == ()
     slow = policy(

@@ -77,7 +77,7 @@ def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
     assert outcome.faults == 0
 
 
-def test_rows_become_a_mask_whichever_were_asked_for_before() -> None:
+def test_rows_become_a_mask_whatever_the_rows_before() -> None:
     context = RuleContext(request_of(), view_of(*map(node, "abc")), NOW)
     for rows in ([0, 2], [1], []):
         mask = context.mask_of(np.array(rows, np.intp))

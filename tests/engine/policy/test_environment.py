@@ -19,7 +19,7 @@ from engine.policy.environment import (
     environment,
     manual,
     misspelt_resources,
-    where_known,
+    scope_of,
 )
 from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
 
@@ -75,7 +75,7 @@ def test_every_value_has_its_declared_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "where"),
+    ("expression", "scope"),
     [
         ("pod.name == ''", ExpressionScope.MATCH),
         ("object.spec == request.options", ExpressionScope.MATCH),
@@ -83,10 +83,10 @@ def test_every_value_has_its_declared_type() -> None:
         ("node.name == ''", ExpressionScope.RULES),
     ],
 )
-def test_a_name_is_known_from_its_place_on(expression: str, where: ExpressionScope) -> None:
+def test_a_name_is_known_from_its_place_on(expression: str, scope: ExpressionScope) -> None:
     for place in ExpressionScope:
         known = environment(place, {"a": type_of(1)})
-        if place >= where:
+        if place >= scope:
             compile_program(expression, known)
         else:
             with pytest.raises(CelProblemsError, match="unknown name"):
@@ -94,10 +94,10 @@ def test_a_name_is_known_from_its_place_on(expression: str, where: ExpressionSco
 
 
 def test_it_is_known_from_where_on_a_name_is_known() -> None:
-    assert where_known("object") is ExpressionScope.MATCH
-    assert where_known("variables") is ExpressionScope.VARIABLES
-    assert where_known("node") is ExpressionScope.RULES
-    assert where_known("nod") is None
+    assert scope_of("object") is ExpressionScope.MATCH
+    assert scope_of("variables") is ExpressionScope.VARIABLES
+    assert scope_of("node") is ExpressionScope.RULES
+    assert scope_of("nod") is None
 
 
 @pytest.mark.parametrize(

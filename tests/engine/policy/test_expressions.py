@@ -145,7 +145,7 @@ def test_pods_that_are_alike_in_what_is_made_of_them_share_a_column() -> None:
     assert column("1") is not column("3")
 
 
-def test_a_fault_is_explained_by_the_row_it_is_asked_for() -> None:
+def test_a_fault_is_explained_by_its_row() -> None:
     view = view_of(node("a"), usage("a", memory=1), node("b"))
     expression = _condition("node.usage.cpu < 1.0")
     context = RuleContext(request_of(), view, NOW)

@@ -81,7 +81,7 @@ def _check(view: ClusterView, now: Micros) -> None:
 
 @settings(max_examples=60)
 @given(before=EVENTS, after=EVENTS, later=st.integers(0, 300))
-def test_a_column_says_of_a_node_what_its_value_says(
+def test_a_column_agrees_with_the_value_of_each_node(
     before: list[Any], after: list[Any], later: int
 ) -> None:
     state = ClusterState()
@@ -119,7 +119,7 @@ def test_texts_that_differ_on_every_node_are_not_given_out_by_code() -> None:
     assert table.dictionary(("node", "labels")) is None
 
 
-def test_a_row_holds_the_fields_asked_for() -> None:
+def test_a_row_holds_the_requested_fields() -> None:
     view = view_of(node("a", labels={"zone": "z"}))
     table, row = NodeTable(view, NOW), view.rows["a"]
     assert table.row(row, [("node", "labels", "zone"), ("node", "name")]) == {

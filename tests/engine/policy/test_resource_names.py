@@ -140,7 +140,7 @@ def test_what_has_another_shape_is_left_to_the_schema() -> None:
     assert not any("cannot have a resource" in message for message in messages)
 
 
-def test_only_the_first_hundred_misspelt_resources_are_told() -> None:
+def test_only_the_first_hundred_misspelt_resources_are_reported() -> None:
     names = ", ".join(f"r{number}: 1" for number in range(2 * MOST_PROBLEMS))
     spec = f"filters: [{{plugin: LoadAware, args: {{usageThresholds: {{{names}}}}}}}]"
     assert len(_mistakes(spec)) == MOST_PROBLEMS

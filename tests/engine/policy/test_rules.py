@@ -111,7 +111,7 @@ def test_an_expression_may_speak_of_pod_and_node_together() -> None:
     assert _rejected(outcome, view) == {"b"}  # 6 + 3 is more than 8 GiB
 
 
-def test_an_expression_over_the_pod_alone_says_the_same_of_every_node() -> None:
+def test_an_expression_over_the_pod_alone_is_the_same_for_every_node() -> None:
     view = view_of(node("a"), node("b"))
     outcome, _ = _filtered(_expression("pod.namespace == 'elsewhere'"), view)
     assert _rejected(outcome, view) == {"a", "b"}
@@ -130,13 +130,11 @@ def test_an_expression_over_the_pod_alone_says_the_same_of_every_node() -> None:
         ("[node].size() == 1", True),
     ],
 )
-def test_only_what_speaks_of_labels_alone_is_a_lasting_promise(
-    expression: str, *, dynamic: bool
-) -> None:
+def test_only_filters_over_labels_alone_are_static(expression: str, *, dynamic: bool) -> None:
     assert policy(_expression(expression)).filters[0].dynamic is dynamic
 
 
-def test_plugins_over_changing_state_are_no_lasting_promise() -> None:
+def test_plugins_over_changing_state_are_dynamic() -> None:
     filters = policy(
         "filters: [{plugin: LoadAware}, {plugin: LimitAware}, {plugin: NodeAffinity}]"
     ).filters
@@ -193,7 +191,7 @@ def test_a_score_that_cannot_be_evaluated_anywhere_abstains_with_the_reason() ->
     assert "usage" in outcome.reason
 
 
-def test_a_score_that_tells_no_candidate_from_another_says_so() -> None:
+def test_a_score_equal_for_all_candidates_gives_its_reason() -> None:
     outcome, _ = _scored(_score("1"), view_of(node("a"), node("b")), "a", "b")
     assert outcome.normalized.tolist() == [0, 0]
     assert (outcome.faults, outcome.reason) == (0, "it gives no candidate any points")

@@ -132,7 +132,7 @@ def test_where_many_are_admitted_reservations_of_observed_pods_end_soon() -> Non
     assert busy.pruned(NOW + 1).seen_up_to == 5
 
 
-def test_by_upstreams_rule_what_max_does_not_list_is_forbidden() -> None:
+def test_by_upstreams_rule_unlisted_resources_are_forbidden() -> None:
     rules = QuotaRules(unlisted_resources="Zero")
     batch = [request("a", cpu=1), request("b", memory=1), request("c", pods=1)]
     verdicts = judge_batch(batch, {}, [state(memory=5)], NOW, rules).verdicts

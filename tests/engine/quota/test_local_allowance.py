@@ -55,7 +55,7 @@ def test_while_it_is_written_anew_pods_must_fit_before_and_after() -> None:
     assert not allowance.draw(pod("g", cpu=1), MAX, NOW)
 
 
-def test_what_was_drawn_during_a_write_that_failed_comes_out_of_the_old_one() -> None:
+def test_pods_drawn_during_a_failed_write_count_against_the_old_allowance() -> None:
     allowance = written(cpu=1_000)
     allowance.begin_write(allowance.next({}, {"cpu": 100}), {}, MAX, NOW)
     assert allowance.draw(pod("a", cpu=60), MAX, NOW)

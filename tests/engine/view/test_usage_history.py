@@ -12,7 +12,7 @@ from engine.model.time import SECOND, Micros
 from engine.view.usage_history import (
     DEVIATION_SECONDS,
     MOST_SAMPLES,
-    WINDOW_SECONDS,
+    USAGE_WINDOW_SECONDS,
     UsageHistory,
     UsageSummary,
 )
@@ -170,7 +170,7 @@ def naive(samples: Sequence[Sample], length: int) -> dict[int, list[Sample]]:
     kept = kept[-length:]
     newest = kept[-1][0]
     windows = {}
-    for seconds in {*WINDOW_SECONDS, *DEVIATION_SECONDS}:
+    for seconds in {*USAGE_WINDOW_SECONDS, *DEVIATION_SECONDS}:
         inside = [sample for sample in kept if newest - sample[0] < seconds]
         if 2 * (newest - inside[0][0]) >= seconds:
             windows[seconds] = inside
@@ -183,7 +183,7 @@ def test_a_summary_is_what_plain_python_finds(samples: list[Sample]) -> None:
     found = summary(samples)
     windows = naive(samples, 1800 // 15 + 1)
     told = {window.duration_ns // 10**9: window.by_type for window in found.aggregated}
-    assert list(told) == [seconds for seconds in WINDOW_SECONDS if seconds in windows]
+    assert list(told) == [seconds for seconds in USAGE_WINDOW_SECONDS if seconds in windows]
     for seconds, by_type in told.items():
         for position, name in enumerate(("cpu", "memory"), 1):
             values = sorted(sample[position] for sample in windows[seconds])

@@ -30,7 +30,7 @@ LARGEST = 10_000
 
 
 class Clock:
-    """A clock that moves only when told, or by a step at each look."""
+    """A clock that moves only when set, or by a step at each reading."""
 
     def __init__(self, step: float = 0.0) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ class Webhook:
 
     def __init__(
         self,
-        answer: Decide = admit,
+        decide: Decide = admit,
         *,
         fails_open: bool = True,
         max_in_flight: int = 9,
@@ -62,7 +62,7 @@ class Webhook:
         )
         handler = ReviewHandler(
             "review",
-            answer,
+            decide,
             fails_open=fails_open,
             limits=limits,
             metrics=self.metrics,
@@ -123,7 +123,7 @@ class SlowBody:
         yield BODY[10:]
 
 
-async def test_an_answer_goes_back_as_json_and_is_counted_and_timed() -> None:
+async def test_a_response_is_json_and_is_counted_and_timed() -> None:
     async with Webhook() as webhook:
         response = await webhook.post(BODY)
         assert response.status == 200
@@ -135,7 +135,7 @@ async def test_an_answer_goes_back_as_json_and_is_counted_and_timed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "reason"),
     [
         (b"", "truncated"),
         (b"{", "truncated"),
@@ -146,12 +146,12 @@ async def test_an_answer_goes_back_as_json_and_is_counted_and_timed() -> None:
         (BODY.replace(b"AdmissionReview", b"Pod"), "AdmissionReview"),
     ],
 )
-async def test_a_malformed_review_is_a_400_with_a_short_reason(body: bytes, said: str) -> None:
+async def test_a_malformed_review_is_a_400_with_a_short_reason(body: bytes, reason: str) -> None:
     async with Webhook() as webhook:
         response = await webhook.post(body)
         text = await response.text()
         assert (response.status, response.content_type) == (400, "text/plain")
-        assert said in text
+        assert reason in text
         assert "Traceback" not in text
         assert len(text) < 400
         assert webhook.counted() == {"malformed": 1}
@@ -186,9 +186,7 @@ async def test_another_method_is_a_405_and_another_path_a_404() -> None:
         assert (await webhook.client.post("/other", data=BODY)).status == 404
 
 
-async def test_beyond_the_bound_a_pod_passes_unmodified_and_beyond_twice_it_is_left_unread() -> (
-    None
-):
+async def test_beyond_the_limit_a_pod_passes_unmodified_and_beyond_twice_it_is_unread() -> None:
     async with Webhook(max_in_flight=1) as webhook:
         slow, slower = SlowBody(), SlowBody()
         first = asyncio.create_task(webhook.post(slow))
@@ -209,7 +207,7 @@ async def test_beyond_the_bound_a_pod_passes_unmodified_and_beyond_twice_it_is_l
         assert webhook.counted() == {"shed": 3, "admitted": 1}
 
 
-async def test_beyond_the_bound_quota_is_left_to_the_api_server() -> None:
+async def test_beyond_the_limit_quota_is_left_to_the_failure_policy() -> None:
     async with Webhook(max_in_flight=1, fails_open=False) as webhook:
         slow = SlowBody()
         first = asyncio.create_task(webhook.post(slow))
@@ -219,8 +217,8 @@ async def test_beyond_the_bound_quota_is_left_to_the_api_server() -> None:
         assert (await first).status == 200
 
 
-async def test_a_pod_that_comes_too_late_passes_unmodified() -> None:
-    # Each look at the clock costs 8 s: arrival at 8, so the deadline is 8 + 0.6 * 10 = 14;
+async def test_a_late_pod_passes_unmodified() -> None:
+    # Each reading of the clock takes 8 s: arrival at 8, so the deadline is 8 + 0.6 * 10 = 14;
     # the body is here, deciding would start at 16.
     async with Webhook(clock=Clock(step=8.0)) as webhook:
         late = (await (await webhook.post(BODY)).json())["response"]
@@ -229,13 +227,13 @@ async def test_a_pod_that_comes_too_late_passes_unmodified() -> None:
         assert webhook.counted() == {"deadline": 1}
 
 
-async def test_a_quota_review_that_comes_too_late_is_left_to_the_api_server() -> None:
+async def test_a_late_quota_review_is_left_to_the_failure_policy() -> None:
     async with Webhook(clock=Clock(step=8.0), fails_open=False) as webhook:
         assert (await webhook.post(BODY)).status == 503
         assert webhook.counted() == {"deadline": 1}
 
 
-async def test_the_deadline_is_part_of_the_time_that_the_caller_gives() -> None:
+async def test_the_deadline_is_a_fraction_of_the_timeout_of_the_caller() -> None:
     # As above, with 20 s: the deadline is 8 + 0.6 * 20 = 20.
     async with Webhook(clock=Clock(step=8.0)) as webhook:
         await webhook.post(BODY, within="20s")
@@ -296,7 +294,7 @@ async def test_an_unexpected_failure_is_a_500_that_tells_only_the_log(
         assert webhook.counted() == {"error": 1}
 
 
-async def test_an_object_that_makes_no_sense_is_a_400() -> None:
+async def test_an_object_that_cannot_be_decoded_is_a_400() -> None:
     def fail(_: AdmissionRequest) -> ReviewResult:
         raise AdmissionError("the object is not a pod")
 
@@ -305,10 +303,10 @@ async def test_an_object_that_makes_no_sense_is_a_400() -> None:
 
 
 async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
-    def answer(request: AdmissionRequest) -> ReviewResult:
+    def decide(request: AdmissionRequest) -> ReviewResult:
         return ReviewResult(Outcome.PLACED, wire.allowed(request.uid), rule_errors=3)
 
-    async with Webhook(answer) as webhook:
+    async with Webhook(decide) as webhook:
         await webhook.post(BODY)
         assert webhook.metrics.registry.get_sample_value("stowplan_rule_errors_total") == 3
 
@@ -335,14 +333,14 @@ def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
     assert limits.seconds(request) == pytest.approx(seconds)
 
 
-def test_little_is_remembered_of_the_urls_of_hostile_callers() -> None:
+def test_the_cache_of_timeouts_is_bounded() -> None:
     limits = ReviewLimits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
     for number in range(1000):
         limits.seconds(make_mocked_request("POST", f"/review?timeout={number}h"))
     assert _timeout_in.cache_info().currsize <= 16
 
 
-async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:
+async def test_a_review_may_wait_for_others_without_blocking_them() -> None:
     decided = asyncio.Event()
 
     async def wait(request: AdmissionRequest) -> ReviewResult:
@@ -358,7 +356,7 @@ async def test_an_answer_may_wait_for_others_without_holding_them_up() -> None:
         assert (await first).status == 200
 
 
-async def test_who_cannot_decide_leaves_it_to_the_failure_policy() -> None:
+async def test_an_undecided_review_is_left_to_the_failure_policy() -> None:
     async def unable(_: AdmissionRequest) -> ReviewResult:
         raise QuotaUndecidedError("the quotas are not known yet")
 
@@ -369,7 +367,7 @@ async def test_who_cannot_decide_leaves_it_to_the_failure_policy() -> None:
         assert webhook.counted() == {"undecided": 1}
 
 
-async def test_who_waits_too_long_leaves_it_to_the_failure_policy() -> None:
+async def test_a_review_that_waits_too_long_is_left_to_the_failure_policy() -> None:
     cancelled = asyncio.Event()
 
     async def forever(_: AdmissionRequest) -> ReviewResult:

@@ -61,7 +61,7 @@ def placement(
             now=lambda: Micros(0),
             scope=Scope(),
             clock=clock,
-            staleness=freshness,
+            freshness=freshness,
             explanations=explanations,
         )
         return PlacementReviews(placer, current, clock)
@@ -140,14 +140,14 @@ def test_our_own_failure_lets_the_pod_pass_and_only_the_log_knows_why(
         {"metadata": {"creationTimestamp": "yesterday"}},
     ],
 )
-def test_a_pod_that_makes_no_sense_passes_with_a_warning(placement: Make, pod: object) -> None:
+def test_a_pod_that_cannot_be_decoded_passes_with_a_warning(placement: Make, pod: object) -> None:
     result = placement().review(review_of(object=pod))
     assert result.response.allowed
     assert result.response.patch is None or result.outcome is Outcome.PLACED
     assert all(len(warning) <= 256 for warning in result.response.warnings)
 
 
-def test_a_decision_is_remembered_with_its_reasons(
+def test_a_decision_is_recorded_with_its_reasons(
     placement: Make, explanations: Explanations
 ) -> None:
     placement().review(review_of())
@@ -157,7 +157,7 @@ def test_a_decision_is_remembered_with_its_reasons(
     assert len(report.ranking) == 3
 
 
-def test_a_dry_run_gets_the_same_patch_and_is_not_remembered(
+def test_a_dry_run_gets_the_same_patch_and_is_not_recorded(
     placement: Make, explanations: Explanations
 ) -> None:
     reviews = placement()
@@ -196,7 +196,7 @@ def test_expressions_that_take_too_long_are_given_up(placement: Make, tmp_path: 
     assert "ran out of time" in result.response.audit_annotations["errors"]
 
 
-def test_who_creates_a_pod_that_no_node_fits_is_told(placement: Make, tmp_path: Path) -> None:
+def test_the_creator_of_a_pod_that_fits_no_node_is_warned(placement: Make, tmp_path: Path) -> None:
     path = tmp_path / "open.yaml"
     path.write_text(DENYING.replace("Deny", "Allow"))
     loaded = load_policies([path])
@@ -207,7 +207,7 @@ def test_who_creates_a_pod_that_no_node_fits_is_told(placement: Make, tmp_path: 
     assert warning.startswith("stowplan: 0 of 3 nodes fit")
 
 
-def test_what_a_policy_in_audit_mode_would_do_is_only_told_to_the_audit_log(
+def test_a_policy_in_audit_mode_shows_only_in_the_audit_log(
     placement: Make, tmp_path: Path
 ) -> None:
     path = tmp_path / "audited.yaml"
@@ -220,7 +220,7 @@ def test_what_a_policy_in_audit_mode_would_do_is_only_told_to_the_audit_log(
     assert "the namespace is closed" in result.response.audit_annotations["audited-decision"]
 
 
-def test_expressions_see_who_asks(placement: Make, tmp_path: Path) -> None:
+def test_expressions_see_the_user(placement: Make, tmp_path: Path) -> None:
     path = tmp_path / "who.yaml"
     path.write_text(
         "{apiVersion: stowplan.dev/v1alpha1, kind: PlacementPolicy, metadata: {name: who},"

@@ -47,31 +47,31 @@ def refused(answer: ReviewResult) -> str:
 
 def test_an_invalid_quota_is_refused_with_all_reasons() -> None:
     wrong = quota(max={"cpu": "1", "gpu": "1"}, min={"memory": "-1"})
-    message = refused(REVIEWS.answer(request(object=wrong)))
+    message = refused(REVIEWS.review(request(object=wrong)))
     assert message.startswith("`spec.min` has less than none of `memory`: `-1`; `spec.max` cannot")
-    assert not refused(REVIEWS.answer(request(object=quota(max={"cpu": "1"}))))
+    assert not refused(REVIEWS.review(request(object=quota(max={"cpu": "1"}))))
 
 
 def test_our_own_writes_are_never_refused() -> None:
     old = quota(max={"cpu": "1"}, min={"cpu": "2"})
     new = old | {"metadata": {"name": "team", "annotations": {"stowplan.dev/reservations": "{}"}}}
-    assert not refused(REVIEWS.answer(request("UPDATE", object=new, oldObject=old)))
+    assert not refused(REVIEWS.review(request("UPDATE", object=new, oldObject=old)))
     other = quota(max={"cpu": "1"}, min={"cpu": "3"})
-    assert refused(REVIEWS.answer(request("UPDATE", object=other, oldObject=old)))
+    assert refused(REVIEWS.review(request("UPDATE", object=other, oldObject=old)))
 
 
 def test_koordinators_own_quotas_are_not_deleted() -> None:
     name = "koordinator-default-quota"
-    answer = REVIEWS.answer(request("DELETE", OTHER_GROUP, name=name))
+    answer = REVIEWS.review(request("DELETE", OTHER_GROUP, name=name))
     assert refused(answer) == f"can not delete quotaGroup :{name}"
-    assert not refused(REVIEWS.answer(request("DELETE", name=name)))
+    assert not refused(REVIEWS.review(request("DELETE", name=name)))
 
 
 def test_another_object_is_an_error() -> None:
     with pytest.raises(AdmissionError, match="the object is not an ElasticQuota"):
-        REVIEWS.answer(request(object={"spec": {"max": {"cpu": [1]}}}))
+        REVIEWS.review(request(object={"spec": {"max": {"cpu": [1]}}}))
     with pytest.raises(AdmissionError, match="the object is not an ElasticQuota"):
-        REVIEWS.answer(request())
+        REVIEWS.review(request())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_another_object_is_an_error() -> None:
     ],
 )
 def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
-    assert REVIEWS.answer(request_).outcome is Outcome.IGNORED
+    assert REVIEWS.review(request_).outcome is Outcome.IGNORED
 
 
 def test_reviews_of_one_path_go_by_their_resource() -> None:

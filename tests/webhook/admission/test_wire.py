@@ -11,16 +11,16 @@ from webhook.admission.wire import AdmissionError
 
 
 def body(**request: object) -> bytes:
-    asked = {"uid": "u-1", "operation": "CREATE", **request}
-    wrapped = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    fields = {"uid": "u-1", "operation": "CREATE", **request}
+    wrapped = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": fields}
     return json.dumps(wrapped).encode()
 
 
-def answered(response: wire.AdmissionResponse) -> dict[str, Any]:
+def response_of(response: wire.AdmissionResponse) -> dict[str, Any]:
     wrapped = json.loads(wire.encode(response))
     assert (wrapped["apiVersion"], wrapped["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
-    answer: dict[str, Any] = wrapped["response"]
-    return answer
+    fields: dict[str, Any] = wrapped["response"]
+    return fields
 
 
 NESTED = b'{"x":' * 100_000
@@ -46,11 +46,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
-def test_what_is_no_review_is_refused_with_its_reason(text: bytes, said: str) -> None:
+@pytest.mark.parametrize(("text", "reason"), WRONG.values(), ids=WRONG)
+def test_a_malformed_review_is_refused_with_the_reason(text: bytes, reason: str) -> None:
     with pytest.raises(AdmissionError) as failure:
         wire.decode(text)
-    assert said.lower() in str(failure.value).lower()
+    assert reason.lower() in str(failure.value).lower()
 
 
 @pytest.mark.parametrize("text", [body(uid="u" * 10**6), b'{"apiVersion":"' + b"x" * 10**6 + b'"}'])
@@ -60,7 +60,7 @@ def test_a_huge_input_is_not_echoed(text: bytes) -> None:
     assert len(str(failure.value)) < 400
 
 
-def test_an_object_is_left_alone_until_someone_asks_for_it() -> None:
+def test_an_object_is_decoded_on_demand() -> None:
     request = wire.decode(body(object={"spec": "not a pod"}))
     with pytest.raises(AdmissionError, match=r"the object is not a pod: .*`\$\.spec`"):
         request.pod()
@@ -89,33 +89,33 @@ def test_only_the_creation_of_a_pod_itself_creates_a_pod(
 
 
 def test_expressions_see_the_request_as_kubernetes_names_it() -> None:
-    asked = {
+    fields = {
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "resource": {"group": "", "version": "v1", "resource": "pods"},
         "namespace": "shop",
         "userInfo": {"username": "alice", "groups": ["dev"], "extra": {"k": ["v"]}},
         "options": {"kind": "CreateOptions"},
     }
-    variables = wire.decode(body(**asked)).variables()
-    assert {name: variables[name] for name in asked} == asked
-    assert variables["requestKind"] == asked["kind"]
+    variables = wire.decode(body(**fields)).variables()
+    assert {name: variables[name] for name in fields} == fields
+    assert variables["requestKind"] == fields["kind"]
     assert variables["dryRun"] is False
     assert "object" not in variables
 
 
 def test_a_patch_travels_as_base64_with_its_type() -> None:
     operations = [{"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}]
-    answer = answered(wire.allowed("u-1", operations=operations))
+    answer = response_of(wire.allowed("u-1", operations=operations))
     assert answer["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(answer["patch"])) == operations
 
 
 def test_no_operations_is_no_patch_at_all() -> None:
-    assert answered(wire.allowed("u-1")) == {"uid": "u-1", "allowed": True}
+    assert response_of(wire.allowed("u-1")) == {"uid": "u-1", "allowed": True}
 
 
 def test_a_denial_says_forbidden_and_why() -> None:
-    assert answered(wire.denied("u-1", "exceeded quota: team")) == {
+    assert response_of(wire.denied("u-1", "exceeded quota: team")) == {
         "uid": "u-1",
         "allowed": False,
         "status": {"code": 403, "reason": "Forbidden", "message": "exceeded quota: team"},
@@ -124,7 +124,7 @@ def test_a_denial_says_forbidden_and_why() -> None:
 
 def test_warnings_are_short_few_and_on_one_line() -> None:
     # 4096 runes in all is what the API server passes on: 16 of 256.
-    answer = answered(wire.allowed("u", warnings=["a\n\x00b", "x" * 5000, *["y"] * 50]))
+    answer = response_of(wire.allowed("u", warnings=["a\n\x00b", "x" * 5000, *["y"] * 50]))
     assert answer["warnings"][0] == "a b"
     assert answer["warnings"][1].endswith("x...")
     assert len(answer["warnings"]) == 16
@@ -132,5 +132,5 @@ def test_warnings_are_short_few_and_on_one_line() -> None:
 
 
 def test_audit_annotations_are_bounded() -> None:
-    answer = answered(wire.allowed("u", audit_annotations={"decision": "x" * 5000}))
+    answer = response_of(wire.allowed("u", audit_annotations={"decision": "x" * 5000}))
     assert len(answer["auditAnnotations"]["decision"]) == 512

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, Query, connected
-from webhook.controllers.leader_election import LeaseElector, LeaseTimes, new_identity, steady_clock
+from webhook.controllers.leader_election import LeaseElector, LeaseTimes, steady_clock
+from webhook.identity import new_identity
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 AT = ("stowplan", "writer")
@@ -69,7 +70,7 @@ class Gated(Connection):
         await self._waiting.get()
 
     async def step(self) -> None:
-        """Open one gate, and wait until its user stands at the next."""
+        """Open one gate, and wait until its user waits at the next."""
         self._go.put_nowait(None)
         await self.arrival()
 
@@ -198,20 +199,20 @@ async def test_times_are_written_in_utc_with_microseconds() -> None:
         assert re.fullmatch(r"[-\d]+T[:\d]+\.\d{6}Z", lease(server)["renewTime"])
 
 
-async def test_a_holder_that_was_frozen_knows_without_asking() -> None:
+async def test_a_suspended_leader_stops_without_a_request() -> None:
     async with cluster() as (server, connection):
         clock = Clock()
         holder = elector(connection, "a", clock)
         await holder.attempt()
-        asked = len(server.requests)
+        requests = len(server.requests)
         clock.seconds += 9.9
         assert holder.is_leader
         clock.seconds += 0.1
         assert not holder.is_leader
-        assert len(server.requests) == asked
+        assert len(server.requests) == requests
 
 
-async def test_a_holder_that_reaches_nobody_stops_at_its_deadline_and_comes_back() -> None:
+async def test_a_leader_without_the_api_server_stops_at_its_deadline_and_returns() -> None:
     async with cluster() as (server, connection):
         clock = Clock()
         holder = elector(connection, "a", clock)
@@ -237,7 +238,7 @@ async def test_of_two_that_find_it_free_at_once_one_leads(*, exists: bool) -> No
             await before.release()
         ways = [Gated(connection), Gated(connection)]
         both = [elector(way, name) for way, name in zip(ways, "ab", strict=True)]
-        attempts = [asyncio.ensure_future(one.attempt()) for one in both]
+        attempts = [asyncio.ensure_future(candidate.attempt()) for candidate in both]
         for way in ways:
             await way.arrival()
             await way.step()  # the question leaves
@@ -246,10 +247,10 @@ async def test_of_two_that_find_it_free_at_once_one_leads(*, exists: bool) -> No
             await way.step()  # the write was answered
             way._go.put_nowait(None)  # noqa: SLF001 - the last gate
         await asyncio.gather(*attempts)
-        assert [one.is_leader for one in both] == [True, False]
+        assert [candidate.is_leader for candidate in both] == [True, False]
 
 
-async def test_a_holder_whose_answer_was_long_on_the_way_counts_from_before_it_asked() -> None:
+async def test_the_deadline_counts_from_before_the_request_of_a_late_answer() -> None:
     async with cluster() as (_, connection):
         clock, way = Clock(), Gated(connection)
         holder = elector(way, "a", clock)
@@ -274,10 +275,12 @@ async def test_a_holder_whose_answer_was_long_on_the_way_counts_from_before_it_a
         max_size=25,
     )
 )
-@example([(1, 4), (-1, 8), (1, 6)])  # asking twice within the life of a lease
+@example([(1, 4), (-1, 8), (1, 6)])  # two attempts within the life of a lease
 @example([(0, 3), (1, 4), (-1, 16), (1, 6), (0, 1)])  # an answer that comes after a takeover
 @example([(1, 4), (-1, 16), (1, 2), (2, 2), (-1, 16), (2, 2), (1, 4), (2, 4)])  # two see it expire
-def test_never_do_two_lead_however_requests_and_pauses_fall(plan: list[tuple[int, int]]) -> None:
+def test_there_are_never_two_leaders_in_any_order_of_events(
+    plan: list[tuple[int, int]],
+) -> None:
     """Each entry lets a replica get so many gates further, or with -1 so many seconds pass."""
     asyncio.run(_walk(plan))
 
@@ -291,18 +294,18 @@ async def _walk(plan: Sequence[tuple[int, int]]) -> None:
             elector(way, str(hour), clock, now=partial(_wrong_time, hour, clock))
             for hour, way in enumerate(ways)
         ]
-        replicas = [asyncio.ensure_future(_attempts(one)) for one in electors]
+        replicas = [asyncio.ensure_future(_attempts(candidate)) for candidate in electors]
         for way in ways:
             await way.arrival()
         # Four gates make an attempt that writes: the walk begins with a leader.
-        for who, count in [(0, 4), *plan]:
-            if who < 0:
+        for index, count in [(0, 4), *plan]:
+            if index < 0:
                 clock.seconds += count
-                assert sum(one.is_leader for one in electors) <= 1
+                assert sum(candidate.is_leader for candidate in electors) <= 1
                 continue
             for _ in range(count):
-                await ways[who].step()
-                assert sum(one.is_leader for one in electors) <= 1
+                await ways[index].step()
+                assert sum(candidate.is_leader for candidate in electors) <= 1
         for replica in replicas:
             replica.cancel()
         await asyncio.gather(*replicas, return_exceptions=True)
@@ -312,9 +315,9 @@ def _wrong_time(hours: int, clock: Clock) -> datetime:
     return NOON + timedelta(hours=hours, seconds=clock.seconds)
 
 
-async def _attempts(one: LeaseElector) -> None:
+async def _attempts(candidate: LeaseElector) -> None:
     while True:
-        await one.attempt()
+        await candidate.attempt()
 
 
 QUICK = LeaseTimes(duration_seconds=2, deadline_seconds=1.5, retry_seconds=0.01)
@@ -365,7 +368,7 @@ async def test_a_duty_ends_when_another_leads_and_begins_again_after_it() -> Non
         assert duty.times == 2
 
 
-async def test_a_duty_ends_at_the_deadline_when_nobody_can_be_reached() -> None:
+async def test_a_duty_ends_at_the_deadline_without_the_api_server() -> None:
     async with cluster() as (server, connection):
         duty = Duty()
         times = LeaseTimes(duration_seconds=1, deadline_seconds=0.3, retry_seconds=0.01)

@@ -273,7 +273,7 @@ class Replica:
     async def answer(self, pod: dict[str, Any], **request: object) -> Outcome:
         """Return the outcome of a review of a pod, also without a verdict."""
         try:
-            return (await self._reviews.answer(asking(pod, **request))).outcome
+            return (await self._reviews.review(asking(pod, **request))).outcome
         except QuotaUndecidedError:
             return Outcome.UNDECIDED
 

@@ -15,7 +15,7 @@ from engine.quota.verdict import COHORT
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.quota.events import QuotaEventRecorder
+from webhook.quota import MonotonicClock, QuotaEventRecorder
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 TEAM = QuotaVerdict(
@@ -63,7 +63,7 @@ async def world(tmp_path: Path) -> AsyncIterator[tuple[World, QuotaEventRecorder
                 connection,
                 view=shop.state.view,
                 identity="replica-1",
-                clock=lambda: shop.seconds,
+                clock=MonotonicClock(now=lambda: shop.seconds),
                 now=shop.now,
             ),
         )

@@ -8,7 +8,8 @@ import pytest
 
 from engine.model.time import SECOND, Micros
 from engine.view import ClusterState, Domain
-from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
+from webhook.cluster.cluster import Cluster
+from webhook.cluster.watch.source_status import SourceStatus
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.health import Health
 from webhook.serving.tls import LiveCertificate, SelfSigned
@@ -39,14 +40,11 @@ def sources() -> dict[str, SourceStatus]:
 def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState) -> Health:
     return Health(
         policies=LivePolicies([policies], track=state.track, now=lambda: START),
-        state=state,
-        view_updated_at=lambda: NOW,
+        cluster=Cluster(state=state, now=lambda: NOW, is_live=True, sources=sources),
         certificate=LiveCertificate(SelfSigned(now=START), client_ca=None, now=lambda: START),
         now=lambda: NOW,
         modes={},
         reviews=dict,
-        sources=sources,
-        freshness=lambda: StaleAfter().freshness(sources.values(), NOW),
     )
 
 

@@ -17,9 +17,7 @@ from engine.model.pod import (
     RESERVE_POD_ANNOTATION,
     SCALING_FACTORS_ANNOTATION,
 )
-from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
-from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
-from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
+from engine.plugins import NODE_ANNOTATIONS
 
 PUBLIC_VALUES = frozenset(
     {
@@ -230,12 +228,10 @@ READ_ANNOTATIONS = frozenset(
     {
         AFTER_INITIALIZED_ANNOTATION,
         AFTER_SCHEDULED_ANNOTATION,
-        LIMIT_TO_ALLOCATABLE,
-        RAW_ALLOCATABLE,
         RESERVE_POD_ANNOTATION,
         SCALING_FACTORS_ANNOTATION,
         THROUGHPUT_ANNOTATION,
-        USAGE_THRESHOLDS,
+        *NODE_ANNOTATIONS,
         koordinator_quota.ADMISSION_ANNOTATION,
         koordinator_quota.CHILD_REQUEST_ANNOTATION,
         koordinator_quota.NAMESPACES_ANNOTATION,

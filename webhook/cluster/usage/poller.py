@@ -12,8 +12,7 @@ from typing import Protocol
 from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.view import ClusterState, UsageHistory
-from engine.view.usage_history import RESOURCES
+from engine.view import USAGE_RESOURCES, ClusterState, UsageHistory
 from webhook.cluster.watch.source_status import SourceStatus
 
 AT_A_TIME = 50
@@ -131,7 +130,11 @@ class UsageFeed:
             self._history.forget(reading.node_name)
             return False
         usage, at = reading.usage or {}, reading.update_time
-        if at is None or not reading.node_name or any(name not in usage for name in RESOURCES):
+        if (
+            at is None
+            or not reading.node_name
+            or any(name not in usage for name in USAGE_RESOURCES)
+        ):
             return False
         return self._history.add(reading.node_name, at, usage)
 

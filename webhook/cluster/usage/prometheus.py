@@ -21,7 +21,7 @@ import msgspec
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
-from engine.view.usage_history import WINDOW_SECONDS
+from engine.view import USAGE_WINDOW_SECONDS
 from webhook.cluster.usage.poller import UsageSourceError
 
 # The kubelet's own cgroup figures of the whole node, which metrics-server reads too. The label
@@ -128,7 +128,7 @@ class Prometheus:
             UsageSourceError: a query fails.
         """
         now = self._now() // SECOND
-        for ago in range(max(WINDOW_SECONDS), 0, -_PAST_STEP_SECONDS):
+        for ago in range(max(USAGE_WINDOW_SECONDS), 0, -_PAST_STEP_SECONDS):
             yield await self._look({"time": str(now - ago)})
 
     async def _look(self, when: Mapping[str, str]) -> list[NodeUsage]:

@@ -20,7 +20,12 @@ from engine.policy.environment import ExpressionScope, environment
 from engine.policy.label_analysis.analyze import analyze
 from engine.policy.label_analysis.label_predicate import DOES_NOT_FAIL, PASSES, Goal
 from engine.policy.label_analysis.requirements import NO_NUMBER, condition_of
-from tests.engine.policy.labels.expressions import label_filters, labels, mixed_filters, variables
+from tests.engine.policy.label_analysis.label_filters import (
+    label_filters,
+    labels,
+    mixed_filters,
+    variables,
+)
 
 Labels: TypeAlias = Mapping[str, str]
 
