@@ -66,7 +66,7 @@ def decide(
     Args:
         request: the pod and its context.
         policies: the loaded policies.
-        view: the observed cluster; must keep the sums of `policies.load_profiles`.
+        view: the observed cluster; must keep the sums of `policies.sum_profiles`.
         now: the moment to judge ages of measurements at.
         scope: the pods to place.
         freshness: the domains of the view that are too old; rules that read one abstain.

@@ -140,7 +140,7 @@ class Metrics:
         self._gauge(
             "stowplan_view_pods",
             "Pods in the view that have not finished.",
-            lambda: sum(requests["pods"] for requests in view().namespace_requests.values()),
+            lambda: sum(requests["pods"] for requests in view().namespaces.requested.values()),
         )
         if recorded_seconds is not None:
             age = Gauge(*_VIEW_AGE, ["source"], registry=self.registry)

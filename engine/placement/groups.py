@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from engine.model.selectors import Operator
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
-from engine.view import ClusterView, Domain, LabelColumn, dictionary_column, label_column
-from engine.view.dictionary import MISSING
+from engine.view import MISSING, ClusterView, Domain, LabelColumn, label_column
 
 MAX_VALUES = 8
 """The most values of a label in one requirement."""
@@ -50,8 +49,7 @@ class Groups:
     ) -> None:
         self._view, self._ranking, self._rejections = view, ranking, rejections
         self._keys = keys = tuple(labels)
-        column = dictionary_column(
-            view,
+        column = view.dictionary_column(
             ("labels", keys),
             (Domain.NODES,),
             lambda rows: (

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.well_known import HOSTNAME_LABEL
-from engine.view import BoolColumn, ClusterView, label_column
-from engine.view.dictionary import MISSING
+from engine.view import MISSING, BoolColumn, ClusterView, label_column
 
 NOT_LISTABLE = f"label {HOSTNAME_LABEL} is missing or not unique"
 """Why a node is not listed, for warnings."""

@@ -20,9 +20,10 @@ from pydantic.alias_generators import to_camel
 from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod
 from engine.model.quantity import base_units
+from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, SumProfile
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodSumProfile
 
 MAX_SCORE = 100
 """Normalised scores lie in 0..MAX_SCORE, as in the scheduler framework."""
@@ -145,11 +146,14 @@ class Plugin:
             these is.
         filter: builds the filter, None if the plugin has none.
         score: builds the scorer, None if the plugin has none.
-        load_profiles: which sums over pods the view must keep for these args.
+        sum_profiles: the sums over pods that the view must keep for these args.
+        estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
+            none.
     """
 
     args: type[Args]
     reads: tuple[Domain, ...]
     filter: Callable[[Any], Filter] | None = None
     score: Callable[[Any], Score] | None = None
-    load_profiles: Callable[[Any], Sequence[SumProfile]] = lambda _: ()
+    sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
+    estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None

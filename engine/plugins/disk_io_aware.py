@@ -29,9 +29,7 @@ from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, dictionary_column
-from engine.view.axis import capped
-from engine.view.pod_table import PodEntry
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodEntry, capped
 
 _UNKNOWN, _NOT_ENOUGH = 1, 2
 _REASONS: Final = {
@@ -71,7 +69,7 @@ class DiskNeeds:
     width: ClassVar[int] = 2
     reads_reports: ClassVar[bool] = False
 
-    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
         """Return the throughput that a pod will take, nothing for a bound pod."""
         need = self.of(pod.shape) if pod.assumed else None
         return need or (0, 0)
@@ -163,7 +161,7 @@ def _left(view: ClusterView, needs: DiskNeeds) -> tuple[IntColumn, BoolColumn]:
     There are as many rows as the node with the most disks needs, at least one; a disk that is none
     has -1 left, which holds nothing.
     """
-    counts = dictionary_column(view, "disks", (Domain.TOPOLOGY,), _counts)
+    counts = view.dictionary_column("disks", (Domain.TOPOLOGY,), _counts)
     most = max(1, *(count or 0 for count in counts.values))
     table = view.node_column(
         ("disks", most), (Domain.TOPOLOGY,), lambda part: _disk_table(part, most)
@@ -208,6 +206,6 @@ PLUGIN = Plugin(
     args=DiskIOAwareArgs,
     filter=DiskIOAwareFilter,
     score=DiskIOAwareScore,
-    load_profiles=lambda args: (args.needs,),
+    sum_profiles=lambda args: (args.needs,),
     reads=(Domain.NODES, Domain.PODS, Domain.TOPOLOGY),
 )

@@ -32,7 +32,7 @@ from engine.model.time import Micros
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import inverse_minmax
-from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
+from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn
 
 _MAX_COST: Final = 100
 _SAME_ZONE_COST: Final = 1
@@ -239,8 +239,7 @@ def _costs_from(
 
 
 def _places(view: ClusterView) -> DictionaryColumn[Place]:
-    return dictionary_column(
-        view,
+    return view.dictionary_column(
         "network place",
         (Domain.NODES,),
         lambda part: [None if node is None else place_of(node.labels) for node in part.nodes],

@@ -26,8 +26,7 @@ from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.inputs import requests_with_pod
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
-from engine.view.axis import GREATEST_AMOUNT
+from engine.view import GREATEST_AMOUNT, BoolColumn, ClusterView, Domain, IntColumn, Sum
 
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?", re.ASCII)

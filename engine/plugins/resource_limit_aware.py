@@ -23,8 +23,7 @@ from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Quantities, Scores
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
-from engine.view import ClusterView, Domain, IntColumn, Sum
-from engine.view.axis import capped
+from engine.view import ClusterView, Domain, IntColumn, Sum, capped
 
 
 class ScoredResource(Args):

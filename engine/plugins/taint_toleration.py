@@ -98,10 +98,10 @@ def _first_untolerated(pod: Pod, taints: tuple[api.Taint, ...] | None) -> api.Ta
 def _by_code(view: ClusterView) -> dict[int, api.Taint]:
     """Return a taint for each code; once for a view, where every node may have one of its own."""
     key = "taints by code"
-    if key not in view.memory:
+    if key not in view.scratch:
         taints = {taint for value in taint_column(view).values for taint in value or ()}
-        view.memory[key] = {_code(taint): taint for taint in taints}
-    return cast("dict[int, api.Taint]", view.memory[key])
+        view.scratch[key] = {_code(taint): taint for taint in taints}
+    return cast("dict[int, api.Taint]", view.scratch[key])
 
 
 def _code(taint: api.Taint | None) -> int:

@@ -29,9 +29,7 @@ from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.inputs import report_age
 from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
 from engine.plugins.lib.trimaran_args import TrimaranArgs
-from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
-from engine.view.axis import capped
-from engine.view.pod_table import PodEntry
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn, PodEntry, capped
 
 _DEFAULT_TARGET = 40
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -90,7 +88,7 @@ class CpuPrediction:
     width: ClassVar[int] = 1
     reads_reports: ClassVar[bool] = True
 
-    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:  # noqa: ARG002 (protocol)
         """Return the prediction for a pod that a report cannot know, else nothing.
 
         A pod is known once it was there for one interval before the report, in whole seconds.
@@ -163,6 +161,6 @@ def points(percent: FloatColumn, target: float) -> IntColumn:
 PLUGIN = Plugin(
     args=TargetLoadPackingArgs,
     score=TargetLoadPackingScore,
-    load_profiles=lambda args: (args.prediction,),
+    sum_profiles=lambda args: (args.prediction,),
     reads=LOAD_DOMAINS,
 )

@@ -21,8 +21,6 @@ from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import PlacementOptions
-from engine.model.pod import Pod
-from engine.model.resources import Amounts
 from engine.plugins import PLUGINS, Args, Plugin
 from engine.policy import schema
 from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
@@ -38,8 +36,6 @@ from engine.policy.rules import (
     ScoreEvaluator,
     ScoreRule,
 )
-from engine.view import LoadProfile
-from engine.view.estimation import estimate
 
 _Path: TypeAlias = tuple[str | int, ...]
 _CONDITIONS: Final = ("spec", "match", "matchConditions")
@@ -214,8 +210,11 @@ def _assembled(
         dict.fromkeys(
             profile
             for plugin, args in plugins.found.values()
-            for profile in plugin.load_profiles(args)
+            for profile in plugin.sum_profiles(args)
         )
+    )
+    estimators = (
+        plugin.estimator(args) for plugin, args in plugins.found.values() if plugin.estimator
     )
     filters = tuple(
         _filter_rule(name, rule, (*_FILTERS, i), programs, plugins)
@@ -238,10 +237,8 @@ def _assembled(
         filters=filters,
         scores=scores,
         placement=PlacementOptions(**dict(spec.placement)),
-        load_profiles=profiles,
-        estimator=next(
-            (_estimator(each) for each in profiles if isinstance(each, LoadProfile)), None
-        ),
+        sum_profiles=profiles,
+        estimator=next(estimators, None),
         slow_parts=tuple(_slow_parts((*filters, *scores))),
     )
 
@@ -299,7 +296,3 @@ def _score_rule(
         on_error=rule.on_error,
         evaluator=evaluator,
     )
-
-
-def _estimator(profile: LoadProfile) -> Callable[[Pod], Amounts]:
-    return lambda pod: estimate(profile, pod.shape)

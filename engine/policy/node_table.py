@@ -37,7 +37,6 @@ from engine.view import (
     DictionaryColumn,
     Domain,
     Sum,
-    dictionary_column,
     label_column,
     stale_reports,
     taint_column,
@@ -271,8 +270,7 @@ class NodeTable:
     def _texts(self, field: str, key: str) -> DictionaryColumn[str]:
         if field == "labels":
             return label_column(self._view, key)
-        return dictionary_column(
-            self._view,
+        return self._view.dictionary_column(
             ("annotation", key),
             _NODES,
             lambda part: (
@@ -315,7 +313,7 @@ class _Span:
 
 def _span(view: ClusterView, now: Micros) -> _Span:
     """Return the span around a moment; a view remembers the latest."""
-    latest: tuple[Micros, _Span] | None = view.memory.get(_Span)  # type: ignore[assignment]
+    latest: tuple[Micros, _Span] | None = view.scratch.get(_Span)  # type: ignore[assignment]
     if latest is not None and latest[0] == now:
         return latest[1]
     silent = stale_reports(view).overdue(now - USAGE_LIFETIME)
@@ -323,7 +321,7 @@ def _span(view: ClusterView, now: Micros) -> _Span:
         span = latest[1]
     else:
         span = _Span(silent.rows, silent.timed)
-    view.memory[_Span] = now, span
+    view.scratch[_Span] = now, span
     return span
 
 

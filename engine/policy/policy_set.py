@@ -18,7 +18,7 @@ from engine.policy.context import PolicyContext, RuleContext
 from engine.policy.expressions import checked_bool
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
-from engine.view import FRESH, ClusterView, Freshness, SumProfile
+from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
 
 _EVERYTHING: Final = LabelSelector()
 _PLACEMENT: Final = PlacementOptions()
@@ -31,7 +31,7 @@ class CompiledPolicy:
     Attributes:
         conditions: the programs of its matchConditions, by name.
         variables: the programs of its variables, by name, in order.
-        load_profiles: the sums over pods that its plugins need.
+        sum_profiles: the sums over pods that its plugins need.
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
         slow_parts: a line for each part of an expression that is evaluated node by node for every
             pod, which takes long in a large cluster.
@@ -48,7 +48,7 @@ class CompiledPolicy:
     filters: tuple[FilterRule, ...] = ()
     scores: tuple[ScoreRule, ...] = ()
     placement: PlacementOptions = _PLACEMENT
-    load_profiles: tuple[SumProfile, ...] = ()
+    sum_profiles: tuple[PodSumProfile, ...] = ()
     estimator: Callable[[Pod], Amounts] | None = None
     slow_parts: tuple[str, ...] = ()
     digest: bytes = b""
@@ -116,8 +116,8 @@ class PolicySet:
         """Take policies in any order; their names must be unique."""
         ordered = sorted(policies, key=lambda policy: (-policy.priority, policy.name))
         self.policies: Final = tuple(ordered)
-        profiles = (profile for policy in ordered for profile in policy.load_profiles)
-        self.load_profiles: Final = tuple(dict.fromkeys(profiles))
+        profiles = (profile for policy in ordered for profile in policy.sum_profiles)
+        self.sum_profiles: Final = tuple(dict.fromkeys(profiles))
         """The LoadAware sums that a view must keep for these policies."""
 
     def __len__(self) -> int:

@@ -140,7 +140,7 @@ def _prepared(
     request = PlacementRequest(
         pod=pod,
         raw=msgspec.json.encode(written.pod),
-        namespace_labels=reader.state.view().namespace_labels.get(pod.namespace, {}),
+        namespace_labels=reader.state.view().namespaces.labels.get(pod.namespace, {}),
         request={"operation": "CREATE", "namespace": pod.namespace, **written.request},
     )
     case = Case(

@@ -68,7 +68,7 @@ def _enforced(policies: PolicySet) -> PolicySet:
 
 
 def _run(case: Case, policies: PolicySet) -> CaseResult:
-    case.state.track(policies.load_profiles)
+    case.state.track_sums(policies.sum_profiles)
     decision = decide(case.request, policies, case.state.view(), case.now, scope=_EVERY_POD)
     return CaseResult(
         file=case.file,

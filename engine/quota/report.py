@@ -102,7 +102,7 @@ def status_used(quota: ElasticQuota, view: ClusterView, count: StatusCounts) -> 
     """
     used = dict.fromkeys((*(quota.min or {}), *(quota.max or {})), 0)
     if count == "Running":
-        counted = view.namespace_running.get(quota.namespace, {})
+        counted = view.namespaces.running.get(quota.namespace, {})
         held = {name: amount for name, amount in counted.items() if amount and name != PODS}
     else:
         counted = used_by_namespace(view, count).get(quota.namespace, {})

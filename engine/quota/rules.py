@@ -60,8 +60,8 @@ CAPACITY_SCHEDULING_RULES = QuotaRules(
 def used_by_namespace(view: ClusterView, count_pods: PodAccounting) -> Mapping[str, Amounts]:
     """Return the requests of the pods that count, by namespace; `pods` is their number."""
     if count_pods == "Scheduled":
-        return view.namespace_scheduled
-    return view.namespace_requests
+        return view.namespaces.scheduled
+    return view.namespaces.requested
 
 
 def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
@@ -73,7 +73,7 @@ def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
     """
     return tuple(
         quota
-        for quota in view.quotas.get(namespace, ())
+        for quota in view.namespaces.quotas.get(namespace, ())
         if quota.group != KOORDINATOR_GROUP or quota.name == namespace
     )
 
@@ -86,5 +86,5 @@ def mode_of(view: ClusterView, namespace: str, default: QuotaMode) -> QuotaMode:
     `admin` and `edit` do not give, so that users of a namespace cannot lift their own limit. A
     cluster that grants such rights should forbid the annotation with an admission policy.
     """
-    annotated = view.quota_modes.get(namespace)
+    annotated = view.namespaces.quota_modes.get(namespace)
     return next((mode for mode in get_args(QuotaMode) if mode == annotated), default)

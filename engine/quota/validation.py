@@ -122,7 +122,7 @@ def _others(view: ClusterView, group: str, namespace: str, name: str) -> list[El
     """Return the quotas of a group, in all namespaces, without one."""
     return [
         quota
-        for listed in view.quotas.values()
+        for listed in view.namespaces.quotas.values()
         for quota in listed
         if quota.group == group and (quota.namespace, quota.name) != (namespace, name)
     ]

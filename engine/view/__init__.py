@@ -1,38 +1,42 @@
-"""The cluster in columns: `ClusterState` takes events, `ClusterView` is what rules read.
+"""The cluster in columns: `ClusterState` takes events, rules read a `ClusterView`.
 
-What belongs here: how nodes, pods, usage and quotas become columns and stay right under any order
-of events. What never does: any opinion on where a pod should go.
+Here nodes, pods, usage and quotas become columns that stay right under any order of events. Nothing
+here prefers one node to another, and no plugin is known: sums that only some rules need are kept by
+their `PodSumProfile`. Inside, `PodAccounting` counts pods in `NodeRows`, and a `Memo` remembers
+columns between decisions.
 """
 
 from engine.model.domain import LOAD_DOMAINS, Domain
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
-from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
+from engine.view.axis import GREATEST_AMOUNT, BoolColumn, IntColumn, ResourceAxis, capped
 from engine.view.cluster_view import ClusterView
-from engine.view.dictionary import CodeBook, DictionaryColumn, dictionary_column
-from engine.view.images import image_column
-from engine.view.labels import (
+from engine.view.columns import (
     LabelColumn,
     TaintColumn,
+    hash_of,
+    image_column,
     integer_label_column,
     label_column,
+    name_hashes,
     taint_column,
 )
-from engine.view.load import LoadProfile, LoadSums
-from engine.view.name_hashes import hash_of, name_hashes
+from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
+from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
-from engine.view.pod_transitions import NO_TRANSITIONS, PodTransitions
-from engine.view.stale_reports import StalenessWindow, stale_reports
-from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness
+from engine.view.pod_table import PodEntry
+from engine.view.rows import Sum
+from engine.view.shape_contributions import counted_requests
+from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
 from engine.view.state import ClusterState
-from engine.view.sums import Sum, counted_requests
-from engine.view.tracked_sums import SumProfile
 from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
 
 __all__ = [
     "DEFAULT_ASSUMED_SECONDS",
     "DOMAIN_NAMES",
     "FRESH",
+    "GREATEST_AMOUNT",
     "LOAD_DOMAINS",
+    "MISSING",
     "NO_TRANSITIONS",
     "USAGE_RESOURCES",
     "USAGE_WINDOW_SECONDS",
@@ -45,18 +49,16 @@ __all__ = [
     "Freshness",
     "IntColumn",
     "LabelColumn",
-    "LoadProfile",
-    "LoadSums",
+    "PodEntry",
     "PodSumProfile",
     "PodTransitions",
     "ResourceAxis",
     "StalenessWindow",
     "Sum",
-    "SumProfile",
     "TaintColumn",
     "UsageHistory",
+    "capped",
     "counted_requests",
-    "dictionary_column",
     "hash_of",
     "image_column",
     "integer_label_column",

@@ -1,4 +1,4 @@
-"""The resource axis: which column of an amounts matrix is which resource."""
+"""The resource axis: the columns of an amounts matrix, by resource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GREATEST_AMOUNT = 2**48
 """The most one pod, node or report may count for: 281 TB, far above any machine.
 
 INVARIANT: 256 pods of this size on a node, times the 100 of a percent formula, stay below 2**63,
-so no sum or product over the columns wraps, whatever a hostile pod says its limit is.
+so no sum or product over the columns wraps, whatever limit a hostile pod has.
 """
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = 0, 1, 2, 3
@@ -46,7 +46,7 @@ class ResourceAxis:
         return len(self.names)
 
     def find(self, name: str) -> int | None:
-        """Return the column of a resource, None when no object has named it yet."""
+        """Return the column of a resource, None if no object has named it yet."""
         return self._index.get(name)
 
     def span(self, names: tuple[str, ...]) -> slice | None:

@@ -1,51 +1,40 @@
-"""What rules read: one moment of the cluster, in columns."""
+"""One moment of the cluster, in columns: the input of every rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.aux_object import AuxObject
 from engine.model.domain import Domain
+from engine.model.network import Workload
+from engine.model.node import Node
+from engine.model.usage import NodeUsage
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
-from engine.view.pod_table import PodEntry
-from engine.view.sums import Sum, counted_requests, named_resources, shape_vector
-
-if TYPE_CHECKING:
-    from engine.model.aux_object import AuxObject
-    from engine.model.elastic_quota import ElasticQuota
-    from engine.model.network import Workload
-    from engine.model.node import Node
-    from engine.model.pod import Pod
-    from engine.model.resources import Amounts
-    from engine.model.usage import NodeUsage
-    from engine.view.caches import Caches
-    from engine.view.load import LoadProfile, LoadSums
-    from engine.view.pod_sums import PodSumProfile
-    from engine.view.pod_transitions import PodTransitions
-    from engine.view.workload_counts import PodsOnNodes
+from engine.view.dictionary import DictionaryColumn
+from engine.view.memo import Memo
+from engine.view.namespaces import NamespaceFacts
+from engine.view.pod_counts import PodsOnNodes, PodTransitions
+from engine.view.pod_sums import PodSumProfile
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")
-_Aux = TypeVar("_Aux", bound="AuxObject")
-
-
-class ViewHandle:
-    """Held by every view of one version; while any is alive the state copies before it writes."""
-
-    __slots__ = ("__weakref__",)
+_Value = TypeVar("_Value", bound=Hashable)
+_Aux = TypeVar("_Aux", bound=AuxObject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ClusterView:
     """One moment of the cluster: row i is the same node in every column; nothing here changes.
 
-    Rows without a node (freed, or known only from a pod or a metric) have `valid` False and take
-    no part in any decision; rules may compute anything for them.
+    Rows without a node (freed, or known only from a pod or a report) have `valid` False and take
+    no part in any decision; rules may compute anything for them. Pods that were advised to take a
+    node but are not bound yet count there like those that are.
 
     Attributes:
         version: grows with every event.
@@ -56,30 +45,20 @@ class ClusterView:
         valid: (n,).
         unschedulable: (n,), cordoned.
         allocatable: (n_resources, n), base units.
-        sums: (len(Sum), n_resources, n), sums over the pods of each node, base units; pods that
-            were advised to go there count like those that are bound.
-        assumed: (n,), how many pods of each node are such: advised, not bound yet.
+        sums: (len(Sum), n_resources, n), sums over the pods of each node, base units.
+        assumed: (n,), number of pods of each node that are advised and not bound.
         metric_time: (n,), microseconds since the epoch; 0 where there is no report or no time.
         changed: (len(Domain), n), the version at which a row last changed, by domain.
         latest: the version at which any row last changed, by domain.
-        load: per tracked profile, LoadAware's sums.
         pod_sums: per tracked profile, sums over the pods of each node, (profile.width, n).
-        turnover: pods that leave and pods that are to come, by the name of each node that has any.
+        transitions: pods about to leave or to come, by the name of each node that has any.
         rows: row by node name.
-        namespace_labels: labels of each known namespace.
-        namespace_requests: requests (and `pods`) of all non-terminal pods, per namespace.
-        namespace_scheduled: the same of those that are bound, and Pending or Running.
-        namespace_running: the same of those that are Running, by `PodShape.bare_requests`.
-        quota_modes: what the annotation `stowplan.dev/quota-mode` of a namespace says, if it has
-            one.
-        quotas: ElasticQuotas by namespace, in name order.
+        namespaces: labels, quotas, and requests of the pods of each namespace.
         extras: objects that only some rules read, by their type and key; see `lookup`.
-        workloads: pods of AppGroups, by workload and the name of the node, those included that
-            were advised to go there.
-        lease: tells the state that a view of this version is still held.
-        caches: what is remembered between views of this cluster, None where nothing is.
+        workloads: pods of AppGroups, by workload and node name.
+        memo: results shared by all views of this cluster.
         parent: the view that this one has some rows of, and which; None for all rows.
-        memory: what columns of this very view have worked out for one another.
+        scratch: results that columns of this very view share with one another.
     """
 
     version: int
@@ -95,22 +74,15 @@ class ClusterView:
     metric_time: IntColumn
     changed: IntColumn
     latest: tuple[int, ...]
-    load: Mapping[LoadProfile, LoadSums]
     pod_sums: Mapping[PodSumProfile, IntColumn]
     transitions: Mapping[str, PodTransitions]
     rows: Mapping[str, int]
-    namespace_labels: Mapping[str, Mapping[str, str]]
-    namespace_requests: Mapping[str, Amounts]
-    namespace_scheduled: Mapping[str, Amounts]
-    namespace_running: Mapping[str, Amounts]
-    quota_modes: Mapping[str, str]
-    quotas: Mapping[str, tuple[ElasticQuota, ...]]
+    namespaces: NamespaceFacts
     extras: Mapping[tuple[type[AuxObject], str], AuxObject]
     workloads: Mapping[Workload, PodsOnNodes]
-    lease: ViewHandle
-    caches: Caches | None = None
+    memo: Memo = field(repr=False)
     parent: tuple[ClusterView, NDArray[np.intp]] | None = None
-    memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
+    scratch: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -140,23 +112,23 @@ class ClusterView:
     def changed_since(self, version: int, domains: Sequence[Domain]) -> NDArray[np.intp]:
         """Return the rows that changed after `version` in any of `domains`."""
         key = ("rows", version, tuple(domains))
-        rows = self.memory.get(key)
+        rows = self.scratch.get(key)
         if rows is None:
             changed = self.changed[domains[0]] > version
             for domain in domains[1:]:
                 changed = changed | (self.changed[domain] > version)
-            rows = self.memory[key] = np.flatnonzero(changed)
+            rows = self.scratch[key] = np.flatnonzero(changed)
         return cast("NDArray[np.intp]", rows)
 
     def part_changed_since(self, version: int, domains: Sequence[Domain]) -> ClusterView:
-        """Return the view of the rows that `changed_since` names, shared by all who ask for it."""
+        """Return the view of the rows of `changed_since`, made once per view."""
         key = ("part", version, tuple(domains))
-        part = self.memory.get(key)
+        part = self.scratch.get(key)
         if part is None:
             rows = self.changed_since(version, domains)
             # Weak, for the view holds the part: in a cycle neither would die in time, and the state
             # would copy its columns before every write.
-            part = self.memory[key] = replace(self.take(rows), parent=(proxy(self), rows))
+            part = self.scratch[key] = replace(self.take(rows), parent=(proxy(self), rows))
         return cast("ClusterView", part)
 
     def node_column(
@@ -170,17 +142,33 @@ class ClusterView:
         Only rows that changed in `domains` since the last call are computed again.
 
         Args:
-            key: names the column; must tell apart all that `compute` closes over.
-            domains: what the column is made from.
+            key: names the column; must differ wherever `compute` closes over something else.
+            domains: all that the column is made from.
             compute: row-wise; gets a view of some rows, returns an array with those on its
                 last axis.
         """
         if self.parent is not None:
             whole, rows = self.parent
             return whole.node_column(key, domains, compute)[..., rows]
-        if self.caches is None:
-            return compute(self)
-        return self.caches.node_columns.get(key, self, domains, compute)
+        return self.memo.node_columns.get(key, self, domains, compute)
+
+    def dictionary_column(
+        self,
+        key: Hashable,
+        domains: Sequence[Domain],
+        values_of: Callable[[ClusterView], Iterable[_Value | None]],
+    ) -> DictionaryColumn[_Value]:
+        """Return a column of values by number, remembered as in `node_column`.
+
+        Args:
+            key: names the column; must differ wherever `values_of` closes over something else.
+            domains: all that the values are made from.
+            values_of: row-wise; gives the value of each row of a view, None for no value.
+        """
+        if self.parent is not None:
+            whole, rows = self.parent
+            return whole.dictionary_column(key, domains, values_of).take(rows)
+        return self.memo.dictionaries.get(key, self, domains, values_of)
 
     def pod_column(
         self,
@@ -188,32 +176,32 @@ class ClusterView:
         domains: Sequence[Domain],
         compute: Callable[[ClusterView], NDArray[_T]],
     ) -> NDArray[_T]:
-        """Return a column that also depends on a pod, remembered in a bounded memory.
+        """Return a column that also depends on a pod, remembered as in `node_column`.
 
-        As `node_column`; `key` must tell apart everything of the pod that `compute` reads, and
-        nothing more, so that pods of one template share it.
+        `key` must tell apart everything of the pod that `compute` reads, and nothing more, so that
+        pods of one template share it.
         """
-        if self.parent is not None or self.caches is None:
+        if self.parent is not None:
             return compute(self)
-        return self.caches.pod_columns.get(key, self, domains, compute)
+        return self.memo.pod_columns.get(key, self, domains, compute)
 
     def node_aggregate(
         self, key: Hashable, domains: Sequence[Domain], make: Callable[[ClusterView], _Made]
     ) -> _Made:
-        """Return what holds of all nodes together, remembered until one changes in `domains`.
+        """Return a result for all nodes together, remembered until one changes in `domains`.
 
         For what is quick to make of remembered columns, but not as quick as to look it up: that
         none of them is at fault, for one.
 
         Args:
-            key: names it; must tell apart all that `make` closes over.
-            domains: what it is made from.
-            make: gets a view. INVARIANT: what it returns holds neither the view nor columns of it,
+            key: names it; must differ wherever `make` closes over something else.
+            domains: all that it is made from.
+            make: gets a view. INVARIANT: its result holds neither the view nor columns of it,
                 which are overwritten once nobody holds the view.
         """
-        if self.parent is not None or self.caches is None:
+        if self.parent is not None:
             return make(self)
-        return self.caches.common.get(key, self, domains, make)
+        return self.memo.node_aggregates.get(key, self, domains, make)
 
     def take(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return the view of some rows alone, in the order given."""
@@ -229,64 +217,8 @@ class ClusterView:
             assumed=self.assumed[rows],
             metric_time=self.metric_time[rows],
             changed=self.changed[:, rows],
-            load={profile: sums.take(rows) for profile, sums in self.load.items()},
             pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
             rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
             parent=(self, rows),
-            memory={},
+            scratch={},
         )
-
-    def after(self, pod: Pod, node_name: str) -> ClusterView:
-        """Return the view as it would be with `pod` also on a node; this view is untouched.
-
-        Usage and LoadAware's sums stay as they are: they change only when a report comes.
-
-        Raises:
-            KeyError: there is no such node.
-        """
-        row = self.rows[node_name]
-        axis = self.axis.including(named_resources(pod.shape))
-        grown = np.zeros((len(Sum), len(axis), len(self)), np.int64)
-        grown[:, : len(self.axis)] = self.sums
-        grown[:, :, row] += shape_vector(pod.shape, axis)
-        allocatable = np.zeros((len(axis), len(self)), np.int64)
-        allocatable[: len(self.axis)] = self.allocatable
-        return replace(
-            self,
-            axis=axis,
-            sums=grown,
-            pod_sums=self._pod_sums_after(pod, row),
-            allocatable=allocatable,
-            workloads=self._workloads_after(pod, node_name),
-            namespace_requests=_with(pod, self.namespace_requests),
-            namespace_scheduled=_with(pod, self.namespace_scheduled),
-            caches=None,
-            memory={},
-            parent=None,
-        )
-
-    def _workloads_after(self, pod: Pod, node_name: str) -> Mapping[Workload, PodsOnNodes]:
-        """Return `workloads` as they would be with a pod also on a node."""
-        workload = pod.shape.workload
-        if workload is None:
-            return self.workloads
-        on_nodes = self.workloads.get(workload, {})
-        grown = {**on_nodes, node_name: on_nodes.get(node_name, 0) + 1}
-        return {**self.workloads, workload: grown}
-
-    def _pod_sums_after(self, pod: Pod, row: int) -> dict[PodSumProfile, IntColumn]:
-        """Return `pod_sums` as they would be with a pod also on a row, newer than any report."""
-        entry = PodEntry(row, pod.shape, 0, 0, assumed=True)
-        here = np.arange(len(self)) == row
-        return {
-            profile: sums + here * np.array([profile.part(entry, self.usages[row])]).T
-            for profile, sums in self.pod_sums.items()
-        }
-
-
-def _with(pod: Pod, requests: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
-    """Return what namespaces hold with a pod more."""
-    total = dict(requests.get(pod.namespace, {}))
-    for name, amount in counted_requests(pod.shape).items():
-        total[name] = total.get(name, 0) + amount
-    return {**requests, pod.namespace: total}

@@ -1,28 +1,71 @@
-"""What is known of namespaces beside their pods: labels, and how quotas limit them."""
+"""Namespaces: labels, quotas, and the requests of their pods."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.resource_names import PODS
+from engine.model.resources import Amounts
+from engine.view.pod_table import RUNNING, SCHEDULED
+from engine.view.shape_contributions import Contribution
+
+REQUESTED = 4
+"""The standing of every pod, added to SCHEDULED and RUNNING."""
+
+_Total: TypeAlias = dict[str, int]
+_Totals: TypeAlias = dict[str, _Total]
+_Amounts: TypeAlias = Iterable[tuple[str, int]]
+
+
+class NamespaceFacts(NamedTuple):
+    """All that a view holds of namespaces, each by namespace.
+
+    Attributes:
+        labels: of each known namespace.
+        requested: requests (and `pods`) of all non-terminal pods.
+        scheduled: the same of those that are bound, and Pending or Running.
+        running: the same of those that are Running, by `PodShape.bare_requests`.
+        quota_modes: the annotation `stowplan.dev/quota-mode`, where there is one.
+        quotas: ElasticQuotas, in name order.
+    """
+
+    labels: Mapping[str, Mapping[str, str]]
+    requested: Mapping[str, Amounts]
+    scheduled: Mapping[str, Amounts]
+    running: Mapping[str, Amounts]
+    quota_modes: Mapping[str, str]
+    quotas: Mapping[str, tuple[ElasticQuota, ...]]
 
 
 class Namespaces:
-    """Labels, quota modes and quotas; see `ClusterView` for what each one is."""
+    """Labels, quota modes and quotas; see `NamespaceFacts`."""
 
     def __init__(self) -> None:
         self.labels: dict[str, Mapping[str, str]] = {}
         self.quota_modes: dict[str, str] = {}
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
 
+    def facts(self, totals: NamespaceTotals) -> NamespaceFacts:
+        """Return the facts, valid until this and the totals are unshared."""
+        return NamespaceFacts(
+            labels=self.labels,
+            requested=totals.requested,
+            scheduled=totals.scheduled,
+            running=totals.running,
+            quota_modes=self.quota_modes,
+            quotas=self.quotas,
+        )
+
     def unshare(self) -> None:
-        """Leave what was given out so far to those who hold it, and write to copies."""
+        """Leave the mappings given out so far to their holders, and write to copies."""
         self.labels = self.labels.copy()
         self.quota_modes = self.quota_modes.copy()
         self.quotas = self.quotas.copy()
 
     def put(self, name: str, labels: Mapping[str, str], quota_mode: str) -> None:
-        """Write a namespace; its quota mode is "" where it says none."""
+        """Write a namespace; its quota mode is "" where it has none."""
         self.labels[name] = labels
         self.quota_modes.pop(name, None)
         if quota_mode:
@@ -48,5 +91,90 @@ class Namespaces:
 
 
 def _identity(quota: ElasticQuota) -> tuple[str, str]:
-    """Return what tells a quota from the others of its namespace."""
     return quota.name, quota.group
+
+
+class NamespaceTotals:
+    """Requests and number of pods by namespace; mappings given out are never written to.
+
+    Attributes:
+        requested: of all pods, until `unshare` is called.
+        scheduled: of those that are SCHEDULED, likewise.
+        running: of those that are RUNNING, likewise.
+    """
+
+    def __init__(self) -> None:
+        self.requested: _Totals = {}
+        self.scheduled: _Totals = {}
+        self.running: _Totals = {}
+        # Of namespaces whose totals nobody else holds: the three totals, in the attributes too
+        # unless they are empty.
+        self._own: dict[str, tuple[_Total, _Total, _Total]] = {}
+
+    def unshare(self) -> None:
+        """Leave the mappings given out so far to their holders, and write to others."""
+        self.requested = self.requested.copy()
+        self.scheduled = self.scheduled.copy()
+        self.running = self.running.copy()
+        self._own.clear()
+
+    def add(self, namespace: str, added: Contribution, standing: int) -> None:
+        """Add a pod to the totals of its standing: REQUESTED, SCHEDULED, RUNNING, added up."""
+        own = self._own.get(namespace)
+        requested, scheduled, running = self._made_own(namespace) if own is None else own
+        if standing & REQUESTED:
+            if not requested:
+                self.requested[namespace] = requested
+            _add(requested, added.requests)
+        if standing & SCHEDULED:
+            if not scheduled:
+                self.scheduled[namespace] = scheduled
+            _add(scheduled, added.requests)
+        if standing & RUNNING:
+            if not running:
+                self.running[namespace] = running
+            _add(running, added.bare_requests)
+
+    def subtract(self, namespace: str, removed: Contribution, standing: int) -> None:
+        """Take a pod off totals that it was added to, exactly; of no pods nothing is left."""
+        own = self._own.get(namespace)
+        requested, scheduled, running = self._made_own(namespace) if own is None else own
+        if standing & RUNNING and _is_empty_without(running, removed.bare_requests):
+            del self.running[namespace]
+        if standing & SCHEDULED and _is_empty_without(scheduled, removed.requests):
+            del self.scheduled[namespace]
+        if standing & REQUESTED and _is_empty_without(requested, removed.requests):
+            del self.requested[namespace], self._own[namespace]
+
+    def _made_own(self, namespace: str) -> tuple[_Total, _Total, _Total]:
+        """Replace the totals of a namespace by copies that may be written to."""
+        own = self._own[namespace] = (
+            _copied(self.requested, namespace),
+            _copied(self.scheduled, namespace),
+            _copied(self.running, namespace),
+        )
+        return own
+
+
+def _copied(totals: _Totals, namespace: str) -> _Total:
+    """Put a copy in the place of a total; return it, or an empty one that has no place yet."""
+    total = totals.get(namespace)
+    if total is None:
+        return {}
+    copy = totals[namespace] = total.copy()
+    return copy
+
+
+def _add(total: _Total, amounts: _Amounts) -> None:
+    for name, amount in amounts:
+        total[name] = total.get(name, 0) + amount
+
+
+def _is_empty_without(total: _Total, amounts: _Amounts) -> bool:
+    """Take a pod off; empty the total and return True if it was the last."""
+    for name, amount in amounts:
+        total[name] -= amount
+    if total[PODS]:
+        return False
+    total.clear()
+    return True

@@ -1,4 +1,4 @@
-"""The pods behind the sums, as a table of small integers.
+"""All pods, as a table of small integers.
 
 A pod is a slot: the row of its node, the number of its shape and two moments. Full pod objects are
 never kept; at 150,000 pods they would cost gigabytes.
@@ -14,20 +14,20 @@ import msgspec
 from engine.model.pod import PodShape
 
 NO_ROW = -1
-"""The row of a pod that no node has yet."""
+"""The row of a pod on no node."""
 
 SCHEDULED, RUNNING = 1, 2
-"""What a pod is, added up: bound to a node and Pending or Running; Running."""
+"""The standing of a pod, added up: bound to a node and Pending or Running; Running."""
 
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):
-    """What is stored of a pod.
+    """The stored facts of a pod.
 
     Attributes:
         row: of the node it counts on, NO_ROW when there is none.
         assigned_at: microseconds since the epoch.
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
-        assumed: whether it is not bound there but only expected to be.
+        assumed: whether it is only expected on its node, not bound there.
         standing: SCHEDULED, RUNNING, both added up, or 0.
     """
 
@@ -39,7 +39,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
     standing: int = 0
 
     def counts_on_its_node_as(self, other: PodEntry) -> bool:
-        """Return whether both are one and the same to their node, whose standing is no matter."""
+        """Return whether both count alike on their node, where the standing does not matter."""
         return (
             self.row == other.row
             and self.shape is other.shape
@@ -77,21 +77,21 @@ class PodTable:
         return len(self._slot_of)
 
     def get(self, key: str) -> PodEntry | None:
-        """Return what is stored of a pod, None when it is unknown."""
+        """Return the entry of a pod, None if it is unknown."""
         slot = self._slot_of.get(key)
         return None if slot is None else self._entry(slot)
 
     def key(self, key: str) -> str:
-        """Return `namespace/name` as the one string kept of a pod; itself when it is unknown."""
+        """Return `namespace/name` as the string stored of a pod; the argument if it is unknown."""
         slot = self._slot_of.get(key)
         return key if slot is None else self._keys[slot]
 
     def entries(self) -> Iterator[PodEntry]:
-        """Yield what is stored of every pod."""
+        """Yield the entry of every pod."""
         return map(self._entry, self._slot_of.values())
 
     def put(self, key: str, entry: PodEntry) -> None:
-        """Store a pod, in place of what was stored under the same key."""
+        """Add or replace a pod."""
         row, shape = entry.row, entry.shape
         slot = self._slot_of.get(key)
         if slot is None:
@@ -104,7 +104,7 @@ class PodTable:
                 self._leave(slot)
                 self._enter(slot, row)
             if self.shapes[self._shape[slot]] is not shape:
-                self._let_go(self._shape[slot])
+                self._drop_shape(self._shape[slot])
                 self._shape[slot] = self._number(shape)
         self._assigned_at[slot] = entry.assigned_at
         self._initialized_at[slot] = entry.initialized_at
@@ -115,7 +115,7 @@ class PodTable:
         """Forget a pod that is known."""
         slot = self._slot_of.pop(key)
         self._leave(slot)
-        self._let_go(self._shape[slot])
+        self._drop_shape(self._shape[slot])
         self._keys[slot] = ""
         self._free_slots.append(slot)
 
@@ -141,7 +141,7 @@ class PodTable:
         )
 
     def _enter(self, slot: int, row: int) -> None:
-        """Put a slot that is on no row on one, or on none."""
+        """Put a slot that is on no row on the given one, which may be NO_ROW."""
         self._row[slot] = row
         if row != NO_ROW:
             while len(self._on_row) <= row:
@@ -156,12 +156,12 @@ class PodTable:
         if row != NO_ROW:
             on_row, place = self._on_row[row], self._place[slot]
             last = on_row.pop()
-            if last != slot:  # it takes the place that is left
+            if last != slot:  # it takes the free place
                 on_row[place] = last
                 self._place[last] = place
 
-    def _let_go(self, number: int) -> None:
-        """Count one pod less of a shape; without one it is forgotten."""
+    def _drop_shape(self, number: int) -> None:
+        """Count one pod less of a shape; forget it after the last."""
         self._shape_pods[number] -= 1
         if self._shape_pods[number] == 0:
             shape = self.shapes[number]

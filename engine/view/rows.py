@@ -1,20 +1,17 @@
-"""The rows that nodes have, and the columns over them: written in place, copied while held."""
+"""Rows of nodes, and the columns over them: written in place, copied while a view holds them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from enum import IntEnum
 
 import numpy as np
 
 from engine.model.domain import Domain
+from engine.model.node import Node
+from engine.model.usage import NodeUsage
 from engine.view.axis import ResourceAxis
-from engine.view.sums import Sum
-
-if TYPE_CHECKING:
-    from engine.model.node import Node
-    from engine.model.usage import NodeUsage
-    from engine.view.pod_table import PodTable
+from engine.view.pod_table import PodTable
 
 _FIRST_ROWS = 64
 _NODES, _METRICS = int(Domain.NODES), int(Domain.METRICS)  # numpy takes these twice as fast
@@ -30,18 +27,29 @@ _COLUMNS = (
 _COLLECTIONS = ("of", "nodes", "usages")
 
 
-class NodeRows:
-    """A row for each node name that a node, a pod or a usage report speaks of.
+class Sum(IntEnum):
+    """The sums kept per node over its pods; see `PodShape` for the amounts in each."""
 
-    INVARIANT: who writes has raised `version` before, so that no column remembered for an earlier
-    one is taken for right. The columns have more rows than are in use: only the first `len(names)`
-    mean anything.
+    REQUESTS = 0
+    NON_ZERO_REQUESTS = 1
+    LIMITS = 2
+    EFFECTIVE_LIMITS = 3
+    EFFECTIVE_LIMITS_NON_ZERO = 4
+    CONTAINER_LIMITS = 5
+
+
+class NodeRows:
+    """A row for each node name that a node, a pod or a usage report refers to.
+
+    INVARIANT: callers raise `version` before they write, so that no column remembered for an
+    earlier version is taken for right. The columns have more rows than are in use: only the first
+    `len(names)` mean anything.
 
     Args:
         pods: tells which rows have pods.
 
     Attributes:
-        version: of what is being written.
+        version: the one being written.
         latest: the version at which any row last changed, by domain.
         axis: the resource axis.
         of: row by node name.
@@ -71,7 +79,7 @@ class NodeRows:
         self._names_now: tuple[str, ...] | None = None
 
     def unshare(self) -> None:
-        """Leave what was given out so far to those who hold it, and write to copies."""
+        """Leave the columns given out so far to their holders, and write to copies."""
         for name in (*_COLLECTIONS, *_COLUMNS):
             setattr(self, name, getattr(self, name).copy())
 
@@ -88,7 +96,7 @@ class NodeRows:
         return None if row is None else self.nodes[row]
 
     def put_node(self, node: Node) -> None:
-        """Write a node; what it offers has a place on the axis."""
+        """Write a node; its resources have a place on the axis."""
         row = self.row(node.name)
         self.nodes[row] = node
         self.valid[row] = True
@@ -137,7 +145,7 @@ class NodeRows:
         return row
 
     def release(self, row: int) -> None:
-        """Free a row that no node, pod or usage report speaks of any more."""
+        """Free a row that no node, pod or usage report refers to any more."""
         if not self.names[row]:
             return  # free already
         if self.nodes[row] is None and self.usages[row] is None and not self._pods.count_on(row):
@@ -150,7 +158,7 @@ class NodeRows:
         self.changed[domain, row] = self.latest[domain] = self.version
 
     def grow_axis(self, resources: Iterable[str]) -> bool:
-        """Give resources a place on the axis; says whether any had none."""
+        """Give resources a place on the axis; return whether any had none."""
         axis = self.axis.including(resources)
         if axis is self.axis:
             return False

@@ -1,17 +1,17 @@
-"""What a pod of each shape adds, worked out once per shape."""
+"""The amounts that a pod of each shape adds to its node and namespace, computed once per shape."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+
+from engine.model.pod import PodShape
 from engine.model.resource_names import PODS
+from engine.model.resources import Amounts
 from engine.view.axis import IntColumn
-from engine.view.sums import counted_requests, named_resources, shape_vector
-
-if TYPE_CHECKING:
-    from engine.model.pod import PodShape
-    from engine.view.rows import NodeRows
+from engine.view.rows import NodeRows
 
 MOST_RESOURCES = 128
 """Resources on the axis, unless nodes offer more; each costs 48 bytes a node."""
@@ -19,8 +19,13 @@ MOST_RESOURCES = 128
 _SHAPES_REMEMBERED = 65_536
 
 
-class Share(NamedTuple):
-    """What a pod of one shape adds to its namespace and to its node.
+def counted_requests(shape: PodShape) -> Amounts:
+    """Return what a pod adds to the requests of its node and namespace: its own, and one pod."""
+    return {**shape.requests, PODS: 1}
+
+
+class Contribution(NamedTuple):
+    """The amounts that a pod of one shape adds to its namespace and to its node.
 
     Attributes:
         requests: of the namespace, with `pods`.
@@ -34,17 +39,17 @@ class Share(NamedTuple):
 
 
 class ShapeContributions:
-    """The share of each shape, on the axis of the rows; gives resources their place on it."""
+    """The contribution of each shape, on the axis of the rows, which it extends as needed."""
 
     def __init__(self, rows: NodeRows) -> None:
         self._rows = rows
-        self._shares: dict[PodShape, Share] = {}
+        self._by_shape: dict[PodShape, Contribution] = {}
         self._has_unplaced = False  # whether any pod names a resource that is not on the axis
 
-    def of(self, shape: PodShape) -> Share:
-        """Return the share of a shape; it may make room in the sums of the rows."""
-        share = self._shares.get(shape)
-        return self._remembered(shape) if share is None else share
+    def of(self, shape: PodShape) -> Contribution:
+        """Return the contribution of a shape; it may make room in the sums of the rows."""
+        contribution = self._by_shape.get(shape)
+        return self._remembered(shape) if contribution is None else contribution
 
     def offer(self, resources: Iterable[str]) -> bool:
         """Give each resource that a node offers a place.
@@ -54,32 +59,46 @@ class ShapeContributions:
         """
         if not self._rows.grow_axis(resources):
             return False
-        self._shares.clear()  # they lack the new resources
+        self._by_shape.clear()  # they lack the new resources
         return self._has_unplaced
 
-    def _remembered(self, shape: PodShape) -> Share:
-        """Work out the share of a shape."""
-        if len(self._shares) > _SHAPES_REMEMBERED:
-            self._shares.clear()
-        self._name(named_resources(shape))
+    def _remembered(self, shape: PodShape) -> Contribution:
+        if len(self._by_shape) > _SHAPES_REMEMBERED:
+            self._by_shape.clear()
+        amounts = (shape.requests, shape.limits, shape.effective_limits_non_zero)
+        self._place(name for each in amounts for name, amount in each.items() if amount)
         requests = tuple(counted_requests(shape).items())
         bare_requests = (*shape.bare_requests.items(), (PODS, 1))
-        share = self._shares[shape] = Share(
+        contribution = self._by_shape[shape] = Contribution(
             requests=requests,
             bare_requests=requests if bare_requests == requests else bare_requests,
-            sums=shape_vector(shape, self._rows.axis).reshape(-1),
+            sums=self._sums(shape),
         )
-        return share
+        return contribution
 
-    def _name(self, resources: Iterable[str]) -> None:
+    def _sums(self, shape: PodShape) -> IntColumn:
+        """Return the amounts of each `Sum`, in their order."""
+        vector = self._rows.axis.vector
+        return np.concatenate(
+            [
+                vector(counted_requests(shape)),
+                vector(shape.non_zero_requests),
+                vector(shape.limits),
+                vector(shape.effective_limits),
+                vector(shape.effective_limits_non_zero),
+                vector(shape.container_limits),
+            ]
+        )
+
+    def _place(self, resources: Iterable[str]) -> None:
         """Give resources that a pod names a place while there is room.
 
-        Beyond it only what nodes offer counts: no pod can be placed for anything else, and a pod
-        can name thousands.
+        Beyond it only resources that nodes offer count: no pod can be placed for anything else, and
+        a pod can name thousands.
         """
         axis = self._rows.axis
         new = [name for name in resources if axis.find(name) is None]
         room = max(MOST_RESOURCES - len(axis), 0)
         self._has_unplaced |= len(new) > room
         if self._rows.grow_axis(new[:room]):
-            self._shares.clear()  # they lack the new resources
+            self._by_shape.clear()  # they lack the new resources

@@ -1,58 +1,53 @@
-"""The cluster as it changes: events go in, views come out."""
+"""The state of a cluster: events go in, views come out."""
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.advice import Advice, advice_in
+from engine.model.aux_object import AuxObject
 from engine.model.domain import Domain
+from engine.model.elastic_quota import ElasticQuota
+from engine.model.node import Node
+from engine.model.pod import Pod, PodShape
+from engine.model.time import Micros
+from engine.model.usage import NodeUsage
 from engine.view.assumed import (
     DEFAULT_ASSUMED_SECONDS,
     DEFAULT_IN_FLIGHT_SECONDS,
     AssumedPods,
 )
-from engine.view.caches import Caches
-from engine.view.cluster_view import ClusterView, ViewHandle
+from engine.view.cluster_view import ClusterView
+from engine.view.memo import Memo
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
+from engine.view.pod_sums import PodSumProfile, TrackedSums
 from engine.view.pod_table import NO_ROW, PodTable
-from engine.view.rows import NodeRows
-from engine.view.sums import Sum
-from engine.view.tracked_sums import SumProfile, TrackedSums
+from engine.view.rows import NodeRows, Sum
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from engine.model.aux_object import AuxObject
-    from engine.model.elastic_quota import ElasticQuota
-    from engine.model.node import Node
-    from engine.model.pod import Pod, PodShape
-    from engine.model.time import Micros
-    from engine.model.usage import NodeUsage
-
-
-_MOST_UNSEEN = 64  # writes between two views; what those leave to do takes 8 ms at most
+_MOST_UNSEEN = 64  # writes between two views; a view of these takes 8 ms at most
 
 
 class ClusterState:
-    """Mutable columns of a cluster, kept by events; rules only ever see `view()`.
+    """Mutable columns of a cluster, changed by events; rules only ever see `view()`.
 
     Any order of events that ends in the same objects gives the same view, up to the order of
-    rows. Writing is in place; while a view of the current version is still held by someone, the
-    columns are copied once before the first write, so a view never changes.
+    rows. Writing is in place; while a view of the current version is still alive, the columns are
+    copied once before the first write, so a view never changes.
 
-    A pod that waits for the scheduler counts on the node it was advised to take, the first of them
-    that exists, as if it were bound there: the next pod must see it. One with scheduling gates does
-    not: it may stay so for hours, and competes with nobody until its gates are gone.
+    A pod that waits for the scheduler counts on the first node of its advice that exists, as if it
+    were bound there: the next pod must see it. One with scheduling gates does not: it may stay so
+    for hours, and competes with nobody until its gates are gone.
 
     Args:
-        assumed_seconds: for how long after its creation, or the end of its gates, a pod is assumed
-            on its advised node at most.
-        in_flight_seconds: for how long after its advice, while it is not seen.
+        assumed_seconds: the longest time that a pod is assumed on its advised node, from its
+            creation or the end of its gates.
+        in_flight_seconds: the longest time from its advice, while it is not seen.
     """
 
     def __init__(
@@ -69,30 +64,28 @@ class ClusterState:
         self._namespaces = Namespaces()
         self._extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
         self._tracked = TrackedSums()
-        self._caches = Caches.empty()
-        self._view: ClusterView | None = None
+        self._memo = Memo()
+        self._view: ClusterView | None = None  # of the current version
+        self._latest_view: weakref.ref[ClusterView] | None = None
         self._unseen = 0  # writes since the last view
-        self._lease: weakref.ref[ViewHandle] = weakref.ref(
-            ViewHandle()
-        )  # dead at once: nothing is lent
 
     @property
     def pod_count(self) -> int:
-        """How many non-terminal pods are known."""
+        """Number of known non-terminal pods."""
         return len(self._pods.table) - self._pods.assumed.in_flight
 
     @property
     def node_count(self) -> int:
-        """How many nodes are known, rather than pods or usage on some."""
+        """Number of known nodes, without those known only from pods or usage."""
         return int(np.count_nonzero(self._rows.valid))
 
     @property
     def version(self) -> int:
-        """That of the next view; grows with every event."""
+        """The version of the next view; grows with every event."""
         return self._rows.version
 
     def has_node(self, name: str) -> bool:
-        """Return whether a node is known, rather than pods or usage on one of that name."""
+        """Return whether a node is known, not just pods or usage on one of that name."""
         return self._rows.node(name) is not None
 
     def has_quota(self, namespace: str) -> bool:
@@ -112,9 +105,9 @@ class ClusterState:
         return self._rows.names[entry.row], entry.shape
 
     def pod_key(self, key: str) -> str:
-        """Return `namespace/name` as the very string that is kept here, if the pod is known.
+        """Return `namespace/name` as the string object stored here, if the pod is known.
 
-        For whoever keeps keys of pods too: of 150,000 a copy takes 14 MiB.
+        For others that store keys of pods: copies of 150,000 take 14 MiB.
         """
         return self._pods.table.key(key)
 
@@ -129,19 +122,19 @@ class ClusterState:
         self._pods.offer(node.allocatable)
         self._rows.put_node(node)
         if old is None:
-            self._pods.place_assumed(self._pods.assumed.naming(node.name))
+            self._pods.place_assumed(self._pods.assumed.advised_to(node.name))
 
     def delete_node(self, name: str) -> None:
         """Forget a node; its pods and usage stay known until they are deleted too.
 
-        Those that are only assumed on it are assumed on the next one they were advised to take.
+        Pods that are only assumed on it are assumed on the next node of their advice.
         """
         if self._rows.node(name) is None:
             return
         self._before_write()
         row = self._rows.of[name]
         self._rows.drop_node(name)
-        self._pods.place_assumed(self._pods.assumed.naming(name))
+        self._pods.place_assumed(self._pods.assumed.advised_to(name))
         self._rows.release(row)
 
     def set_pod(self, pod: Pod, *, seen_at: Micros) -> None:
@@ -149,8 +142,8 @@ class ClusterState:
 
         Args:
             pod: as it now is.
-            seen_at: now. A bound pod without a PodScheduled time counts as assigned at the moment
-                it was first seen on its node.
+            seen_at: now. A bound pod without a PodScheduled time counts as assigned when it was
+                first seen on its node.
         """
         pods, key = self._pods, pod.key
         old = pods.table.get(key)
@@ -159,9 +152,9 @@ class ClusterState:
         if pod.is_terminal:
             self.delete_pod(key)
             return
-        if pods.turnover.would_change(key, pod):
+        if pods.transitions.would_change(key, pod):
             self._before_write()
-            pods.turn(key, pod)
+            pods.update_transition(key, pod)
         if pod.node_name:
             pods.assumed.forget(key)
             row = self._rows.of.get(pod.node_name)
@@ -179,14 +172,14 @@ class ClusterState:
         pods.move(key, old, new)
 
     def delete_pod(self, key: str) -> None:
-        """Forget a pod, by `namespace/name`; what it added is taken off exactly."""
+        """Forget a pod, by `namespace/name`; its amounts are taken off exactly."""
         pods = self._pods
         old = pods.table.get(key)
         if old is None:
             return
         self._before_write()
-        if pods.turnover.would_change(key, None):
-            pods.turn(key, None)
+        if pods.transitions.would_change(key, None):
+            pods.update_transition(key, None)
         pods.assumed.forget(key)
         pods.recount(key.partition("/")[0], old, None)
         pods.move(key, old, None)
@@ -194,11 +187,11 @@ class ClusterState:
     def assume(self, pod: Pod, advice: Advice, *, at: Micros) -> None:
         """Count a pod that was just advised, until it is seen or its time is up.
 
-        It does not count for its namespace: those who guard quotas keep books of their own.
+        It does not count for its namespace: quotas have accounts of their own.
 
         Args:
-            pod: as it was judged; has no uid yet, and maybe no name.
-            advice: what was written on it; its id tells the pod when it comes.
+            pod: as it was reviewed; has no uid yet, and maybe no name.
+            advice: as written on it; its id identifies the pod when it is seen.
             at: now.
         """
         pods = self._pods
@@ -208,27 +201,26 @@ class ClusterState:
             pods.move(key, pods.table.get(key), pods.waiting(key, pod.shape))
 
     def withdraw(self, pod: Pod) -> Advice | None:
-        """Take off a pod that is in flight, which its advice tells; returns that advice.
+        """Take off a pod that is in flight by its advice; return that advice, None if it is not.
 
-        None where it is not in flight. For whoever judges a pod again, as the API server asks for
-        after other webhooks have changed it: a pod must not be in its own way.
+        For a pod that is reviewed again, as happens after other webhooks have changed it: it must
+        not compete with itself.
         """
-        landed = self._pods.assumed.pop_in_flight(pod)
-        if landed is None:
+        key = self._pods.assumed.pop_in_flight(pod)
+        if key is None:
             return None
         self._before_write()
-        self._pods.place_assumed([landed])
+        self._pods.place_assumed([key])
         return advice_in(pod.annotations)
 
     def release_assumed(self, now: Micros, *, most: int | None = None) -> bool:
         """Take off the pods that were assumed for too long; free while there are none.
 
-        For whoever asks for a view to call before: events alone don't tell that time goes by.
+        Call before `view`: time passes without events.
 
         Args:
             now: now.
-            most: how many at most, those that have been so for longest first; each takes some
-                10 us. None for all.
+            most: the greatest number, the oldest first; each takes some 10 us. None for all.
 
         Returns:
             Whether some are left.
@@ -270,7 +262,7 @@ class ClusterState:
         Args:
             name: its name.
             labels: all it has.
-            quota_mode: what its annotation `stowplan.dev/quota-mode` says, if it has one.
+            quota_mode: its annotation `stowplan.dev/quota-mode`, if it has one.
         """
         self._before_write()
         self._namespaces.put(name, labels, quota_mode)
@@ -292,18 +284,18 @@ class ClusterState:
             self._before_write()
             self._touch_topology(self._extras.pop((kind, key)).node_name)
 
-    def track(self, profiles: Iterable[SumProfile]) -> None:
-        """Keep the sums of exactly these profiles from now on, LoadAware's and others.
+    def track_sums(self, profiles: Iterable[PodSumProfile]) -> None:
+        """Keep the sums of exactly these profiles from now on.
 
-        The next view counts for those that are new, some 5 us for each pod; see `preparing`.
+        The next view counts for those that are new, some 5 us for each pod; see `prepare_sums`.
         """
         self._before_write()
         self._tracked.track(profiles)
 
-    def preparing(self, profiles: Iterable[SumProfile]) -> Iterator[None]:
+    def prepare_sums(self, profiles: Iterable[PodSumProfile]) -> Iterator[None]:
         """Count for profiles before they are tracked, a few nodes between one yield and the next.
 
-        So others can be served meanwhile, and what happens meanwhile is counted too.
+        Reviews can be served meanwhile, and events that come meanwhile are counted too.
         """
         self._tracked.prepare(profiles)
         while not self._tracked.is_prepared:
@@ -318,11 +310,8 @@ class ClusterState:
         if self._view is not None:
             return self._view
         self._unseen = 0
-        rows, pods, namespaces = self._rows, self._pods, self._namespaces
+        rows, pods = self._rows, self._pods
         n = len(rows.names)
-        load, pod_sums = self._tracked.refreshed(pods.table, rows, pods.take_changes())
-        lease = ViewHandle()
-        self._lease = weakref.ref(lease)
         self._view = ClusterView(
             version=rows.version,
             axis=rows.axis,
@@ -337,29 +326,25 @@ class ClusterState:
             metric_time=_frozen(rows.metric_time[:n]),
             changed=_frozen(rows.changed[:, :n]),
             latest=tuple(rows.latest),
-            load=load,
-            pod_sums=pod_sums,
-            transitions=pods.turnover.snapshot(),
+            pod_sums=self._tracked.refreshed(pods.table, rows, pods.take_changes()),
+            transitions=pods.transitions.snapshot(),
             rows=rows.of,
-            namespace_labels=namespaces.labels,
-            namespace_requests=pods.totals.requested,
-            namespace_scheduled=pods.totals.scheduled,
-            namespace_running=pods.totals.running,
-            quota_modes=namespaces.quota_modes,
-            quotas=namespaces.quotas,
+            namespaces=self._namespaces.facts(pods.totals),
             extras=self._extras,
             workloads=pods.workloads.snapshot(),
-            lease=lease,
-            caches=self._caches,
+            memo=self._memo,
         )
-        self._caches.images.catch_up(self._view)
+        self._latest_view = weakref.ref(self._view)
+        self._memo.images.catch_up(
+            rows.nodes, rows.changed[Domain.NODES, :n], rows.latest[Domain.NODES]
+        )
         return self._view
 
     def _before_write(self) -> None:
-        """Start a new version; copy what a view of this one has, if one is still held.
+        """Start a new version; copy the columns of a view of this one, if it is still alive.
 
-        A view is made now and then though nobody asks, for what it takes to bring sums and indices
-        up to date: of a whole list, all at once would be the delay of the next review.
+        A view is made after some writes without a request, to bring sums and indices up to date:
+        after a whole list, doing so at once would delay the next review.
         """
         if self._unseen >= _MOST_UNSEEN:
             self.view()
@@ -368,14 +353,14 @@ class ClusterState:
         if self._view is None:
             return
         self._view = None
-        if self._lease() is None:
+        if self._latest_view is None or self._latest_view() is None:
             return
         self._extras = self._extras.copy()
         for part in (self._rows, self._pods, self._namespaces, self._tracked):
             part.unshare()
 
     def _touch_topology(self, node_name: str) -> None:
-        """Note that an object that only some rules read changes, if it is of a known node."""
+        """Mark the row of a known node as changed in an object that only some rules read."""
         row = self._rows.of.get(node_name)
         if row is not None:
             self._rows.touch(row, Domain.TOPOLOGY)
@@ -385,7 +370,7 @@ _GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])
 
 
 def _frozen(column: _GenericArray) -> _GenericArray:
-    """Return a read-only look at a column."""
-    look = column.view()
-    look.flags.writeable = False
-    return look
+    """Return a read-only view of a column."""
+    frozen = column.view()
+    frozen.flags.writeable = False
+    return frozen

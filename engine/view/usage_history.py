@@ -1,14 +1,14 @@
-"""What nodes have used of late: averages, percentiles and deviations over windows of time.
+"""Usage of nodes over time: averages, percentiles and deviations over windows.
 
-Takes the place of what an agent on each node would keep, so that rules on percentiles work where
-usage is only ever told as of now. Held beside what koordlet reports (Koordinator,
-pkg/koordlet/metriccache and statesinformer/impl/states_nodemetric.go):
+Replaces an agent on each node, so that rules on percentiles work where only the usage at the moment
+is known. Compared with koordlet (Koordinator, pkg/koordlet/metriccache and
+statesinformer/impl/states_nodemetric.go):
 
-- a window is told of once its samples span at least half of it, as koordlet does;
-- an average is rounded toward zero, as koordlet does;
+- a window is reported once its samples span at least half of it, as by koordlet;
+- an average is rounded toward zero, as by koordlet;
 - a percentile is the nearest rank: the least sample that is not exceeded by that percent of them.
-  Koordlet takes rank floor(n * p) in float32, which is the same one or the one below; on few
-  samples that hides the very peak a high percentile is asked for.
+  Koordlet takes rank floor(n * p) in float32, which is the same rank or the one below; on few
+  samples that hides the very peak a high percentile is meant to show.
 
 The deviation is that of the population, which Prometheus' `stddev_over_time` gives to load-watcher
 and so to the Trimaran scorers.
@@ -33,13 +33,13 @@ USAGE_WINDOW_SECONDS: Final = (300, 600, 1800)
 """Windows of averages and percentiles: koordlet's defaults."""
 
 DEVIATION_SECONDS: Final = (900, 600, 300)
-"""Windows of the deviation: the first known one counts, as load-watcher chooses."""
+"""Windows of the deviation: the first known window counts, as in load-watcher."""
 
 USAGE_RESOURCES: Final = (CPU, MEMORY)
 """What a sample holds."""
 
 MOST_SAMPLES: Final = 180
-"""Samples kept of a node, each 24 bytes: half an hour at one in ten seconds."""
+"""Samples per node, of 24 bytes each: half an hour at one in ten seconds."""
 
 _PERCENTILES: Final = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
 _TYPES: Final = ("avg", *_PERCENTILES)
@@ -51,7 +51,7 @@ _BEYOND: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class UsageSummary:
-    """What is known of a node over time; the fields are those of `NodeUsage`."""
+    """Usage of a node over time; the fields are those of `NodeUsage`."""
 
     aggregated: tuple[AggregatedUsage, ...]
     average: Amounts
@@ -61,11 +61,11 @@ class UsageSummary:
 class UsageHistory:
     """The latest samples of each node, in a ring.
 
-    At one sample in 15 s it takes 2.9 KB a node: 14 MiB for 5,000. A node that is forgotten leaves
-    its ring to the next new one.
+    One sample in 15 s takes 2.9 KB a node: 14 MiB for 5,000. The ring of a forgotten node is used
+    for the next new one.
 
     Args:
-        interval_seconds: about how often a node is sampled.
+        interval_seconds: the approximate time between samples of a node.
     """
 
     def __init__(self, interval_seconds: float) -> None:
@@ -77,11 +77,11 @@ class UsageHistory:
         self._added = np.zeros(0, np.int64)  # samples ever added to a row
 
     def __len__(self) -> int:
-        """Return how many nodes are known."""
+        """Return the number of known nodes."""
         return len(self._rows)
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names of the nodes that are known."""
+        """Return the names of the known nodes."""
         return iter(self._rows)
 
     def latest(self, node_name: str) -> Micros | None:
@@ -92,7 +92,7 @@ class UsageHistory:
         return Micros(int(self._ring[row, 0, (self._added[row] - 1) % self._ring.shape[-1]]))
 
     def add(self, node_name: str, at: Micros, amounts: Amounts) -> bool:
-        """Take a sample, unless it is not newer than the node's newest one; says if it was taken.
+        """Add a sample if it is newer than the node's newest one; return whether it was.
 
         Args:
             node_name: the node, known or new.
@@ -113,7 +113,7 @@ class UsageHistory:
         return True
 
     def forget(self, node_name: str) -> None:
-        """Drop what is known of a node, if anything is."""
+        """Drop the samples of a node, if there are any."""
         row = self._rows.pop(node_name, None)
         if row is not None:
             self._added[row] = 0
@@ -123,7 +123,7 @@ class UsageHistory:
         """Return a summary of each node, over windows that end with its newest sample.
 
         Args:
-            node_names: known nodes, best a hundred or so at a time.
+            node_names: known nodes, ideally about a hundred at a time.
         """
         rows = np.array([self._rows[name] for name in node_names], np.intp)
         samples = _Samples.of(self._ring[rows], self._added[rows])
@@ -134,7 +134,7 @@ class UsageHistory:
         ]
 
     def _new_row(self) -> int:
-        """Return a row that no node has."""
+        """Return a free row."""
         if not self._free:
             # Rows beyond those in use are never written, so they take no memory yet.
             first = len(self._added)
@@ -152,10 +152,10 @@ class _Window:
     """The samples of m nodes within one window.
 
     Attributes:
-        seconds: how long it is.
+        seconds: its length.
         amounts: (m, n_resources, n_samples), base units.
-        inside: (m, 1, n_samples), which of them are within the window; at least the newest.
-        count: (m, 1), how many those are.
+        inside: (m, 1, n_samples), the samples within the window; at least the newest.
+        count: (m, 1), the number of these.
         is_known: (m,), whether they span half of the window.
     """
 
@@ -202,7 +202,7 @@ class _Samples:
 
     @classmethod
     def of(cls, rings: IntColumn, added: IntColumn) -> _Samples:
-        """Return the samples in rings, given how many were ever added to each."""
+        """Return the samples in rings, given the number ever added to each."""
         length = rings.shape[-1]
         moments = rings[:, 0]
         newest = np.take_along_axis(moments, (added[:, None] - 1) % length, axis=-1)
@@ -210,7 +210,7 @@ class _Samples:
         return cls(rings[:, 1:], np.where(is_used, newest - moments, _BEYOND))
 
     def within(self, seconds: int) -> _Window:
-        """Return those of a window that ends with the newest one."""
+        """Return the window that ends with the newest sample."""
         inside = self.age < seconds * SECOND
         span = np.where(inside, self.age, 0).max(axis=-1)
         return _Window(
@@ -223,7 +223,7 @@ class _Samples:
 
 
 def _aggregated(window: _Window) -> list[AggregatedUsage | None]:
-    """Return what is to be told of a window for each node, None where it is not known."""
+    """Return the window of each node as a report, None where it is not known."""
     average = window.average()[..., None]
     table = np.concatenate([average, window.percentiles(tuple(_PERCENTILES.values()))], axis=-1)
     return [
@@ -238,7 +238,7 @@ def _aggregated(window: _Window) -> list[AggregatedUsage | None]:
 
 
 def _spread(samples: _Samples) -> list[tuple[Amounts, Amounts]]:
-    """Return the average and the deviation of each node, over the first window that is known."""
+    """Return the average and the deviation of each node, over the first known window."""
     pairs: list[tuple[Amounts, Amounts]] = [({}, {})] * len(samples.age)
     for seconds in reversed(DEVIATION_SECONDS):
         window = samples.within(seconds)

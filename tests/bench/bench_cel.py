@@ -42,7 +42,7 @@ from engine.policy.compile import compile_policy
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.view import ClusterState, ClusterView
-from engine.view.caches import Caches
+from engine.view.memo import Memo
 from tests.bench.cel_engines import (
     NAMES,
     Activation,
@@ -271,7 +271,7 @@ def _cluster(nodes: int) -> tuple[ClusterState, list[Pod], list[NodeUsage]]:
 
 def _fresh(view: ClusterView) -> ClusterView:
     """Return the same view without anything remembered."""
-    return replace(view, caches=Caches.empty(), memory={})
+    return replace(view, memo=Memo(), scratch={})
 
 
 def _with_changes(state: ClusterState, pods: list[Pod], usages: list[NodeUsage]) -> ClusterView:

@@ -23,7 +23,7 @@ from engine.model.pod import Pod, pod_of
 from engine.model.time import micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
 from engine.plugins import PLUGINS
-from engine.view import ClusterState, ClusterView, SumProfile
+from engine.view import ClusterState, ClusterView, PodSumProfile
 from tests.bench.bench_view import machine
 from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW
@@ -59,15 +59,15 @@ def main() -> None:
     cluster = GeneratedCluster(nodes=size.nodes, pods=size.pods)
     calls: dict[str, Callable[[Pod, ClusterView], object]] = {}
     state = ClusterState()
-    profiles: list[SumProfile] = []
+    profiles: list[PodSumProfile] = []
     for name, plugin in PLUGINS.items():
         args = plugin.args.model_validate(_args(cluster).get(name, {}))
-        profiles += plugin.load_profiles(args)
+        profiles += plugin.sum_profiles(args)
         if plugin.filter:
             calls[f"{name}, filter"] = _filtering(plugin.filter(args))
         if plugin.score:
             calls[f"{name}, score"] = _scoring(plugin.score(args))
-    state.track(profiles)
+    state.track_sums(profiles)
     pods = _filled(state, cluster)
     _report(calls, pods, state.view())
     _report_zones(size.nodes)

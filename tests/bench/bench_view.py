@@ -29,7 +29,8 @@ from engine.model.node import node_of
 from engine.model.pod import pod_of
 from engine.model.time import micros
 from engine.model.usage import usage_of_node_metric
-from engine.view import ClusterState, LoadProfile
+from engine.plugins.load_aware.sums import LoadProfile
+from engine.view import ClusterState
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import resident_mib
 from tests.bench.texts import NOW
@@ -91,7 +92,7 @@ def machine() -> str:
 def filled(cluster: GeneratedCluster) -> ClusterState:
     """Return the state of a cluster, and print what each step took."""
     state = ClusterState()
-    state.track([_PROFILE])
+    state.track_sums([_PROFILE])
     total = 0.0
 
     def load(name: str, texts: Iterable[bytes], decode: _Step, make: _Step, apply: _Step) -> None:

@@ -70,7 +70,7 @@ def loaded(objects: Iterable[bytes], policies: PolicySet) -> ClusterState:
             by_kind = applier.by_kind[found.group, found.kind]
             by_kind.apply(found.decode(by_kind.kind.wire))
     state = applier.finished()
-    state.track(policies.load_profiles)
+    state.track_sums(policies.sum_profiles)
     state.view()
     _spare_the_collector()
     return state

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.plugins.base import Filter
-    from engine.view import ClusterView, IntColumn, LoadProfile
+    from engine.view import ClusterView, IntColumn, PodSumProfile
     from tests.conformance.outcome import Json
 
 
-def cluster_of(case: Json, profiles: Sequence[LoadProfile] = ()) -> ClusterView:
+def cluster_of(case: Json, profiles: Sequence[PodSumProfile] = ()) -> ClusterView:
     """Return the view of a case's nodes, pods and reports that keeps the sums of `profiles`."""
     state = ClusterState()
-    state.track(profiles)
+    state.track_sums(profiles)
     for node in case.get("nodes", ()):
         state.set_node(node_of(msgspec.convert(node, api.Node)))
     assumed_at = {key: moment(text) for key, text in case.get("assumed_at", {}).items()}

@@ -64,7 +64,7 @@ def cluster_of(
 def state_of(case: Json, profiles: Sequence[PodSumProfile], reader: Reader) -> ClusterState:
     """Return the state of the cluster of a case."""
     state = ClusterState()
-    state.track(profiles)
+    state.track_sums(profiles)
     for written in case["nodes"]:
         node = node_of(msgspec.convert(written, api.Node))
         state.set_node(node)
@@ -82,7 +82,7 @@ def placements(case: Json, plugin: Plugin, reader: Reader = EVERY_METRIC) -> dic
     args = plugin.args.model_validate(case["args"])
     assert plugin.score
     rule = plugin.score(args)
-    state = state_of(case, cast("Sequence[PodSumProfile]", plugin.load_profiles(args)), reader)
+    state = state_of(case, plugin.sum_profiles(args), reader)
     placed: dict[str, str] = {}
     for pod in _added(case):
         view = state.view()
@@ -97,7 +97,7 @@ def scores(case: Json, plugin: Plugin, reader: Reader = EVERY_METRIC) -> dict[st
     """Return the final scores of a case by node name."""
     args = plugin.args.model_validate(case["args"])
     assert plugin.score
-    profiles = cast("Sequence[PodSumProfile]", plugin.load_profiles(args))
+    profiles = plugin.sum_profiles(args)
     view = cluster_of(case, profiles, reader)
     pod = pod_of(msgspec.convert(case["pod"], api.Pod), namespace="default")
     points = _points(plugin.score(args), pod, view)

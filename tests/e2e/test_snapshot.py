@@ -42,7 +42,7 @@ async def test_a_recording_of_the_cluster_holds_what_runs_on_it(
     assert not recorded.problems
     view = recorded.state.view()
     assert view.names[view.rows["node-a"]] == "node-a"
-    assert view.namespace_requests[namespace] == {"cpu": 1500, "pods": 3}
+    assert view.namespaces.requested[namespace] == {"cpu": 1500, "pods": 3}
     usage = recorded.state.usage("node-a")
     assert usage is not None
     assert usage.usage == {"cpu": 1500, "memory": 2 * 1024**3}

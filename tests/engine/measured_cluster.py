@@ -16,7 +16,7 @@ from engine.view import ClusterState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.view import ClusterView, IntColumn, SumProfile
+    from engine.view import ClusterView, IntColumn, PodSumProfile
 
 NOW = Micros(1_700_000_000 * SECOND)
 GI = 2**30
@@ -79,11 +79,11 @@ def cluster(
     nodes: Iterable[Node],
     pods: Iterable[Pod] = (),
     reports: Iterable[NodeUsage] = (),
-    profiles: Sequence[SumProfile] = (),
+    profiles: Sequence[PodSumProfile] = (),
 ) -> ClusterView:
     """Return the view of these objects; pods are first seen an hour ago."""
     state = ClusterState()
-    state.track(profiles)
+    state.track_sums(profiles)
     for one in nodes:
         state.set_node(one)
     for one_pod in pods:

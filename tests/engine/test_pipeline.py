@@ -39,7 +39,7 @@ def _sized(*names: str) -> list[Node]:
 
 def _state(policy_set: PolicySet, *objects: Node | Pod | NodeUsage) -> ClusterState:
     state = ClusterState()
-    state.track(policy_set.load_profiles)
+    state.track_sums(policy_set.sum_profiles)
     for one in objects:
         if isinstance(one, Node):
             state.set_node(one)

@@ -127,7 +127,7 @@ def _apply(state: ClusterState, event: Event) -> None:
 
 def _state(life: Iterable[Event]) -> ClusterState:
     state = ClusterState()
-    state.track(POLICIES.load_profiles)
+    state.track_sums(POLICIES.sum_profiles)
     for event in life:
         _apply(state, event)
     return state

@@ -46,7 +46,7 @@ def stale(*domains: Domain) -> Freshness:
 
 def _view(policy_set: PolicySet, *objects: Node | Pod | NodeUsage | NodeZones) -> ClusterView:
     state = ClusterState()
-    state.track(policy_set.load_profiles)
+    state.track_sums(policy_set.sum_profiles)
     for one in objects:
         if isinstance(one, Node):
             state.set_node(one)

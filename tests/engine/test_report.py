@@ -32,7 +32,7 @@ LIMITED = request_of(
 def _cluster(policy_set: PolicySet = TWO) -> ClusterState:
     """Return five nodes: one cordoned, one of another kind, one full, and two to choose from."""
     state = ClusterState()
-    state.track(policy_set.load_profiles)
+    state.track_sums(policy_set.sum_profiles)
     offer = {"cpu": 4000, "memory": 8 * GIB, "pods": 9}
     zone = {"zone": "a"}
     state.set_node(node("cordoned", allocatable=offer, labels=zone, unschedulable=True))

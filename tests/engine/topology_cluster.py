@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.model.aux_object import AuxObject
-    from engine.view import ClusterView, SumProfile
+    from engine.view import ClusterView, PodSumProfile
 
 Amounts = dict[str, str]
 GPU = "x.com/gpu"
@@ -153,11 +153,11 @@ def cluster(
     nodes: Iterable[Node],
     extras: Iterable[AuxObject] = (),
     pods: Iterable[Pod] = (),
-    profiles: Sequence[SumProfile] = (),
+    profiles: Sequence[PodSumProfile] = (),
 ) -> ClusterView:
     """Return the view of these objects."""
     state = ClusterState()
-    state.track(profiles)
+    state.track_sums(profiles)
     for one in nodes:
         state.set_node(one)
     for extra in extras:

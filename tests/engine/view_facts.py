@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from engine.model.resources import Amounts
 from engine.view import ClusterView, IntColumn, Sum
@@ -13,15 +12,15 @@ def facts(view: ClusterView) -> dict[str, object]:
     """Return all that a view says, without the order of its rows and without zeros."""
     return {
         "nodes": {name: _node_facts(view, row) for name, row in view.rows.items()},
-        "requests": _by_namespace(view.namespace_requests),
-        "scheduled": _by_namespace(view.namespace_scheduled),
-        "running": _by_namespace(view.namespace_running),
-        "quota_modes": dict(view.quota_modes),
-        "quotas": dict(view.quotas),
-        "labels": dict(view.namespace_labels),
+        "requests": _by_namespace(view.namespaces.requested),
+        "scheduled": _by_namespace(view.namespaces.scheduled),
+        "running": _by_namespace(view.namespaces.running),
+        "quota_modes": dict(view.namespaces.quota_modes),
+        "quotas": dict(view.namespaces.quotas),
+        "labels": dict(view.namespaces.labels),
         "extras": dict(view.extras),
         "workloads": dict(view.workloads),
-        "turnover": dict(view.transitions),
+        "transitions": dict(view.transitions),
     }
 
 
@@ -39,10 +38,6 @@ def _node_facts(view: ClusterView, row: int) -> dict[str, object]:
         "assumed": int(view.assumed[row]),
         "sums": {one: _amounts(view, view.sums[one], row) for one in Sum},
         "metric_time": int(view.metric_time[row]),
-        "load": {
-            profile: {one.name: getattr(sums, one.name)[:, row].tolist() for one in fields(sums)}
-            for profile, sums in view.load.items()
-        },
         "pod_sums": {profile: sums[:, row].tolist() for profile, sums in view.pod_sums.items()},
     }
 

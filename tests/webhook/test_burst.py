@@ -119,7 +119,7 @@ class Replica:
 
     def __init__(self, policies: PolicySet, *, assuming: bool = True) -> None:
         self.state = ClusterState()
-        self.state.track(policies.load_profiles)
+        self.state.track_sums(policies.sum_profiles)
         for machine in MACHINES:
             made = node(machine.name, cpu=f"{machine.cpu}m", memory="64Gi", pods="110")
             self.state.set_node(replace(made, labels={"kubernetes.io/hostname": machine.name}))

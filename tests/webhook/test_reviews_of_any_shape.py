@@ -47,7 +47,7 @@ class Mutate:
     def __init__(self, policies: Path) -> None:
         state = small_cluster()
         loaded = load_policies([policies])
-        state.track(loaded.load_profiles)
+        state.track_sums(loaded.sum_profiles)
         placer = Placer(
             view=state.view,
             now=lambda: Micros(0),

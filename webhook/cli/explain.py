@@ -80,7 +80,7 @@ def explain(
     policy_set = load_policy_set(policies)
     notes = console.errors()
     recording = load_cluster(cluster, notes)
-    recording.state.track(policy_set.load_profiles)
+    recording.state.track_sums(policy_set.sum_profiles)
     view = recording.state.view()
     moment, origin = _moment(now, recording)
 
@@ -89,9 +89,9 @@ def explain(
     placer = Placer(view=lambda: view, now=lambda: moment, scope=_SCOPE)
     decision, advice = placer.decide(request, policy_set)
     if namespace not in _SCOPE.excluded_namespaces:
-        if namespace not in view.namespace_labels:
+        if namespace not in view.namespaces.labels:
             notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
-        used = view.namespace_requests.get(namespace, {})
+        used = view.namespaces.requested.get(namespace, {})
         quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
 
     output = console.output()

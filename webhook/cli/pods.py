@@ -70,7 +70,7 @@ def placement_request(
     return PlacementRequest(
         pod=pod,
         raw=raw,
-        namespace_labels=view.namespace_labels.get(pod.namespace, {}),
+        namespace_labels=view.namespaces.labels.get(pod.namespace, {}),
         request=request.variables(),
     )
 

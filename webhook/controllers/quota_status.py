@@ -136,7 +136,7 @@ class QuotaController:
         view = self._view()
         expected = [
             (quota, status_used(quota, view, self._rules.counts))
-            for listed in view.quotas.values()
+            for listed in view.namespaces.quotas.values()
             for quota in listed
             if quota.group in self._rules.groups
         ]
@@ -214,7 +214,9 @@ class QuotaController:
         late = now - self._config.timeouts.unseen_seconds - self._rules.drift_seconds
         known: dict[tuple[QuotaKey, str], float] = {}
         stuck: set[QuotaKey] = set()
-        for quota in (quota for listed in self._view().quotas.values() for quota in listed):
+        for quota in (
+            quota for listed in self._view().namespaces.quotas.values() for quota in listed
+        ):
             reservations = decode_reservations(quota.reservations, quota.uid)
             if reservations is None:
                 stuck.add(quota.key)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from engine.errors import InvalidFileError
 from engine.policy import PolicySet, load_policies
-from engine.view import SumProfile
+from engine.view import PodSumProfile
 
 PlacementMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
 """Effect of policies: each by its own mode, a report of what all would do, or none."""
@@ -48,8 +48,8 @@ class LivePolicies:
         self,
         paths: Sequence[Path],
         *,
-        track: Callable[[Iterable[SumProfile]], None],
-        prepare: Callable[[Iterable[SumProfile]], Iterable[None]] = lambda _: (),
+        track: Callable[[Iterable[PodSumProfile]], None],
+        prepare: Callable[[Iterable[PodSumProfile]], Iterable[None]] = lambda _: (),
         warm_up: Callable[[PolicySet], Iterable[None]] = lambda _: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         only_audit: bool = False,
@@ -84,9 +84,9 @@ class LivePolicies:
             self.last_error = str(error)
             _log.error("policies not reloaded, the last valid ones stay in force: %s", error)
             return False
-        for _ in self._prepare(policies.load_profiles):
+        for _ in self._prepare(policies.sum_profiles):
             await asyncio.sleep(0)  # reviews go on
-        self._track((*self._current.load_profiles, *policies.load_profiles))
+        self._track((*self._current.sum_profiles, *policies.sum_profiles))
         await self._run_warm_up(policies)
         self.last_error = ""
         before = self._current
@@ -103,7 +103,7 @@ class LivePolicies:
             await asyncio.sleep(0)  # reviews go on
 
     def _use(self, policies: PolicySet) -> None:
-        self._track(policies.load_profiles)
+        self._track(policies.sum_profiles)
         self._current = policies.in_audit_mode() if self._only_audit else policies
         self.loaded_at = self._now()
 

@@ -185,7 +185,7 @@ class Placer:
 
     def _completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
         namespace = request.pod.namespace
-        labels = view.namespace_labels.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
+        labels = view.namespaces.labels.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
         return replace(request, namespace_labels=labels, expired=self._time_limit())
 
     def _time_limit(self) -> Callable[[], bool] | None:

@@ -69,7 +69,7 @@ class QuotaEventRecorder:
 
     def record(self, namespace: str, verdict: QuotaVerdict) -> None:
         """Count a denied request; quick, and bounded by the number of quotas."""
-        quotas = self._view().quotas.get(namespace, ())
+        quotas = self._view().namespaces.quotas.get(namespace, ())
         for quota in _named(verdict.exceeded, quotas):
             denials = self._denials.setdefault(quota.key, _Denials())
             denials.count += 1
@@ -84,7 +84,7 @@ class QuotaEventRecorder:
 
     async def flush(self) -> None:
         """Write the Events that are due; those that fail are written a minute later."""
-        now, quotas = self._clock.now(), self._view().quotas
+        now, quotas = self._clock.now(), self._view().namespaces.quotas
         left = _MOST_EVENTS
         for key, denials in list(self._denials.items()):
             if now - denials.reported_at < _INTERVAL_SECONDS:

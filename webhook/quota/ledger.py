@@ -79,7 +79,7 @@ class QuotaLedger:
 
     async def prune_reservations(self) -> None:
         """Remove ended reservations from all quotas; a periodic task of the leader."""
-        quotas = self._observed.view().quotas
+        quotas = self._observed.view().namespaces.quotas
         for namespace, batcher in list(self._batchers.items()):
             if namespace not in quotas and batcher.is_idle:
                 del self._batchers[namespace]

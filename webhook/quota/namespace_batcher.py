@@ -213,7 +213,7 @@ class NamespaceBatcher:
             states,
             self._clock.now(),
             rules,
-            None if rules.borrowing == "Off" else cohort_usage(view.quotas, used),
+            None if rules.borrowing == "Off" else cohort_usage(view.namespaces.quotas, used),
         )
 
         # 4. Write, if those are still the newest versions; only then answer.

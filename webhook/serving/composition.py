@@ -136,8 +136,8 @@ def _policies(
 ) -> LivePolicies:
     return LivePolicies(
         settings.policies,
-        track=cluster.state.track,
-        prepare=cluster.state.preparing,
+        track=cluster.state.track_sums,
+        prepare=cluster.state.prepare_sums,
         warm_up=placer.warm_up,
         now=lambda: date(now()),
         only_audit=settings.placement_mode == "Audit",

@@ -19,15 +19,15 @@ from webhook.serving.tls import LiveCertificate
 
 
 class Health:
-    """Readiness and state; policies and certificate were loaded before we listen.
+    """Readiness and state; policies and certificate are loaded before the listeners start.
 
     A stale source leaves the replica ready: rules that read it abstain, all others still decide. A
     replica that took itself out of service would advise no pod, and block every pod where quota is
     enforced. The report names what is stale.
 
-    There is no TLS probe of ourselves: the kubelet's readiness probe already is such a call. The
-    parts it ignores are judged from the certificate: its validity, and whether the authorities in
-    our webhook configurations signed it.
+    The kubelet's readiness probe is a TLS call already, so the replica makes none to itself. The
+    parts that this probe ignores are checked on the certificate: its validity, and whether the
+    authorities in the webhook configurations signed it.
 
     Args:
         policies: the policies in force.

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn, dictionary_column
+from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn
 
 
 def annotation_column(view: ClusterView, key: str) -> DictionaryColumn[str]:
     """Return the text of an annotation per node; a row that is not a node has none."""
-    return dictionary_column(
-        view,
+    return view.dictionary_column(
         ("annotation", key),
         (Domain.NODES,),
         lambda part: (None if node is None else node.annotations.get(key) for node in part.nodes),

@@ -22,8 +22,7 @@ from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_o
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
-from engine.view.axis import capped
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum, capped
 
 _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62

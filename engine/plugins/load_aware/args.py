@@ -1,8 +1,8 @@
-"""What a person writes for LoadAware: Koordinator's LoadAwareSchedulingArgs.
+"""Arguments of LoadAware: Koordinator's LoadAwareSchedulingArgs.
 
 Source: Koordinator, pkg/scheduler/apis/config (v1/defaults.go, validation/
 validation_pluginargs.go). Defaults are filled in before anything is validated, and a map that is
-given replaces its default as a whole, but for the scaling factors, which are completed.
+given replaces its default as a whole, except the scaling factors, which are completed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from engine.model.duration import parse_duration
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.plugins.base import Args
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.usage import UsageSource
-from engine.view import LoadProfile
 
 AggregationType: TypeAlias = Literal["", "avg", "p50", "p90", "p95", "p99"]
-"""Which of a window's readings is looked at; empty for none."""
+"""The statistic of a window; empty for none."""
 
 
 def _not_negative(text: str) -> str:
@@ -38,7 +38,7 @@ _FACTORS = {"cpu": 85, "memory": 70}
 
 
 class AggregatedArgs(Args):
-    """How percentiles over a window replace the momentary usage.
+    """Percentiles over a window in place of the momentary usage.
 
     Attributes:
         usage_thresholds: for the filter, percent by resource name; needs the type as well.
@@ -59,10 +59,10 @@ class LoadAwareArgs(Args):
     """LoadAwareSchedulingArgs, with upstream's defaults.
 
     Attributes:
-        filter_expired_node_metrics: whether the filter looks at the age of reports.
+        filter_expired_node_metrics: whether the filter checks the age of reports.
         node_metric_expiration_seconds: age from which a report is expired.
         enable_schedule_when_node_metrics_expired: whether the filter passes nodes with an expired
-            report, unlooked at, instead of rejecting them.
+            report unchecked instead of rejecting them.
         dominant_resource_weight: weight of the score of the scarcest resource.
         resource_weights: weight of each resource's score.
         usage_thresholds: percent of each node's capacity, by resource name.
@@ -70,12 +70,12 @@ class LoadAwareArgs(Args):
         prod_usage_include_sys: whether usage outside pods counts as production usage.
         score_according_prod_usage: whether production pods are scored on production usage alone.
         estimator: accepted for compatibility; there is one.
-        estimated_scaling_factors: which part of what a pod asks for it is expected to use, percent.
-        estimated_seconds_after_pod_scheduled: how long estimates are believed, from PodScheduled.
-        estimated_seconds_after_initialized: how long estimates are believed, from Initialized.
-        allow_customize_estimation: whether pods may say so themselves, by annotation.
+        estimated_scaling_factors: expected usage of a pod in percent of its requests.
+        estimated_seconds_after_pod_scheduled: forced estimation window from PodScheduled.
+        estimated_seconds_after_initialized: forced estimation window from Initialized.
+        allow_customize_estimation: whether annotations of pods may override these three.
         aggregated: percentiles in place of momentary usage.
-        supported_resources: further resources to know of.
+        supported_resources: further known resources.
     """
 
     filter_expired_node_metrics: bool = True
@@ -122,7 +122,7 @@ class LoadAwareArgs(Args):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Every resource these arguments speak of, and cpu and memory, by name."""
+        """Every resource in these arguments, and cpu and memory, by name."""
         return tuple(
             sorted(
                 {"cpu", "memory"}.union(
@@ -138,7 +138,7 @@ class LoadAwareArgs(Args):
 
     @property
     def score_source(self) -> UsageSource:
-        """The usage that pods are scored on, but for production pods where told otherwise."""
+        """The usage that pods are scored on, unless production usage is chosen for them."""
         aggregated = self.aggregated
         return UsageSource(
             aggregation=aggregated.score_aggregation_type,
@@ -146,13 +146,17 @@ class LoadAwareArgs(Args):
         )
 
     @property
+    def production_source(self) -> UsageSource:
+        """The usage of production pods."""
+        return UsageSource(production=True, with_system=self.prod_usage_include_sys)
+
+    @property
     def load_profile(self) -> LoadProfile:
-        """Which sums the view must keep for these arguments."""
+        """The sums that the view must keep for these arguments."""
         return LoadProfile(
             known=self.known,
             factors=tuple(sorted(self.estimated_scaling_factors.items())),
             seconds_after_scheduled=self.estimated_seconds_after_pod_scheduled,
             seconds_after_initialized=self.estimated_seconds_after_initialized,
             customize=self.allow_customize_estimation,
-            include_system=self.prod_usage_include_sys,
         )

@@ -1,12 +1,13 @@
 """LoadAware: keep pods off nodes that are busy by measurement, and prefer idle ones.
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling).
-A node's usage is what its last report says, plus what its newest pods are expected to use beyond
-that, plus what the incoming pod is expected to use. Whatever is malformed on a node is ignored.
+The usage of a node is that of its last report, plus the expected usage of its newest pods beyond
+that, plus the expected usage of the incoming pod. Anything malformed on a node is ignored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
@@ -16,24 +17,25 @@ from numpy.typing import NDArray
 
 from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod, PodShape
+from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, least_reaching
 from engine.plugins.lib.inputs import report_age
 from engine.plugins.load_aware.args import LoadAwareArgs
+from engine.plugins.load_aware.estimation import estimate, estimate_vector
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import NodeChecks
-from engine.plugins.load_aware.usage import PRODUCTION, Readings, UsageSource, capacity
+from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
 from engine.view import (
     LOAD_DOMAINS,
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
-    LoadProfile,
     stale_reports,
 )
-from engine.view.estimation import estimate_vector
 
 _EXPIRED = 1
 _FIRST_EXCEEDED = 2
@@ -48,13 +50,13 @@ _UNREACHABLE = 2**60
 
 @dataclass(frozen=True, slots=True)
 class _FilterSide:
-    """What is known of all nodes before a pod is.
+    """The part of the filter that no pod changes.
 
     Attributes:
-        readings: what pods add to.
-        slack: the least that is too much on top of each reading, (n_known, n).
+        readings: the usage that pods add to.
+        slack: the least amount that is too much on top of each reading, (n_known, n).
         is_judged: where the age of a report counts, (n,).
-        codes: that of the first known resource, (n,).
+        codes: the code of the first known resource, (n,).
     """
 
     readings: Readings
@@ -65,11 +67,11 @@ class _FilterSide:
 
 @dataclass(frozen=True, slots=True)
 class _ScoreSide:
-    """What is known of all nodes before a pod is.
+    """The part of the score that no pod changes.
 
     Attributes:
-        readings: what pods add to.
-        room: what each reading leaves of the known capacities, (n_known, n).
+        readings: the usage that pods add to.
+        room: the rest of the known capacities beyond each reading, (n_known, n).
         totals: those capacities, 1 where a node has none, (n_known, n).
     """
 
@@ -85,7 +87,7 @@ class LoadAwareFilter(NeverFaults):
         self._args = args
         self._profile = args.load_profile
         self._checks = NodeChecks(args)
-        self._key = args.model_dump_json()  # so that policies that are loaded again share columns
+        self._key = args.model_dump_json()  # reloaded policies share columns
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
@@ -120,9 +122,9 @@ class LoadAwareFilter(NeverFaults):
         return (f"node(s) {self._profile.known[resource]} {usage} exceed threshold",)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
-        """Return the usage that is expected with the pod, of what there is, and what is too much.
+        """Return the expected usage with the pod, the capacity, and the threshold.
 
-        Only resources with a threshold are named, and none for a pod that is not looked at.
+        Only of resources with a threshold, and nothing for a pod of a DaemonSet.
         """
         if pod.is_daemon_set:
             return ()
@@ -130,7 +132,7 @@ class LoadAwareFilter(NeverFaults):
         bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
         readings = self._readings(part, is_prod=is_prod)
         usages = _usage_inputs(self._profile, readings, part, pod, totals[:, 0])
-        # INVARIANT of bounds: a threshold is what is left of one without its fraction.
+        # INVARIANT of bounds: without its fraction, a bound is the threshold.
         checked = (
             structs.replace(usage, allowed_percent=int(bound))
             for usage, bound in zip(usages.values(), bounds[:, 0].tolist(), strict=True)
@@ -138,10 +140,10 @@ class LoadAwareFilter(NeverFaults):
         )
         return (*checked, report_age(view, row, now))
 
-    # What depends on nodes and reports alone, remembered for production and other pods each.
+    # Columns of nodes and reports alone, one for production pods and one for others.
 
     def _slack(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
-        """Return the least that is too much on top of each reading, (n_known, n)."""
+        """Return the least amount that is too much on top of each reading, (n_known, n)."""
 
         def compute(part: ClusterView) -> IntColumn:
             readings = self._readings(part, is_prod=is_prod)
@@ -228,7 +230,7 @@ class LoadAwareScore(NeverFaults):
         return np.maximum(np.minimum(scores, MAX_SCORE), 0)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
-        """Return the usage that is expected with the pod, of what there is."""
+        """Return the expected usage with the pod, and the capacity."""
         part = view.take(np.array([row]))
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
         readings = self._readings(part, by_production=by_production)
@@ -247,9 +249,9 @@ class LoadAwareScore(NeverFaults):
         return view.node_aggregate(key, _NODE_SIDE, make)
 
     def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
-        """Return what each reading leaves of the known capacities, (n_known, n).
+        """Return the rest of the known capacities beyond each reading, (n_known, n).
 
-        Far less than nothing where a node has none of a resource, or its usage is not known.
+        Very negative where a node has none of a resource, or its usage is not known.
         """
         known = self._profile.known
 
@@ -281,7 +283,7 @@ class LoadAwareScore(NeverFaults):
         return Readings(table)
 
     def _source(self, *, by_production: bool) -> UsageSource:
-        return PRODUCTION if by_production else self._score_source
+        return self._args.production_source if by_production else self._score_source
 
 
 def _positions(marks: BoolColumn) -> NDArray[np.int16]:
@@ -315,15 +317,21 @@ def _usage_inputs(
 
 
 def _expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.intp]:
-    """Return the rows whose report has no time or one too long ago, or that have none."""
+    """Return the rows whose report is missing, has no time, or is too old."""
     last_expired = now - args.node_metric_expiration_seconds * SECOND
     return stale_reports(view).overdue(max(last_expired, 0)).rows
+
+
+def _estimator(args: LoadAwareArgs) -> Callable[[Pod], Amounts]:
+    profile = args.load_profile
+    return lambda pod: estimate(profile, pod.shape)
 
 
 PLUGIN = Plugin(
     args=LoadAwareArgs,
     filter=LoadAwareFilter,
     score=LoadAwareScore,
-    load_profiles=lambda args: (args.load_profile,),
+    sum_profiles=lambda args: (args.load_profile,),
+    estimator=_estimator,
     reads=LOAD_DOMAINS,
 )

@@ -1,4 +1,4 @@
-"""Which thresholds LoadAware's filter holds a node to: its arguments, overlaid by an annotation.
+"""Usage thresholds of nodes for LoadAware's filter: its arguments, overlaid by an annotation.
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware (helper.go).
 """
@@ -19,7 +19,7 @@ from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.plugins.lib.annotations import annotation_column, read_annotation
 from engine.plugins.lib.arithmetic import percent_bounds
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.usage import PRODUCTION, WHOLE_NODE, UsageSource, capacity
+from engine.plugins.load_aware.usage import WHOLE_NODE, UsageSource, capacity
 from engine.view import BoolColumn, ClusterView
 
 USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
@@ -30,11 +30,11 @@ _OVERLAYS_REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is held against what.
+    """A usage and its thresholds.
 
     Attributes:
         source: the usage.
-        thresholds: percent by known resource, in their order; 0 leaves one unchecked.
+        thresholds: percent by known resource, in their order; 0 for no threshold.
     """
 
     source: UsageSource
@@ -43,7 +43,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The three checks that may apply to a node; which one does depends on the pod.
+    """The three checks that may apply to a node, depending on the pod.
 
     Attributes:
         usage: for every pod, unless one of the next two applies.
@@ -70,7 +70,7 @@ class NodeChecks:
         aggregated = args.aggregated
         self._of_cluster = Checks(
             Check(WHOLE_NODE, _on(self._known, args.usage_thresholds)),
-            Check(PRODUCTION, _on(self._known, args.prod_usage_thresholds)),
+            Check(args.production_source, _on(self._known, args.prod_usage_thresholds)),
             _aggregated(
                 self._known,
                 aggregated.usage_thresholds,
@@ -80,7 +80,7 @@ class NodeChecks:
         )
 
     def sources(self, view: ClusterView, *, is_prod: bool) -> list[UsageSource]:
-        """Return which usage of each node a pod is checked against."""
+        """Return the usage of each node that a pod is checked against."""
         column = annotation_column(view, USAGE_THRESHOLDS)
         present = np.flatnonzero(column.counts).tolist()
         sources = {
@@ -89,7 +89,7 @@ class NodeChecks:
         return [sources[number] for number in column.codes.tolist()]
 
     def limits(self, view: ClusterView, *, is_prod: bool) -> Limits:
-        """Return what the checks of each node come to for a pod."""
+        """Return the limits of each node for a pod."""
 
         def read(text: str | None) -> tuple[int, ...]:
             check = self._of(text, is_prod=is_prod)
@@ -113,12 +113,12 @@ class NodeChecks:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is too much on each node.
+    """The least usage that is too much on each node.
 
     Attributes:
         table: (2 * n_known + 2, n), one array so that it can be remembered: the least percentage
             of each known resource that is too much, infinity where it is not checked or the node
-            has none; what it is a percentage of, never 0; and two flags.
+            has none; the capacity it is a percentage of, never 0; and two flags.
     """
 
     table: NDArray[np.float64]
@@ -131,13 +131,13 @@ class Limits:
 
     @property
     def has_threshold(self) -> BoolColumn:
-        """Where there is a threshold at all, if only for a resource that the node lacks."""
+        """Nodes with any threshold, even for a resource that the node lacks, (n,)."""
         flags: BoolColumn = self.table[-2] != 0
         return flags
 
     @property
     def is_aggregated(self) -> BoolColumn:
-        """Where a percentile is held against the thresholds."""
+        """Nodes whose thresholds apply to a percentile, (n,)."""
         flags: BoolColumn = self.table[-1] != 0
         return flags
 
@@ -161,7 +161,7 @@ class _Annotation(msgspec.Struct, rename="camel"):
 
 @lru_cache(maxsize=_OVERLAYS_REMEMBERED)
 def _overlaid(checks: Checks, known: tuple[str, ...], text: str) -> Checks:
-    """Return `checks` with those parts replaced that an annotation speaks of.
+    """Return `checks` with those parts replaced that an annotation gives.
 
     A part that is given replaces the cluster's as a whole. A malformed annotation is ignored.
     """
@@ -178,9 +178,8 @@ def _overlaid(checks: Checks, known: tuple[str, ...], text: str) -> Checks:
     if own.usage_thresholds:
         checks = replace(checks, usage=Check(WHOLE_NODE, _on(known, own.usage_thresholds)))
     if own.prod_usage_thresholds:
-        checks = replace(
-            checks, production=Check(PRODUCTION, _on(known, own.prod_usage_thresholds))
-        )
+        production = Check(checks.production.source, _on(known, own.prod_usage_thresholds))
+        checks = replace(checks, production=production)
     if aggregated:
         checks = replace(checks, aggregated=aggregated)
     return checks

@@ -1,4 +1,4 @@
-"""What LoadAware holds thresholds and capacity against: usage of nodes, from reports and sums.
+"""Usage and capacity of nodes as LoadAware compares them, from reports and sums.
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go, helper.go) and
 estimator/default_estimator.go, EstimateNode.
@@ -6,7 +6,7 @@ estimator/default_estimator.go, EstimateNode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -20,11 +20,11 @@ from engine.model import api, resources
 from engine.model.resources import Amounts
 from engine.model.usage import NodeUsage
 from engine.plugins.lib.annotations import read_annotation
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, LoadProfile
-from engine.view.axis import capped
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-"""What a node offers before amplification: a JSON resource list."""
+"""The allocatable of a node before amplification: a JSON resource list."""
 
 _ANNOTATIONS_REMEMBERED = 4096
 _MEASURED, _ESTIMATED, _PRODUCTION = 0, 1, 2
@@ -32,36 +32,37 @@ _MEASURED, _ESTIMATED, _PRODUCTION = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class UsageSource:
-    """Which usage of a node is meant; that of the whole node at the moment unless said otherwise.
+    """A kind of usage of a node; by default that of the whole node at the moment.
 
     Attributes:
-        production: that of production pods alone, whatever the next two say.
+        production: that of production pods alone, whatever the last two say.
+        with_system: adds the usage outside pods to that of production pods.
         aggregation: a percentile or average instead, such as `p95`.
         duration_ns: the window of that, 0 for the longest one reported.
     """
 
     production: bool = False
+    with_system: bool = False
     aggregation: str = ""
     duration_ns: int = 0
 
 
 WHOLE_NODE = UsageSource()
-PRODUCTION = UsageSource(production=True)
 
 
 def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
-    """Return what nodes offer of the known resources before amplification, (n_known, n)."""
+    """Return the allocatable of the known resources before amplification, (n_known, n)."""
     key = ("LoadAware capacity", known)
     return view.node_column(key, (Domain.NODES,), lambda part: _capacity(part, known))
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What reports say of each node, by the source that is asked for there.
+    """The reported usage of each node, by its source.
 
     Attributes:
         table: (n_known + 3, n), one array so that it can be remembered: the amounts of the known
-            resources in base units, what is `added` to them, and two flags.
+            resources in base units, the kind of sum that is `added` to them, and two flags.
     """
 
     table: IntColumn
@@ -82,35 +83,35 @@ class Readings:
 
     @property
     def is_reported(self) -> BoolColumn:
-        """Where there is a report."""
+        """Nodes with a report, (n,)."""
         flags: BoolColumn = self.table[-2] != 0
         return flags
 
     @property
     def is_measured(self) -> BoolColumn:
-        """Where that holds the usage of the node."""
+        """Nodes with a report that has the usage of the node, (n,)."""
         flags: BoolColumn = self.table[-1] != 0
         return flags
 
     @cached_property
     def _kind(self) -> IntColumn | None:
-        """What is added on each row, None where it is the same on all: what was not measured."""
+        """The kind of sum added on each row, None if it is _MEASURED on all."""
         kind = self.table[-3]
         return kind if kind.any() else None
 
     @property
     def amounts(self) -> IntColumn:
-        """What was read, (n_known, n)."""
+        """The reported amounts, (n_known, n)."""
         return self.table[:-3]
 
     def added(self, view: ClusterView, profile: LoadProfile) -> IntColumn:
-        """Return what estimates, or sums over pods, add to `amounts`, (n_known, n).
+        """Return the estimates or sums over pods to add to `amounts`, (n_known, n).
 
         Args:
             view: the rows that were read; it keeps the sums of `profile`.
             profile: for the estimates.
         """
-        sums, kind = view.load[profile], self._kind
+        sums, kind = LoadSums.of(view, profile), self._kind
         if kind is None:
             return sums.node_delta
         added = np.where(kind == _ESTIMATED, sums.node_estimated, sums.node_delta)
@@ -132,7 +133,7 @@ def _capacity(view: ClusterView, known: Sequence[str]) -> IntColumn:
 
 @lru_cache(maxsize=_ANNOTATIONS_REMEMBERED)
 def _raw_allocatable(text: str | None) -> Amounts:
-    """Return what an annotation says, nothing if it is absent or malformed."""
+    """Return the amounts in an annotation, none if it is absent or malformed."""
     if text is None:
         return {}
     try:
@@ -149,17 +150,22 @@ def _row(
         return (*nothing, _MEASURED, False, False)
     is_measured = report.usage is not None
     if source.production:
-        return (*nothing, _PRODUCTION, True, is_measured)
+        system = _capped(report.system_usage, known) if source.with_system else nothing
+        return (*system, _PRODUCTION, True, is_measured)
     amounts = _reading(report, source)
     if amounts is None:
         return (*nothing, _ESTIMATED, True, is_measured)
-    return (*[capped(amounts.get(name, 0)) for name in known], _MEASURED, True, is_measured)
+    return (*_capped(amounts, known), _MEASURED, True, is_measured)
+
+
+def _capped(amounts: Amounts, known: Sequence[str]) -> Iterable[int]:
+    return [capped(amounts.get(name, 0)) for name in known]
 
 
 def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
-    """Return the reading a source asks for, None where the report has no window of its duration.
+    """Return the reading of a source, None where the report has no window of its duration.
 
-    Without a duration it is that of the longest window, or failing one the usage at the moment.
+    Without a duration it is that of the longest window, or the usage at the moment without one.
     """
     momentary = report.usage or {}
     if not source.aggregation:

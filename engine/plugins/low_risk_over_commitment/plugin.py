@@ -35,9 +35,7 @@ from engine.plugins.lib.measured_load import (
 )
 from engine.plugins.lib.trimaran_args import TrimaranArgs
 from engine.plugins.low_risk_over_commitment.beta import distribution, fitted, greatest_variance
-from engine.view import LOAD_DOMAINS, ClusterView, IntColumn
-from engine.view.axis import capped
-from engine.view.pod_table import PodEntry
+from engine.view import LOAD_DOMAINS, ClusterView, IntColumn, PodEntry, capped
 
 _DEFAULT_WINDOWS = 5
 _DEFAULT_WEIGHT = 0.5
@@ -95,7 +93,7 @@ class Committed:
     width: ClassVar[int] = 2 * len(RESOURCES)
     reads_reports: ClassVar[bool] = False
 
-    def part(self, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:  # noqa: ARG002 (protocol)
         """Return requests and limits of a pod."""
         return self.of(pod.shape)
 
@@ -227,6 +225,6 @@ def _distribution(x: FloatColumn, alpha: FloatColumn, beta: FloatColumn) -> Floa
 PLUGIN = Plugin(
     args=LowRiskOverCommitmentArgs,
     score=LowRiskOverCommitmentScore,
-    load_profiles=lambda _: (COMMITTED,),
+    sum_profiles=lambda _: (COMMITTED,),
     reads=LOAD_DOMAINS,
 )

@@ -26,9 +26,7 @@ from engine.model.resource_names import (
 )
 from engine.model.resources import Amounts
 from engine.plugins.lib.arithmetic import FloatColumn
-from engine.view import BoolColumn, ClusterView, Domain, dictionary_column
-from engine.view.axis import capped
-from engine.view.dictionary import DictionaryColumn
+from engine.view import BoolColumn, ClusterView, DictionaryColumn, Domain, capped
 
 ABSENT: Final = -(2**62)
 """The amount of a resource that a zone does not list; less than any other, whatever is taken."""
@@ -56,7 +54,7 @@ class ZoneTables:
     @classmethod
     def of(cls, view: ClusterView) -> ZoneTables:
         """Return the zones of the nodes of a view."""
-        layouts = dictionary_column(view, "NUMA layout", _ZONES, _layouts)
+        layouts = view.dictionary_column("NUMA layout", _ZONES, _layouts)
         most = max((len(layout) for layout in layouts.values if layout is not None), default=0)
         return cls(view, layouts, max(most, 1))
 

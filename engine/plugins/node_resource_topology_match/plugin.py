@@ -36,8 +36,7 @@ from engine.plugins.node_resource_topology_match.numa_zones import (
     is_native,
     is_shared,
 )
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn
-from engine.view.axis import capped
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped
 
 _INVALID, _POD, _INIT_CONTAINER, _SIDECAR, _CONTAINER = range(1, 6)
 _REASONS: Final = {

@@ -49,7 +49,7 @@ async def _floor(request: web.Request) -> web.Response:
 def _app(certificate: LiveCertificate) -> web.Application:
     state = ClusterState()
     health = Health(
-        policies=LivePolicies((), track=state.track, now=lambda: datetime.now(UTC)),
+        policies=LivePolicies((), track=state.track_sums, now=lambda: datetime.now(UTC)),
         cluster=Cluster(state=state, now=wall_clock, is_live=False),
         certificate=certificate,
         now=wall_clock,

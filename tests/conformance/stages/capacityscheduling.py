@@ -171,7 +171,7 @@ def _told_of(case: Json) -> Iterator[Json]:
 
 
 def _scheduled(state: ClusterState, namespace: str) -> dict[str, int]:
-    held = dict(state.view().namespace_scheduled.get(namespace, {}))
+    held = dict(state.view().namespaces.scheduled.get(namespace, {}))
     held.pop("pods", None)
     return held
 

@@ -11,10 +11,11 @@ from engine.model import api, resources
 from engine.model.duration import parse_duration
 from engine.model.node import node_of
 from engine.plugins.load_aware.args import LoadAwareArgs
+from engine.plugins.load_aware.estimation import deadline, estimate, windows
 from engine.plugins.load_aware.plugin import LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.sums import LoadSums
 from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
 from engine.view import ClusterState, Sum
-from engine.view.estimation import deadline, estimate, windows
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,
@@ -119,12 +120,13 @@ def _cache(case: Json, _: Json) -> str | None:
 
 def _sums(view: ClusterView, args: LoadAwareArgs, node: str) -> Json:
     """Return the sums of a node by their upstream names."""
-    sums = view.load[args.load_profile]
+    sums = LoadSums.of(view, args.load_profile)
+    outside_pods = Readings.of(view, args.known, [args.production_source] * len(view)).amounts
     columns = {
         "nodeDelta": sums.node_delta,
         "nodeEstimated": sums.node_estimated,
         "prodDelta": sums.prod_delta,
-        "prodUsage": sums.prod_usage,
+        "prodUsage": sums.prod_usage + outside_pods,
     }
     known, row = args.known, view.rows[node]
     return {

@@ -30,7 +30,7 @@ def reader(rbps: int, wbps: int = 0, **more: str) -> Pod:
 
 
 def view_of(args: DiskIOAwareArgs, *told: NodeDisks, nodes: str = "ab") -> ClusterView:
-    return cluster(map(node, nodes), told, profiles=PLUGIN.load_profiles(args))
+    return cluster(map(node, nodes), told, profiles=PLUGIN.sum_profiles(args))
 
 
 def rejected(one: Pod, view: ClusterView, args: DiskIOAwareArgs) -> dict[str, str]:
@@ -87,7 +87,7 @@ def test_coefficients_turn_what_is_asked_for_into_the_units_of_a_driver() -> Non
 
 def test_pods_that_are_expected_are_taken_off_until_they_are_bound() -> None:
     state = ClusterState()
-    state.track(PLUGIN.load_profiles(DEFAULT))
+    state.track_sums(PLUGIN.sum_profiles(DEFAULT))
     state.set_node(node("a"))
     state.set_extra(disks("a", (100, 100, 100), (100, 100, 100)))
     first, second = reader(60, name="first"), reader(60)

@@ -156,7 +156,7 @@ def inputs_of(name: str, args: dict[str, Any], side: str) -> RuleInputs:
     read = plugin.args.model_validate(args)
     build = plugin.filter if side == "filter" else plugin.score
     assert build is not None
-    view = _view(plugin.load_profiles(read))
+    view = _view(plugin.sum_profiles(read))
     return build(read).inputs(INCOMING, view, view.rows["a"], NOW)
 
 
@@ -212,7 +212,7 @@ def _inputs(
     assert plugin.score
     args = plugin.args()
     state = ClusterState()
-    state.track(tuple(plugin.load_profiles(args)))
+    state.track_sums(tuple(plugin.sum_profiles(args)))
     state.set_node(topology_cluster.node("n0", region="west"))
     for extra in extras:
         state.set_extra(extra)

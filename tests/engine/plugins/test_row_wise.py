@@ -16,6 +16,7 @@ from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS
 from engine.view import ClusterState, ClusterView
+from engine.view.memo import Memo
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.row_clusters import (
     GPU,
@@ -119,7 +120,7 @@ class Rules:
         parsed = plugin.args.model_validate(args)
         self.filter = plugin.filter(parsed) if plugin.filter else None
         self.score = plugin.score(parsed) if plugin.score else None
-        self._profiles = tuple(plugin.load_profiles(parsed))
+        self._profiles = tuple(plugin.sum_profiles(parsed))
         self.cluster: RandomCluster = LABELLED
         if Domain.TOPOLOGY in plugin.reads:
             self.cluster = TOPOLOGY
@@ -129,7 +130,7 @@ class Rules:
     def state(self, events: list[Event] = []) -> ClusterState:  # noqa: B006 (read only)
         """Return the cluster after events."""
         state = self.cluster.state()
-        state.track(self._profiles)
+        state.track_sums(self._profiles)
         for event in events:
             event(state)
         return state
@@ -182,7 +183,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
         for pod in pods:
             rules.answers(pod, state.view())
         event(state)
-    forgetful = replace(rules.state(events).view(), caches=None)
+    forgetful = replace(rules.state(events).view(), memo=Memo(), scratch={})
     later = Micros(NOW + 60 * SECOND)  # reports grow old without any event
     for pod in pods:
         for now in (NOW, later):

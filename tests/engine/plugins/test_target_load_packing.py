@@ -95,7 +95,7 @@ def test_a_pod_that_reserves_room_uses_nothing() -> None:
 def test_a_node_without_usage_gets_nothing() -> None:
     args = TargetLoadPackingArgs()
     state = ClusterState()
-    state.track((args.prediction,))
+    state.track_sums((args.prediction,))
     state.set_node(node("a", **CORES))
     scored = TargetLoadPackingScore(args).score(pod(), state.view(), NOW)
     assert scored.values.tolist() == [0]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from engine.cel import CelType
 from engine.model import api
+from engine.model.advice import Advice
 from engine.model.time import Micros
 from engine.policy.activation import (
     NODE_FIELDS,
@@ -10,7 +11,7 @@ from engine.policy.activation import (
     pod_value,
     request_value,
 )
-from engine.view import ClusterView
+from engine.view import ClusterState, ClusterView
 from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
 
 
@@ -81,7 +82,8 @@ def test_a_namespace_always_has_its_name_as_a_label() -> None:
 
 
 def test_a_node_has_the_sums_of_its_pods() -> None:
-    view = view_of(
+    state = ClusterState()
+    state.set_node(
         node(
             "a",
             labels={"zone": "z"},
@@ -90,7 +92,8 @@ def test_a_node_has_the_sums_of_its_pods() -> None:
         )
     )
     pod = request_of({"containers": [{"resources": {"requests": {"cpu": "500m"}}}]}).pod
-    told = _node(view.after(pod, "a"))
+    state.assume(pod, Advice(nodes=("a",), id="1"), at=NOW)
+    told = _node(state.view())
     assert told["labels"] == {"zone": "z"}
     assert told["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
     assert told["allocatable"] == {"cpu": 4.0, "memory": 8.0 * GIB, "nvidia.com/gpu": 4.0}

@@ -81,11 +81,11 @@ def test_a_condition_that_gives_no_bool_fails() -> None:
     assert match.errors == ("p: match condition `c0`: the expression gave a `map`, not a `bool`",)
 
 
-def test_the_load_profiles_of_all_policies_are_kept_once() -> None:
+def test_the_sum_profiles_of_all_policies_are_kept_once() -> None:
     load = "scores: [{plugin: LoadAware}]"
     loaded = policies(a=load, b=load, c="filters: [{plugin: LimitAware}]")
-    assert len(loaded.load_profiles) == 1
-    assert PolicySet().load_profiles == ()
+    assert len(loaded.sum_profiles) == 1
+    assert PolicySet().sum_profiles == ()
 
 
 def test_a_policy_with_load_aware_expects_what_a_pod_will_use() -> None:

@@ -61,7 +61,7 @@ def test_a_cluster_is_made_of_lists_of_objects(tmp_path: Path) -> None:
     assert view.valid[row]
     assert case.state.pod_count == 1
     assert view.usages[row] is not None
-    assert list(view.quotas) == ["shop"]
+    assert list(view.namespaces.quotas) == ["shop"]
     assert case.now - view.metric_time[row] == 10_000_000  # microseconds
     assert case.request.namespace_labels == {"team": "x"}
     assert case.request.request == {

@@ -35,28 +35,29 @@ def test_what_is_held_is_what_was_held_last_and_is_not_too_old(
             left.pop(key, None)
         else:
             expired = {
-                one: held
-                for one, held in left.items()
-                if held.nodes and held.since + moment(LIFETIME[one[0] == "/"]) <= moment(seconds)
+                known: assumed
+                for known, assumed in left.items()
+                if assumed.nodes
+                and assumed.since + moment(LIFETIME[known[0] == "/"]) <= moment(seconds)
             }
             assert sorted(pods.expire(moment(seconds))) == sorted(expired)
-            for one, held in expired.items():
-                if one.startswith("/"):
-                    del left[one]
+            for known, assumed in expired.items():
+                if known.startswith("/"):
+                    del left[known]
                 else:  # it is remembered that it was assumed for long enough
-                    left[one] = Assumed((), held.since)
-        for one in ("x/p", "x/q", "y/r", "/1", "/2"):
-            assert pods.get(one) == left.get(one)
-        assert pods.in_flight == sum(one.startswith("/") for one in left)
+                    left[known] = Assumed((), assumed.since)
+        for known in ("x/p", "x/q", "y/r", "/1", "/2"):
+            assert pods.get(known) == left.get(known)
+        assert pods.in_flight == sum(known.startswith("/") for known in left)
         for name in "abc":
-            naming = {one for one, held in left.items() if name in held.nodes}
-            assert set(pods.naming(name)) == naming
+            naming = {known for known, assumed in left.items() if name in assumed.nodes}
+            assert set(pods.advised_to(name)) == naming
 
 
 def test_only_the_first_few_nodes_count() -> None:
     pods = AssumedPods(300, 10)
-    held = pods.hold("x/p", [f"n{i}" for i in range(100)], moment(0))
-    assert held.nodes == ("n0", "n1", "n2", "n3", "n4")
+    assumed = pods.hold("x/p", [f"n{i}" for i in range(100)], moment(0))
+    assert assumed.nodes == ("n0", "n1", "n2", "n3", "n4")
 
 
 @given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 4))

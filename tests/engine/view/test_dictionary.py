@@ -6,10 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model import api
 from engine.model.node import Node
-from engine.model.pod import pod_of
-from engine.view import ClusterState, CodeBook, Domain, dictionary_column
+from engine.view import ClusterState, CodeBook, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +28,7 @@ class _Team:
         return (None if node is None else node.labels.get("team") for node in rows.nodes)
 
     def column(self, view: ClusterView) -> DictionaryColumn[str]:
-        return dictionary_column(view, "team", _NODES, self)
+        return view.dictionary_column("team", _NODES, self)
 
 
 def _cluster(*teams: str | None) -> ClusterState:
@@ -74,12 +72,12 @@ def test_only_rows_that_changed_are_read_again() -> None:
 def test_a_view_that_is_kept_goes_on_saying_the_same() -> None:
     team = _Team()
     state = _cluster(*["x"] * 10)
-    kept = state.view()
-    before = team.column(kept)
+    old = state.view()
+    before = team.column(old)
     for i in range(10):
         _set(state, i, f"y{i}")
         team.column(state.view())
-    assert _values(before) == _values(team.column(kept)) == ["x"] * 10
+    assert _values(before) == _values(team.column(old)) == ["x"] * 10
 
 
 def test_values_that_come_and_go_do_not_pile_up() -> None:
@@ -100,9 +98,9 @@ def test_keys_are_forgotten_when_there_are_too_many_of_them() -> None:
     state = _cluster("x")
     team = _Team()
     for i in range(300):
-        dictionary_column(state.view(), i, _NODES, team)
-    dictionary_column(state.view(), 299, _NODES, team)
-    dictionary_column(state.view(), 0, _NODES, team)
+        state.view().dictionary_column(i, _NODES, team)
+    state.view().dictionary_column(299, _NODES, team)
+    state.view().dictionary_column(0, _NODES, team)
     assert team.rows_read == 301
 
 
@@ -113,15 +111,6 @@ def test_a_slice_is_taken_from_what_the_whole_remembers() -> None:
     assert _values(team.column(view.take(rows).take(np.array([1])))) == ["x"]
     assert _values(team.column(view.take(rows))) == ["y", "x"]
     assert team.rows_read == 3
-
-
-def test_a_view_of_what_might_be_has_a_book_of_its_own() -> None:
-    state = _cluster("x", "y")
-    team = _Team()
-    before = team.column(state.view())
-    after = team.column(state.view().after(pod_of(api.Pod(), namespace="d"), "n0"))
-    assert _values(after) == _values(before)
-    assert after.book is not before.book
 
 
 def test_isin_finds_rows_by_value_and_never_those_without() -> None:

@@ -21,13 +21,13 @@ def _state() -> ClusterState:
     return state
 
 
-def _column(view: ClusterView, asked: list[str]) -> list[int]:
+def _column(view: ClusterView, read: list[str]) -> list[int]:
     """Return what is left on each node, and note which ones were looked at."""
 
     def compute(part: ClusterView) -> np.ndarray:
-        asked.extend(part.names)
+        read.extend(part.names)
         found = [part.lookup(NodeDisks, name) for name in part.names]
-        return np.array([one.disks[0].total if one else -1 for one in found], np.int64)
+        return np.array([disks.disks[0].total if disks else -1 for disks in found], np.int64)
 
     return list(map(int, view.node_column("left", (Domain.TOPOLOGY,), compute)))
 
@@ -56,32 +56,32 @@ def test_a_view_keeps_what_it_was_given() -> None:
 
 
 def test_only_the_row_of_its_node_is_looked_at_again() -> None:
-    state, asked = _state(), list[str]()
-    _column(state.view(), asked)
-    asked.clear()
+    state, read = _state(), list[str]()
+    _column(state.view(), read)
+    read.clear()
     state.set_extra(_disks("c", 5))
     state.set_extra(AppGroup("default/c", {}))
-    assert _column(state.view(), asked)[2] == 5
-    assert asked == ["c"]
-    asked.clear()
+    assert _column(state.view(), read)[2] == 5
+    assert read == ["c"]
+    read.clear()
     state.delete_extra(NodeDisks, "c")
-    assert _column(state.view(), asked)[2] == -1
-    assert asked == ["c"]
+    assert _column(state.view(), read)[2] == -1
+    assert read == ["c"]
 
 
 def test_what_is_told_of_a_node_before_it_comes_is_known_when_it_does() -> None:
-    state, asked = _state(), list[str]()
-    _column(state.view(), asked)
+    state, read = _state(), list[str]()
+    _column(state.view(), read)
     state.set_extra(_disks("new", 5))
     assert "new" not in state.view().names
     state.set_node(node("new"))
     view = state.view()
-    assert _column(view, asked)[view.rows["new"]] == 5
+    assert _column(view, read)[view.rows["new"]] == 5
 
 
 def test_a_view_of_some_rows_knows_the_whole() -> None:
     view = _state().view()
-    some = view.take(np.array([2, 0]))
-    assert some.whole is view
-    assert some.take(np.array([1])).whole is view
+    part = view.take(np.array([2, 0]))
+    assert part.whole is view
+    assert part.take(np.array([1])).whole is view
     assert view.whole is view

@@ -42,10 +42,13 @@ def pod(namespace: str, name: str, cpu: str, node: str, phase: str) -> Pod:
 
 
 def counts(view: ClusterView) -> tuple[dict[str, dict[str, int]], ...]:
-    each = (view.namespace_requests, view.namespace_scheduled, view.namespace_running)
+    each = (view.namespaces.requested, view.namespaces.scheduled, view.namespaces.running)
     return tuple(
-        {namespace: {name: n for name, n in some.items() if n} for namespace, some in one.items()}
-        for one in each
+        {
+            namespace: {name: n for name, n in amounts.items() if n}
+            for namespace, amounts in totals.items()
+        }
+        for totals in each
     )
 
 
@@ -53,17 +56,17 @@ def recounted(pods: list[Pod]) -> tuple[dict[str, dict[str, int]], ...]:
     requested: dict[str, Counter[str]] = {}
     scheduled: dict[str, Counter[str]] = {}
     running: dict[str, Counter[str]] = {}
-    for one in pods:
-        own, bare = Counter(one.shape.requests), Counter(one.shape.bare_requests)
+    for a_pod in pods:
+        own, bare = Counter(a_pod.shape.requests), Counter(a_pod.shape.bare_requests)
         own["pods"] = bare["pods"] = 1
-        requested.setdefault(one.namespace, Counter()).update(own)
-        if one.node_name and one.phase in {"", "Pending", "Running"}:
-            scheduled.setdefault(one.namespace, Counter()).update(own)
-        if one.node_name and one.phase == "Running":
-            running.setdefault(one.namespace, Counter()).update(bare)
+        requested.setdefault(a_pod.namespace, Counter()).update(own)
+        if a_pod.node_name and a_pod.phase in {"", "Pending", "Running"}:
+            scheduled.setdefault(a_pod.namespace, Counter()).update(own)
+        if a_pod.node_name and a_pod.phase == "Running":
+            running.setdefault(a_pod.namespace, Counter()).update(bare)
     return tuple(
-        {namespace: dict(counted) for namespace, counted in one.items()}
-        for one in (requested, scheduled, running)
+        {namespace: dict(counted) for namespace, counted in totals.items()}
+        for totals in (requested, scheduled, running)
     )
 
 

@@ -29,15 +29,15 @@ def test_the_table_holds_what_was_put_last(steps: list[tuple[str, PodEntry | Non
             left[key] = entry
         elif left.pop(key, None) is not None:
             table.delete(key)
-        most_shapes = max(most_shapes, len({id(one.shape) for one in left.values()}))
+        most_shapes = max(most_shapes, len({id(entry.shape) for entry in left.values()}))
     assert {key: table.get(key) for key in "pqrst"} == {key: left.get(key) for key in "pqrst"}
     assert len(table) == len(left)
     for row in range(4):
-        expected = {key: one for key, one in left.items() if one.row == row}
+        expected = {key: entry for key, entry in left.items() if entry.row == row}
         assert dict(table.on_row(row)) == expected
         assert table.count_on(row) == len(expected)
     # Numbers of shapes that no pod has any more are used again.
     assert len(table.shapes) <= most_shapes + 1
     assert sum(shape is not None for shape in table.shapes) == len(
-        {id(one.shape) for one in left.values()}
+        {id(entry.shape) for entry in left.values()}
     )

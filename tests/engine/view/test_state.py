@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -16,7 +15,8 @@ from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage
-from engine.view import ClusterState, ClusterView, Domain, LoadProfile, Sum
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import ClusterState, ClusterView, Domain, Sum
 from engine.view.shape_contributions import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from tests.engine.view_facts import facts
@@ -102,7 +102,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         self.labels: dict[str, dict[str, str]] = {}
         self.modes: dict[str, str] = {}
         self.profiles: tuple[LoadProfile, ...] = ()
-        self.kept: list[tuple[ClusterView, dict[str, object]]] = []
+        self.views: list[tuple[ClusterView, dict[str, object]]] = []
         self.most_names = 0
         self.now = NOW
         self.preparing: Iterator[None] = iter(())
@@ -160,9 +160,9 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def release_assumed(self) -> None:
         self.released_at = self.now
         self.state.release_assumed(self.now)
-        for one, (_, _, since) in tuple(self.in_flight.items()):
+        for advice_id, (_, _, since) in tuple(self.in_flight.items()):
             if since + IN_FLIGHT_SECONDS * SECOND <= self.now:
-                del self.in_flight[one]
+                del self.in_flight[advice_id]
 
     @rule(name=NODES, cpu=st.integers(0, 3), pods=st.dictionaries(PODS, st.integers(1, 2000)))
     def set_usage(self, name: str, cpu: int, pods: dict[str, int]) -> None:
@@ -197,11 +197,11 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     @rule(profiles=st.lists(st.sampled_from(PROFILES), unique=True))
     def track(self, profiles: list[LoadProfile]) -> None:
         self.profiles = tuple(profiles)
-        self.state.track(profiles)
+        self.state.track_sums(profiles)
 
     @rule(profiles=st.lists(st.sampled_from(PROFILES), unique=True))
     def prepare(self, profiles: list[LoadProfile]) -> None:
-        self.preparing = self.state.preparing(profiles)
+        self.preparing = self.state.prepare_sums(profiles)
 
     @rule()
     def prepare_more(self) -> None:
@@ -210,14 +210,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     @rule()
     def keep_a_view(self) -> None:
         view = self.state.view()
-        self.kept.append((view, facts(view)))
-
-    @rule(on=NODES, template=st.sampled_from(TEMPLATES))
-    def keep_a_what_if(self, on: str, template: dict[str, Any]) -> None:
-        view = self.state.view()
-        if on in view.rows:
-            what_if = view.after(a_pod("new", template=template), on)
-            self.kept.append((what_if, facts(what_if)))
+        self.views.append((view, facts(view)))
 
     @invariant()
     def count_names(self) -> None:
@@ -233,8 +226,8 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             expected = (one_pod.node_name, one_pod.shape) if one_pod.node_name else None
             assert self.state.placement(key) == expected
         assert len(view) <= self.most_names + 1  # a pod that moves holds two rows for a moment
-        for kept, remembered in self.kept:
-            assert facts(kept) == remembered
+        for view, remembered in self.views:
+            assert facts(view) == remembered
 
     def _rebuilt(self) -> ClusterView:
         """Return the view of the objects that are left, told in another order."""
@@ -247,11 +240,11 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             state.set_usage(usage)
         for one_pod, since in reversed(self.pods.values()):
             state.set_pod(one_pod, seen_at=since)
-        for one, advice, since in reversed(self.in_flight.values()):
-            state.assume(one, advice, at=since)  # after the pods: they would end it
+        for a_pod_in_flight, advice, since in reversed(self.in_flight.values()):
+            state.assume(a_pod_in_flight, advice, at=since)  # after the pods: they would end it
         for one_node in reversed(self.nodes.values()):
             state.set_node(one_node)
-        state.track(self.profiles)
+        state.track_sums(self.profiles)
         state.release_assumed(self.released_at)
         return state.view()
 
@@ -262,21 +255,6 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
 
 AnyOrderOfEvents.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestAnyOrderOfEventsGivesTheViewOfWhatIsLeft = AnyOrderOfEvents.TestCase
-
-
-@given(st.sampled_from(TEMPLATES), st.sampled_from(TEMPLATES))
-def test_what_if_is_what_comes(there: dict[str, Any], new: dict[str, Any]) -> None:
-    state = ClusterState()
-    state.set_node(node("a", cpu="4"))
-    state.set_pod(a_pod("p", "a", template=there), seen_at=NOW)
-    what_if = facts(state.view().after(a_pod("q", template=new), "a"))
-    state.set_pod(a_pod("q", "a", template=new), seen_at=NOW)
-    assert what_if == facts(state.view())
-
-
-def test_there_is_no_what_if_on_a_node_that_is_unknown() -> None:
-    with pytest.raises(KeyError):
-        ClusterState().view().after(a_pod(), "a")
 
 
 def test_a_view_is_made_once_per_version() -> None:
@@ -331,16 +309,16 @@ def test_a_pod_that_finishes_gives_back_what_it_took() -> None:
     for name in ("p", "q"):
         state.set_pod(a_pod(name, "a"), seen_at=NOW)
     # 500m twice, and two pods.
-    assert state.view().namespace_requests == {"default": {"cpu": 1000, "pods": 2}}
+    assert state.view().namespaces.requested == {"default": {"cpu": 1000, "pods": 2}}
     state.set_pod(msgspec.structs.replace(a_pod("p", "a"), phase="Succeeded"), seen_at=NOW)
-    assert state.view().namespace_requests == {"default": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"default": {"cpu": 500, "pods": 1}}
     assert state.pod_count == 1
 
 
 def test_a_pending_pod_counts_for_its_namespace_and_no_node() -> None:
     state = ClusterState()
     state.set_pod(a_pod("p"), seen_at=NOW)
-    assert state.view().namespace_requests == {"default": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"default": {"cpu": 500, "pods": 1}}
     assert not state.view().rows
     assert state.placement("default/p") is None
 
@@ -357,11 +335,11 @@ def test_one_string_stands_for_a_pod_wherever_its_key_is_kept() -> None:
     state = ClusterState()
     first = "default/p"
     state.set_pod(a_pod(on="a"), seen_at=NOW)
-    kept = state.pod_key(first)
-    assert kept == first
-    assert kept is not first
+    stored = state.pod_key(first)
+    assert stored == first
+    assert stored is not first
     state.set_pod(a_pod(on="b"), seen_at=NOW)
-    assert state.pod_key(first) is kept
+    assert state.pod_key(first) is stored
     assert state.pod_key("default/unknown") == "default/unknown"
 
 
@@ -377,7 +355,7 @@ def test_nodes_are_counted_without_a_view() -> None:
 
 def test_a_pod_that_does_not_say_when_it_was_bound_was_so_when_first_seen_there() -> None:
     state = ClusterState()
-    state.track(PROFILES[:1])
+    state.track_sums(PROFILES[:1])
     # Measured 30 s ago for the 60 s before: what was bound 90 s ago or earlier is measured in full.
     for name in "ab":
         measured = {"p": PodUsage({"cpu": 100}, is_prod=True)}
@@ -385,7 +363,7 @@ def test_a_pod_that_does_not_say_when_it_was_bound_was_so_when_first_seen_there(
 
     def delta(name: str) -> int:
         view = state.view()
-        return int(view.load[PROFILES[0]].node_delta[0, view.rows[name]])
+        return int(LoadSums.of(view, PROFILES[0]).node_delta[0, view.rows[name]])
 
     state.set_pod(a_pod("p", "a"), seen_at=seconds_ago(600))
     assert delta("a") == 0
@@ -404,8 +382,8 @@ def test_quotas_of_a_namespace_stand_in_name_order() -> None:
     for name in ("y", "x"):
         state.set_quota(quota("default", name))
     state.set_quota(quota("default", "x", group="scheduling.sigs.k8s.io"))
-    told = [(one.name, one.group) for one in state.view().quotas["default"]]
-    assert told == [
+    names = [(quota.name, quota.group) for quota in state.view().namespaces.quotas["default"]]
+    assert names == [
         ("x", "scheduling.sigs.k8s.io"),
         ("x", "scheduling.x-k8s.io"),
         ("y", "scheduling.x-k8s.io"),

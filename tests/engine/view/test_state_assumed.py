@@ -11,7 +11,8 @@ import pytest
 from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.view import ClusterState, Domain, LoadProfile, Sum
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import ClusterState, Domain, Sum
 from engine.view.assumed import MOST_IN_FLIGHT
 from tests.engine.measured_cluster import NOW, node, pod, report
 from tests.engine.view_facts import facts
@@ -40,8 +41,8 @@ def advised(on: str = "", *, text: str | None = None, age: int | None = None, **
     return pod("p", on, requests={"cpu": "500m"}, metadata=metadata, **more)
 
 
-def finished(one: Pod) -> Pod:
-    return msgspec.structs.replace(one, phase="Failed")
+def finished(a_pod: Pod) -> Pod:
+    return msgspec.structs.replace(a_pod, phase="Failed")
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def state() -> ClusterState:
 
 def cluster(nodes: str = "abc") -> ClusterState:
     made = ClusterState(assumed_seconds=300, in_flight_seconds=10)
-    made.track([PROFILE])
+    made.track_sums([PROFILE])
     for name in nodes:
         made.set_node(node(name, cpu="8"))
         made.set_usage(report(name, {"cpu": 1000}, age=30))
@@ -64,12 +65,12 @@ def counted(state: ClusterState) -> dict[str, tuple[int, int, int, int]]:
     view = state.view()
     pods = view.amount(view.sums[Sum.REQUESTS], "pods")
     cpu = view.amount(view.sums[Sum.REQUESTS], "cpu")
-    load = view.load[PROFILE].node_delta[0]
+    load = LoadSums.of(view, PROFILE).node_delta[0]
     table = {
         name: (int(pods[row]), int(cpu[row]), int(load[row]), int(view.assumed[row]))
         for name, row in view.rows.items()
     }
-    return {name: told for name, told in table.items() if any(told)}
+    return {name: counts for name, counts in table.items() if any(counts)}
 
 
 ASSUMED = (1, 500, 500, 1)
@@ -99,11 +100,11 @@ def test_an_assumed_pod_is_not_said_to_be_anywhere(state: ClusterState) -> None:
 
 def test_an_advised_pod_counts_once_for_its_namespace(state: ClusterState) -> None:
     state.assume(advised(), ADVICE, at=NOW)
-    assert state.view().namespace_requests == {}
+    assert state.view().namespaces.requested == {}
     state.set_pod(advised(), seen_at=NOW)
-    assert state.view().namespace_requests == {"shop": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"shop": {"cpu": 500, "pods": 1}}
     state.set_pod(advised("a"), seen_at=NOW)
-    assert state.view().namespace_requests == {"shop": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"shop": {"cpu": 500, "pods": 1}}
 
 
 def test_no_report_knows_an_assumed_pod_however_late_it_comes(state: ClusterState) -> None:
@@ -180,7 +181,7 @@ def test_a_pod_that_nobody_takes_gives_its_node_free_in_the_end(state: ClusterSt
     assert counted(state) == {"a": ASSUMED}
     state.release_assumed(after(200))
     assert counted(state) == {}
-    assert state.view().namespace_requests == {"shop": {"cpu": 500, "pods": 1}}
+    assert state.view().namespaces.requested == {"shop": {"cpu": 500, "pods": 1}}
     # It stays so, whatever happens to the pod or to its nodes.
     state.set_pod(advised(age=100, priority=7), seen_at=after(201))
     state.delete_node("a")
@@ -311,7 +312,7 @@ def test_forged_advice_that_says_nothing_is_ignored(state: ClusterState, text: s
     assert counted(state) == {}
     assert state.view().rows.keys() == set("abc")
     state.delete_pod(KEY)
-    assert not state.view().namespace_requests
+    assert not state.view().namespaces.requested
 
 
 def test_forged_advice_counts_no_more_than_the_pod_itself(state: ClusterState) -> None:

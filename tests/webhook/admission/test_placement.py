@@ -49,7 +49,7 @@ def placement(
 ) -> Callable[..., PlacementReviews]:
     """Return how to make the reviews: with other policies if wanted."""
     loaded = load_policies([policies])
-    state.track(loaded.load_profiles)
+    state.track_sums(loaded.sum_profiles)
 
     def make(
         current: Callable[[], PolicySet] = lambda: loaded,

@@ -26,7 +26,7 @@ POLICIES = load_policies([DATA / "policies"])
 
 
 def view() -> ClusterView:
-    RECORDING.state.track(POLICIES.load_profiles)
+    RECORDING.state.track_sums(POLICIES.sum_profiles)
     return RECORDING.state.view()
 
 
@@ -86,7 +86,9 @@ def test_the_policy_favours_the_node_with_room_for_the_limits() -> None:
 
 def test_the_quota_has_no_room_for_one_more_core() -> None:
     requests = counted_requests(submitted("2-quota.yaml").pod.shape)
-    verdict = judge(requests, view().namespace_requests["batch"], view().quotas["batch"])
+    verdict = judge(
+        requests, view().namespaces.requested["batch"], view().namespaces.quotas["batch"]
+    )
     assert verdict.message == (
         "exceeded quota: batch, requested: cpu=1, used: cpu=3500m, limited: cpu=4"
     )

@@ -11,7 +11,7 @@ import pytest
 from engine.errors import InvalidFileError
 from engine.policy import PolicySet
 from engine.policy.schema import Mode
-from engine.view import SumProfile
+from engine.view import PodSumProfile
 from tests.config_map import MountedConfigMap
 from webhook.background import on_change
 from webhook.placement.live_policies import LivePolicies
@@ -36,7 +36,7 @@ def names(live: LivePolicies) -> list[str]:
     return [policy.name for policy in live.current.policies]
 
 
-def ignore(_: Iterable[SumProfile]) -> None:
+def ignore(_: Iterable[PodSumProfile]) -> None:
     """Track nothing."""
 
 
@@ -80,7 +80,7 @@ async def test_the_view_keeps_the_sums_of_new_policies_before_they_come_into_for
     write(path, "one")
     tracked: list[tuple[list[str], int]] = []
 
-    def track(profiles: Iterable[SumProfile]) -> None:
+    def track(profiles: Iterable[PodSumProfile]) -> None:
         in_force = names(live) if tracked else []
         tracked.append((in_force, len(list(profiles))))
 
@@ -180,7 +180,7 @@ async def test_what_new_policies_need_is_prepared_while_the_old_ones_are_in_forc
     write(path, "one")
     in_force: list[list[str]] = []
 
-    def prepare(_profiles: Iterable[SumProfile]) -> Iterator[None]:
+    def prepare(_profiles: Iterable[PodSumProfile]) -> Iterator[None]:
         for _ in range(2):
             in_force.append(names(live))
             yield
@@ -204,7 +204,7 @@ async def test_new_policies_are_warmed_up_once_their_sums_are_kept_and_before_th
             steps.append(f"{policy.name} while {names(live)}")
             yield
 
-    def track(profiles: Iterable[SumProfile]) -> None:
+    def track(profiles: Iterable[PodSumProfile]) -> None:
         steps.append(f"{len(list(profiles))} kept")
 
     live = LivePolicies([path], track=track, warm_up=warm_up)

@@ -29,7 +29,7 @@ def request_in(namespace: str) -> PlacementRequest:
 @pytest.fixture
 def loaded(state: ClusterState, policies: Path) -> PolicySet:
     policy_set = load_policies([policies])
-    state.track(policy_set.load_profiles)
+    state.track_sums(policy_set.sum_profiles)
     return policy_set
 
 

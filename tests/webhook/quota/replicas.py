@@ -267,7 +267,7 @@ class Replica:
 
     def knows(self, quota_version: int) -> bool:
         """Return whether it has observed a version of a quota."""
-        quotas = self._cluster.view().quotas.values()
+        quotas = self._cluster.view().namespaces.quotas.values()
         return quota_version in {quota.version for listed in quotas for quota in listed}
 
     async def answer(self, pod: dict[str, Any], **request: object) -> Outcome:

@@ -39,7 +39,7 @@ def sources() -> dict[str, SourceStatus]:
 @pytest.fixture
 def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState) -> Health:
     return Health(
-        policies=LivePolicies([policies], track=state.track, now=lambda: START),
+        policies=LivePolicies([policies], track=state.track_sums, now=lambda: START),
         cluster=Cluster(state=state, now=lambda: NOW, is_live=True, sources=sources),
         certificate=LiveCertificate(SelfSigned(now=START), client_ca=None, now=lambda: START),
         now=lambda: NOW,

@@ -72,7 +72,8 @@ def test_every_resource_spoken_of_is_known_in_order_of_names() -> None:
 
 def test_rules_that_differ_in_thresholds_alone_share_their_sums() -> None:
     assert _args(usageThresholds={"cpu": 1}).load_profile == _args().load_profile
-    assert _args(prodUsageIncludeSys=True).load_profile != _args().load_profile
+    assert _args(prodUsageIncludeSys=True).load_profile == _args().load_profile
+    assert _args(allowCustomizeEstimation=True).load_profile != _args().load_profile
 
 
 def test_the_score_looks_at_a_percentile_if_one_is_named() -> None:

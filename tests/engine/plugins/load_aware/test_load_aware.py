@@ -11,9 +11,9 @@ from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.plugin import PLUGIN, LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
-from engine.view import LoadProfile
 from tests.engine.measured_cluster import GI, NOW, by_node, cluster, node, pod, report
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NOTHING = pod(priority=3500)  # a free pod is expected to use nothing
 
 def _reason(
     the_report: NodeUsage | None,
-    one: Pod = NOTHING,
+    a_pod: Pod = NOTHING,
     on: Node = BIG,
     pods: list[Pod] | None = None,
     **args: Any,  # noqa: ANN401 (as written in YAML)
@@ -39,13 +39,13 @@ def _reason(
     reports = [] if the_report is None else [the_report]
     view = cluster([on], pods or [], reports, [parsed.load_profile])
     rule = LoadAwareFilter(parsed)
-    code = int(rule.filter(one, view, NOW).codes[0])
-    return "" if code == PASS else ", ".join(rule.reasons(code, one, view))
+    code = int(rule.filter(a_pod, view, NOW).codes[0])
+    return "" if code == PASS else ", ".join(rule.reasons(code, a_pod, view))
 
 
 def _score(
     the_report: NodeUsage | None,
-    one: Pod = NOTHING,
+    a_pod: Pod = NOTHING,
     on: Node = BIG,
     pods: list[Pod] | None = None,
     **args: Any,  # noqa: ANN401 (as written in YAML)
@@ -53,7 +53,7 @@ def _score(
     parsed = LoadAwareArgs.model_validate(args)
     reports = [] if the_report is None else [the_report]
     view = cluster([on], pods or [], reports, [parsed.load_profile])
-    scores = LoadAwareScore(parsed).score(one, view, NOW)
+    scores = LoadAwareScore(parsed).score(a_pod, view, NOW)
     assert scores.faults is None
     return by_node(view, scores.values)["a"]
 
@@ -132,9 +132,9 @@ def test_pods_of_one_estimate_and_two_classes_are_told_apart_on_one_view() -> No
     codes: list[int] = []
     scores: list[int] = []
     for priority_class in ("koord-prod", "koord-batch"):  # 250m and 200Mi each
-        one = pod(metadata={"labels": {"koordinator.sh/priority-class": priority_class}})
-        codes += filtering.filter(one, view, NOW).codes.tolist()
-        scores += scoring.score(one, view, NOW).values.tolist()
+        a_pod = pod(metadata={"labels": {"koordinator.sh/priority-class": priority_class}})
+        codes += filtering.filter(a_pod, view, NOW).codes.tolist()
+        scores += scoring.score(a_pod, view, NOW).values.tolist()
     assert codes[0] == PASS != codes[1]
     assert scores[0] > scores[1]
 
@@ -182,9 +182,9 @@ def test_a_node_without_a_recent_measurement_scores_zero(the_report: NodeUsage |
 
 def test_production_pods_are_scored_on_production_usage_where_asked_for() -> None:
     busy = report("a", {"cpu": 50_000, "memory": 50 * GI})
-    one = pod(requests={"cpu": "20", "memory": "10Gi"})  # 17 cores and 7Gi: 83 and 93
-    assert _score(busy, one) == (33 + 43) // 2
-    assert _score(busy, one, scoreAccordingProdUsage=True) == (83 + 93) // 2
+    a_pod = pod(requests={"cpu": "20", "memory": "10Gi"})  # 17 cores and 7Gi: 83 and 93
+    assert _score(busy, a_pod) == (33 + 43) // 2
+    assert _score(busy, a_pod, scoreAccordingProdUsage=True) == (83 + 93) // 2
 
 
 def test_capacity_is_what_there_was_before_amplification() -> None:
@@ -213,6 +213,7 @@ def test_normalized_scores_lie_within_bounds(raw: list[int]) -> None:
 
 def test_the_plugin_says_which_sums_it_needs() -> None:
     args = LoadAwareArgs.model_validate({"prodUsageIncludeSys": True})
-    (profile,) = PLUGIN.load_profiles(args)
+    (profile,) = PLUGIN.sum_profiles(args)
     assert isinstance(profile, LoadProfile)
-    assert profile.include_system
+    assert profile == args.load_profile
+    assert args.production_source.with_system

@@ -7,11 +7,12 @@ import pytest
 
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS, NodeChecks
-from engine.plugins.load_aware.usage import PRODUCTION, WHOLE_NODE, UsageSource
+from engine.plugins.load_aware.usage import WHOLE_NODE, UsageSource
 from tests.engine.measured_cluster import cluster, node
 
 P95 = {"usageThresholds": {"cpu": 50}, "usageAggregationType": "p95"}
 DEFAULTS = (WHOLE_NODE, [65, 95])
+PRODUCTION = UsageSource(production=True)
 
 
 def _check(

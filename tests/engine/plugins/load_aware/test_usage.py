@@ -3,15 +3,14 @@ from __future__ import annotations
 import pytest
 
 from engine.model.usage import AggregatedUsage, PodUsage
+from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.usage import (
-    PRODUCTION,
     RAW_ALLOCATABLE,
     WHOLE_NODE,
     Readings,
     UsageSource,
     capacity,
 )
-from engine.view import LoadProfile
 from tests.engine.measured_cluster import cluster, node, pod, report
 
 PROFILE = LoadProfile(known=("cpu", "memory"), factors=(("cpu", 100), ("memory", 100)))
@@ -25,7 +24,11 @@ WINDOWS = (
 def _used_cpu(source: UsageSource) -> int:
     """Return the cpu in use on a node with one measured and one unmeasured pod of 2 cores each."""
     measured = report(
-        "a", {"cpu": 1000}, pods={"p": PodUsage({"cpu": 400}, is_prod=True)}, aggregated=WINDOWS
+        "a",
+        {"cpu": 1000},
+        pods={"p": PodUsage({"cpu": 400}, is_prod=True)},
+        aggregated=WINDOWS,
+        system_usage={"cpu": 70},
     )
     pods = [pod(name, "a", requests={"cpu": "2"}) for name in ("p", "q")]
     view = cluster([node("a")], pods, [measured], [PROFILE])
@@ -43,7 +46,8 @@ def _used_cpu(source: UsageSource) -> int:
         (UsageSource(aggregation="avg", duration_ns=5 * MINUTE), 100 + 2000),
         (UsageSource(aggregation="p99"), 1000 + 2000),  # of no window: the usage at the moment
         (UsageSource(aggregation="p95", duration_ns=30 * MINUTE), 4000),  # the estimates alone
-        (PRODUCTION, 400 + 2000),
+        (UsageSource(production=True), 400 + 2000),
+        (UsageSource(production=True, with_system=True), 400 + 70 + 2000),
     ],
 )
 def test_usage_is_a_reading_and_what_estimates_add_to_it(source: UsageSource, cpu: int) -> None:
@@ -78,5 +82,5 @@ def test_a_report_may_lack_what_is_asked_for() -> None:
 def test_capacity_is_what_a_node_offers_before_amplification(
     raw: str | None, expected: list[int]
 ) -> None:
-    one = node("a", {} if raw is None else {RAW_ALLOCATABLE: raw}, cpu="8", memory="1Ki")
-    assert capacity(cluster([one]), PROFILE.known)[:, 0].tolist() == expected
+    a_node = node("a", {} if raw is None else {RAW_ALLOCATABLE: raw}, cpu="8", memory="1Ki")
+    assert capacity(cluster([a_node]), PROFILE.known)[:, 0].tolist() == expected

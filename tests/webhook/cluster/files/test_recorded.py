@@ -139,8 +139,8 @@ def test_every_form_gives_the_same_cluster(tmp_path: Path, contents: list[str | 
     assert view.amount(view.allocatable, "cpu")[row] == 4000
     assert view.amount(view.sums[Sum.REQUESTS], "cpu")[row] == 500
     assert view.amount(view.sums[Sum.LIMITS], "cpu")[row] == 2000
-    assert view.namespace_labels == {"shop": {"tier": "gold"}}
-    assert view.quotas["shop"][0].max == {"cpu": 8000}
+    assert view.namespaces.labels == {"shop": {"tier": "gold"}}
+    assert view.namespaces.quotas["shop"][0].max == {"cpu": 8000}
     usage = view.usages[row]
     assert usage is not None
     assert usage.usage == {"cpu": 1500, "memory": 2 * 2**30}
@@ -150,7 +150,7 @@ def test_every_form_gives_the_same_cluster(tmp_path: Path, contents: list[str | 
 def test_quotas_of_both_groups_are_read(tmp_path: Path) -> None:
     other = {**QUOTA, "apiVersion": "scheduling.sigs.k8s.io/v1alpha1"}
     view = loaded(tmp_path, as_yaml(QUOTA, other)).state.view()
-    groups = [quota.group for quota in view.quotas["shop"]]
+    groups = [quota.group for quota in view.namespaces.quotas["shop"]]
     assert groups == ["scheduling.sigs.k8s.io", "scheduling.x-k8s.io"]
 
 

@@ -266,7 +266,7 @@ def decided(path: Path, policies: PolicySet) -> tuple[dict[str, tuple[int | floa
     """Return the scores of each candidate, raw and in all, and the nodes left out."""
     recording = load_recorded([path])
     assert recording.problems == ()
-    recording.state.track(policies.load_profiles)
+    recording.state.track_sums(policies.sum_profiles)
     view = recording.state.view()
     request = placement_request(INCOMING, namespace="default", view=view)
     report = decision_report(decide(request, policies, view, recording.recorded_at))

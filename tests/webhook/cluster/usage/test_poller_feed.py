@@ -35,7 +35,7 @@ def feeding(
 def kept_off(state: ClusterState, **args: object) -> dict[str, str]:
     """Return why LoadAware keeps a pod that is expected to use nothing off nodes."""
     parsed = LoadAwareArgs.model_validate(args)
-    state.track([parsed.load_profile])
+    state.track_sums([parsed.load_profile])
     view, rule, one = state.view(), LoadAwareFilter(parsed), pod(priority=3500)
     codes = dict(zip(view.names, rule.filter(one, view, NOW).codes.tolist(), strict=True))
     return {

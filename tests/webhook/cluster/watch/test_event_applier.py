@@ -57,12 +57,16 @@ def test_what_is_watched_can_be_forgotten_again() -> None:
         applier.by_kind[key].apply(wire)
     view = applier.state.view()
     assert view.names == ("n1",)
-    assert len(view.quotas["shop"]) == 2
+    assert len(view.namespaces.quotas["shop"]) == 2
     for key, wire, namespace in applied:
         applier.by_kind[key].delete(namespace, wire.metadata.name)
     view = applier.state.view()
     assert not view.valid.any()
-    assert (view.quotas, view.namespace_labels, view.namespace_requests) == ({}, {}, {})
+    assert (view.namespaces.quotas, view.namespaces.labels, view.namespaces.requested) == (
+        {},
+        {},
+        {},
+    )
     assert applier.state.usage("n1") is None
 
 

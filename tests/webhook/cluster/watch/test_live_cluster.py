@@ -78,11 +78,11 @@ def facts(view: ClusterView) -> dict[str, Any]:
             for name, row in view.rows.items()
             if view.sums[Sum.REQUESTS, :, row].any()
         },
-        "namespaces": {name: dict(labels) for name, labels in view.namespace_labels.items()},
-        "totals": {name: dict(total) for name, total in view.namespace_requests.items()},
+        "namespaces": {name: dict(labels) for name, labels in view.namespaces.labels.items()},
+        "totals": {name: dict(total) for name, total in view.namespaces.requested.items()},
         "quotas": {
             (one.namespace, one.name, one.group, (one.max or {}).get("cpu"))
-            for quotas in view.quotas.values()
+            for quotas in view.namespaces.quotas.values()
             for one in quotas
         },
         "usage": {
@@ -196,10 +196,10 @@ async def test_quotas_of_a_group_that_comes_later_count_until_it_goes(tmp_path: 
         live.server.install("elasticquotas.scheduling.sigs.k8s.io")
         live.server.create(quota("team", "20"))
         live.time.pass_by()
-        await eventually(lambda: len(live.cluster.view().quotas["shop"]) == 2)
+        await eventually(lambda: len(live.cluster.view().namespaces.quotas["shop"]) == 2)
         live.server.uninstall("elasticquotas.scheduling.sigs.k8s.io")
-        await eventually(lambda: len(live.cluster.view().quotas["shop"]) == 1)
-        assert live.cluster.view().quotas["shop"][0].group == X_GROUP
+        await eventually(lambda: len(live.cluster.view().namespaces.quotas["shop"]) == 1)
+        assert live.cluster.view().namespaces.quotas["shop"][0].group == X_GROUP
 
 
 class Faulty:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from engine.view import ClusterState, ClusterView, Domain
-from engine.view import lru_cache as remembered
-from engine.view.node_aggregates import AggregateCache
+from engine.view import memo as remembered
+from engine.view.memo import AggregateCache
 from tests.engine.measured_cluster import NOW, node, pod
 
 NODES = (Domain.NODES,)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from engine.model.time import SECOND
 from engine.model.usage import PodUsage
-from engine.view import ClusterState, LoadProfile
-from engine.view.estimation import estimate, windows
+from engine.plugins.load_aware.estimation import estimate, windows
+from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, cluster, pod, report, seconds_ago
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from engine.view import ClusterView
 
 PROFILE = LoadProfile(known=("cpu", "memory"), factors=(("cpu", 100), ("memory", 100)))
+KINDS = ("node_delta", "node_estimated", "prod_usage", "prod_delta")
 RESERVE = {"annotations": {"scheduling.koordinator.sh/reserve-pod": "true"}}
 BATCH = {"labels": {"koordinator.sh/priority-class": "koord-batch"}}
 
@@ -46,8 +48,8 @@ def _cpu(pods: list[Pod], the_report: NodeUsage, profile: LoadProfile = PROFILE)
 
 
 def _sums(view: ClusterView, name: str, profile: LoadProfile = PROFILE) -> dict[str, int]:
-    sums, row = view.load[profile], view.rows[name]
-    return {one.name: int(getattr(sums, one.name)[0, row]) for one in fields(sums)}
+    sums, row = LoadSums.of(view, profile), view.rows[name]
+    return {kind: int(getattr(sums, kind)[0, row]) for kind in KINDS}
 
 
 def _on(name: str, seconds: int = 1000, cpu: str = "2", **more: Any) -> Pod:  # noqa: ANN401 (any part of a pod)
@@ -135,13 +137,6 @@ def test_only_pods_that_are_and_are_reported_as_production_count_as_such() -> No
     assert (sums["prod_usage"], sums["prod_delta"]) == (100, 2000)  # the misreported in full
 
 
-def test_system_usage_is_production_usage_where_asked_for() -> None:
-    profile = LoadProfile(known=PROFILE.known, factors=PROFILE.factors, include_system=True)
-    measured = report("a", {}, system_usage={"cpu": 70})
-    assert _cpu([], measured, profile)["prod_usage"] == 70
-    assert _cpu([], measured)["prod_usage"] == 0
-
-
 def test_reserve_pods_finished_pods_and_pods_elsewhere_add_nothing() -> None:
     pods = [
         _on("reserve", metadata=RESERVE),
@@ -172,19 +167,19 @@ def test_hostile_amounts_are_capped_and_sum_up_exactly() -> None:
 
 def test_sums_of_a_view_never_change() -> None:
     state = ClusterState()
-    state.track([PROFILE])
+    state.track_sums([PROFILE])
     state.set_usage(report("a", {}))
     state.set_pod(_on("p"), seen_at=NOW)
     view = state.view()
-    kept = view.load[PROFILE].node_delta.copy()
+    kept = LoadSums.of(view, PROFILE).node_delta.copy()
     state.set_pod(_on("q"), seen_at=NOW)
     assert _sums(state.view(), "a")["node_delta"] == 4000
-    assert (view.load[PROFILE].node_delta == kept).all()
+    assert (LoadSums.of(view, PROFILE).node_delta == kept).all()
 
 
 def test_more_pods_than_are_worth_remembering_one_by_one_are_counted_all_the_same() -> None:
     state = ClusterState()
-    state.track([PROFILE])
+    state.track_sums([PROFILE])
     state.set_usage(report("a", {}))
     assert _sums(state.view(), "a")["node_estimated"] == 0
     for i in range(2000):
@@ -196,7 +191,7 @@ def test_more_pods_than_are_worth_remembering_one_by_one_are_counted_all_the_sam
 
 def test_a_number_of_a_shape_that_is_gone_may_mean_another_one() -> None:
     state = ClusterState()
-    state.track([PROFILE])
+    state.track_sums([PROFILE])
     state.set_usage(report("a", {}))
     for cpu in (1, 2, 3):
         state.set_pod(_on("p", cpu=str(cpu)), seen_at=NOW)
@@ -213,7 +208,6 @@ PROFILES = (
         seconds_after_scheduled=120,
         seconds_after_initialized=40,
         customize=True,
-        include_system=True,
     ),
 )
 
@@ -284,14 +278,16 @@ def _apply(state: ClusterState, event: Event) -> None:
 
 def _tracking() -> ClusterState:
     state = ClusterState()
-    state.track(PROFILES)
+    state.track_sums(PROFILES)
     return state
 
 
 def _all_sums(view: ClusterView) -> dict[tuple[str, LoadProfile], list[Any]]:
     return {
-        (name, profile): [getattr(sums, one.name)[:, row].tolist() for one in fields(sums)]
-        for profile, sums in view.load.items()
+        (name, profile): [
+            getattr(LoadSums.of(view, profile), kind)[:, row].tolist() for kind in KINDS
+        ]
+        for profile in PROFILES
         for name, row in view.rows.items()
     }
 
@@ -321,8 +317,8 @@ def test_sums_are_those_of_the_pods_taken_one_by_one(life: list[Event]) -> None:
         key, on = f"default/p{event.number}", f"n{event.number}"
         match event.kind:
             case "pod":
-                one = pod(f"p{event.number}", **event.what)
-                pods[key] = replace(one, scheduled_at=_assigned_at(one, pods.get(key)))
+                a_pod = pod(f"p{event.number}", **event.what)
+                pods[key] = replace(a_pod, scheduled_at=_assigned_at(a_pod, pods.get(key)))
             case "gone":
                 pods.pop(key, None)
             case "report":
@@ -333,49 +329,47 @@ def test_sums_are_those_of_the_pods_taken_one_by_one(life: list[Event]) -> None:
     for (name, profile), found in _all_sums(view).items():
         total = np.zeros((4, len(profile.known)), np.int64)
         if name in reports:
-            if profile.include_system:
-                total[2, 0] = reports[name].system_usage.get("cpu", 0)
-            for one in pods.values():
-                if one.node_name == name:
-                    total += _part(one, reports[name], profile)
+            for a_pod in pods.values():
+                if a_pod.node_name == name:
+                    total += _part(a_pod, reports[name], profile)
         assert found == total.tolist()
 
 
-def _assigned_at(one: Pod, before: Pod | None) -> Micros | None:
+def _assigned_at(a_pod: Pod, before: Pod | None) -> Micros | None:
     """Return since when a pod is on its node: by its condition, or else when it was first seen."""
-    if one.scheduled_at is None and before is not None and before.node_name == one.node_name:
+    if a_pod.scheduled_at is None and before is not None and before.node_name == a_pod.node_name:
         return before.scheduled_at
-    return seconds_ago(90) if one.scheduled_at is None else one.scheduled_at
+    return seconds_ago(90) if a_pod.scheduled_at is None else a_pod.scheduled_at
 
 
-def _part(one: Pod, the_report: NodeUsage, profile: LoadProfile) -> list[list[int]]:
+def _part(a_pod: Pod, the_report: NodeUsage, profile: LoadProfile) -> list[list[int]]:
     """Return what a pod adds to each sum, by the rules as they are written down."""
-    if one.shape.reserve_pod:
+    if a_pod.shape.reserve_pod:
         return [[0] * len(profile.known)] * 4
-    expected = [estimate(profile, one.shape).get(name, 0) for name in profile.known]
-    reported = the_report.pods.get(one.key)
+    expected = [estimate(profile, a_pod.shape).get(name, 0) for name in profile.known]
+    reported = the_report.pods.get(a_pod.key)
     usage = [reported.amounts.get(name, 0) if reported else 0 for name in profile.known]
     beyond = [max(0, e - u) for e, u in zip(expected, usage, strict=True)]
     nothing = [0] * len(profile.known)
-    fresh = reported is None or _is_fresh(one, the_report, profile)
-    active = one.shape.is_prod and reported is not None and reported.is_prod
+    fresh = reported is None or _is_fresh(a_pod, the_report, profile)
+    active = a_pod.shape.is_prod and reported is not None and reported.is_prod
     prod_delta = nothing
-    if one.shape.is_prod and reported is not None and not active:
+    if a_pod.shape.is_prod and reported is not None and not active:
         prod_delta = [max(0, e) for e in expected]
-    elif one.shape.is_prod and fresh:
+    elif a_pod.shape.is_prod and fresh:
         prod_delta = beyond
     return [beyond if fresh else nothing, expected, usage if active else nothing, prod_delta]
 
 
-def _is_fresh(one: Pod, the_report: NodeUsage, profile: LoadProfile) -> bool:
+def _is_fresh(a_pod: Pod, the_report: NodeUsage, profile: LoadProfile) -> bool:
     updated = the_report.update_time
     if updated is None:
         return True
-    assigned = one.scheduled_at
+    assigned = a_pod.scheduled_at
     assert assigned is not None
     if assigned > updated - the_report.report_interval_seconds * SECOND:
         return True
-    after_scheduled, after_initialized = windows(profile, one.shape)
-    if after_initialized and one.initialized_at is not None:
-        return one.initialized_at + after_initialized > updated
+    after_scheduled, after_initialized = windows(profile, a_pod.shape)
+    if after_initialized and a_pod.initialized_at is not None:
+        return a_pod.initialized_at + after_initialized > updated
     return bool(after_scheduled) and assigned + after_scheduled > updated

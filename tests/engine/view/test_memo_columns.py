@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum
-from engine.view import lru_cache as remembered
-from engine.view.column_cache import ColumnCache
+from engine.view import memo as remembered
+from engine.view.memo import ColumnCache
 from tests.engine.measured_cluster import NOW, node, pod, report
 
 BOTH = (Domain.NODES, Domain.PODS)
@@ -146,15 +146,6 @@ def test_a_column_given_out_is_never_written_again() -> None:
     assert given_out.tolist() == [4000] * 8
     with pytest.raises(ValueError, match="read-only"):
         given_out[0] = 0
-
-
-def test_what_if_columns_are_computed_and_not_remembered() -> None:
-    view, compute = eight_nodes().view(), Watched()
-    view.node_column("free", BOTH, compute)
-    what_if = view.after(pod("p", requests={"cpu": "1"}), "a")
-    assert what_if.node_column("free", BOTH, compute)[view.rows["a"]] == 3000
-    assert view.node_column("free", BOTH, compute)[view.rows["a"]] == 4000
-    assert compute.rows == [8, 8]
 
 
 def test_the_least_recently_used_column_is_forgotten() -> None:

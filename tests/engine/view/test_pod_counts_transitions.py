@@ -21,8 +21,8 @@ def state_of(*pods: Pod) -> ClusterState:
     state = ClusterState()
     for name in ("a", "b"):
         state.set_node(node(name))
-    for one in pods:
-        state.set_pod(one, seen_at=NOW)
+    for a_pod in pods:
+        state.set_pod(a_pod, seen_at=NOW)
     return state
 
 

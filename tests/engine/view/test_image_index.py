@@ -27,8 +27,8 @@ def sizes(view: ClusterView, name: str) -> dict[str, int]:
 
 def cluster() -> ClusterState:
     state = ClusterState()
-    for one in (holding("a", APP), holding("b", APP_ON_ARM), holding("c"), holding("d")):
-        state.set_node(one)
+    for a_node in (holding("a", APP), holding("b", APP_ON_ARM), holding("c"), holding("d")):
+        state.set_node(a_node)
     return state
 
 
@@ -81,8 +81,8 @@ def test_a_size_that_no_image_has_does_no_harm() -> None:
 
 def test_a_view_that_is_kept_says_what_it_said() -> None:
     state = cluster()
-    kept = state.view()
+    old = state.view()
     state.set_node(holding("a"))
     assert sizes(state.view(), "app:v1")["a"] == 0
-    assert sizes(kept, "app:v1")["a"] == 50
-    assert sizes(kept, "app:v1")["b"] == 40
+    assert sizes(old, "app:v1")["a"] == 50
+    assert sizes(old, "app:v1")["b"] == 40

@@ -1,4 +1,4 @@
-"""What one pod is expected to use, and for how long that is believed over its measurements.
+"""The usage one pod is expected to have, and how long that is believed over its measurements.
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware (estimator/default_estimator.go,
 pod_assign_cache.go).
@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from engine.model.pod import PriorityClass
+from engine.model.pod import PodShape, PriorityClass
+from engine.model.resources import Amounts
 from engine.model.time import SECOND
-from engine.view.axis import capped
-
-if TYPE_CHECKING:
-    from engine.model.pod import PodShape
-    from engine.model.resources import Amounts
-    from engine.view.load import LoadProfile
+from engine.view import capped
 
 _TRANSLATED: Mapping[PriorityClass, Mapping[str, str]] = {
     PriorityClass.MID: {"cpu": "kubernetes.io/mid-cpu", "memory": "kubernetes.io/mid-memory"},
@@ -28,7 +24,7 @@ _TRANSLATED: Mapping[PriorityClass, Mapping[str, str]] = {
     },
     PriorityClass.FREE: {},
 }
-"""Under which name a class asks for a resource; production asks for it as it is called."""
+"""The name under which a class requests a resource; production uses the plain name."""
 
 _DEFAULTS = {
     "cpu": 250,
@@ -36,21 +32,47 @@ _DEFAULTS = {
     "kubernetes.io/batch-cpu": 250,
     "kubernetes.io/batch-memory": 200 * 1024 * 1024,
 }
-"""The estimate of a pod that asks for none: millicores and bytes, not scaled by any factor."""
+"""The estimate of a pod without request and limit: millicores and bytes, not scaled."""
 
 _SHAPES_REMEMBERED = 4096
 _LONGEST_WINDOW = 10**10  # seconds; keeps moments within int64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimation:
+    """The arguments of LoadAware that estimates depend on.
+
+    Attributes:
+        known: resource names, sorted.
+        factors: estimation factor in percent by resource name.
+        seconds_after_scheduled: forced estimation window, 0 for none.
+        seconds_after_initialized: forced estimation window, 0 for none.
+        customize: whether a pod's own annotations are honoured.
+    """
+
+    known: tuple[str, ...]
+    factors: tuple[tuple[str, int], ...]
+    seconds_after_scheduled: int = 0
+    seconds_after_initialized: int = 0
+    customize: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.known, self.factors)))
+
+    def __hash__(self) -> int:
+        return self._hash  # needed several times in each decision
+
+
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
-def estimate(profile: LoadProfile, shape: PodShape) -> Amounts:
-    """Return what a pod of this shape is expected to use, for every resource with a factor.
+def estimate(estimation: Estimation, shape: PodShape) -> Amounts:
+    """Return the expected usage of a pod of this shape, for every resource with a factor.
 
     The greater of limit and request, scaled and never above the limit. The pod's own factors,
-    where honoured, win over those of the profile and may add resources.
+    where honoured, win over the arguments and may add resources.
     """
-    factors = dict(profile.factors)
-    if profile.customize and shape.scaling_factors:
+    factors = dict(estimation.factors)
+    if estimation.customize and shape.scaling_factors:
         factors.update(shape.scaling_factors)
     translated = _TRANSLATED.get(shape.priority_class)
     return {
@@ -60,21 +82,24 @@ def estimate(profile: LoadProfile, shape: PodShape) -> Amounts:
 
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
-def estimate_vector(profile: LoadProfile, shape: PodShape) -> tuple[int, ...]:
+def estimate_vector(estimation: Estimation, shape: PodShape) -> tuple[int, ...]:
     """Return the estimate of the known resources, in their order."""
-    estimated = estimate(profile, shape)
-    return tuple(estimated.get(name, 0) for name in profile.known)
+    estimated = estimate(estimation, shape)
+    return tuple(estimated.get(name, 0) for name in estimation.known)
 
 
-def windows(profile: LoadProfile, shape: PodShape) -> tuple[int, int]:
+def windows(estimation: Estimation, shape: PodShape) -> tuple[int, int]:
     """Return the forced estimation windows after PodScheduled and Initialized, microseconds.
 
-    0 stands for none. A window of the pod's own replaces the profile's, also by none.
+    0 stands for none. A window of the pod's own replaces that of the arguments, also by none.
     """
-    scheduled, initialized = profile.seconds_after_scheduled, profile.seconds_after_initialized
-    if profile.customize and shape.seconds_after_scheduled is not None:
+    scheduled, initialized = (
+        estimation.seconds_after_scheduled,
+        estimation.seconds_after_initialized,
+    )
+    if estimation.customize and shape.seconds_after_scheduled is not None:
         scheduled = shape.seconds_after_scheduled
-    if profile.customize and shape.seconds_after_initialized is not None:
+    if estimation.customize and shape.seconds_after_initialized is not None:
         initialized = shape.seconds_after_initialized
     return _window(scheduled), _window(initialized)
 
@@ -82,7 +107,7 @@ def windows(profile: LoadProfile, shape: PodShape) -> tuple[int, int]:
 def deadline(
     assigned_at: int, initialized_at: int, after_scheduled: int, after_initialized: int
 ) -> int | None:
-    """Return until when a pod's estimate is believed, None when no window applies.
+    """Return the moment until which a pod's estimate is believed, None when no window applies.
 
     A window after Initialized, once it has begun, makes that after PodScheduled void: the latter
     may be long, to wait for slow init containers.
@@ -103,12 +128,12 @@ def _window(seconds: int) -> int:
 
 
 def _estimated(shape: PodShape, name: str, factor: int) -> int:
-    """Return the estimate of one resource, asked for under `name`."""
+    """Return the estimate of one resource, requested under `name`."""
     limit = shape.limits.get(name, 0)
-    asked = max(limit, shape.requests.get(name, 0))
-    if asked == 0:
+    wanted = max(limit, shape.requests.get(name, 0))
+    if wanted == 0:
         return _DEFAULTS.get(name, 0)
-    scaled = _rounded(float(asked) * float(factor) / 100)
+    scaled = _rounded(float(wanted) * float(factor) / 100)
     if 0 < limit < scaled:
         scaled = limit
     return capped(scaled)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.model.time import SECOND
 from engine.view import ClusterState, stale_reports
-from engine.view.stale_reports import StaleReports
+from engine.view.staleness import StaleReports
 from tests.engine.policy.worlds import NOW, node, usage
 
 MOMENTS = st.integers(-3, 8)

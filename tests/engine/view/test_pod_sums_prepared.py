@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.usage import PodUsage
-from engine.view import ClusterState, LoadProfile
+from engine.plugins.load_aware.sums import LoadProfile
+from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from tests.engine.view_facts import facts
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.model.usage import NodeUsage
-    from engine.view import SumProfile
+    from engine.view import PodSumProfile
     from engine.view.pod_table import PodEntry
 
 LOAD = LoadProfile(known=("cpu",), factors=(("cpu", 85),))
-OTHER_LOAD = LoadProfile(known=("cpu",), factors=(("cpu", 50),), include_system=True)
+OTHER_LOAD = LoadProfile(known=("cpu",), factors=(("cpu", 50),), seconds_after_scheduled=60)
 NODES = 80
 PODS = 200
 
@@ -33,7 +34,7 @@ class Looked:
     def __init__(self) -> None:
         self.times = 0
 
-    def part(self, _pod: PodEntry, _report: NodeUsage | None) -> tuple[int, ...]:
+    def contribution(self, _key: str, _pod: PodEntry, _report: NodeUsage | None) -> tuple[int, ...]:
         self.times += 1
         return (1,)
 
@@ -62,35 +63,35 @@ def any_event(random: Random) -> Callable[[ClusterState], None]:
 @given(st.randoms(use_true_random=False))
 def test_sums_counted_a_few_nodes_at_a_time_are_those_counted_at_once(random: Random) -> None:
     state, fresh = ClusterState(), ClusterState()
-    state.track([LOAD])
+    state.track_sums([LOAD])
     before = [any_event(random) for _ in range(400)]
     for event in before:  # a long list, that nobody looks at meanwhile
         event(state)
         event(fresh)
-    for _ in state.preparing([LOAD, OTHER_LOAD]):
+    for _ in state.prepare_sums([LOAD, OTHER_LOAD]):
         for event in [any_event(random) for _ in range(random.randrange(8))]:
             event(state)
             event(fresh)
-    state.track([LOAD, OTHER_LOAD])
-    fresh.track([LOAD, OTHER_LOAD])
+    state.track_sums([LOAD, OTHER_LOAD])
+    fresh.track_sums([LOAD, OTHER_LOAD])
     assert facts(state.view()) == facts(fresh.view())
 
 
 def test_what_was_prepared_is_not_counted_again() -> None:
     state, looked = ClusterState(), Looked()
-    profiles: list[SumProfile] = [LOAD, looked]
+    profiles: list[PodSumProfile] = [LOAD, looked]
     for number in range(100):
         state.set_pod(pod(f"p{number}", f"n{number}"), seen_at=NOW)
-    assert len(list(state.preparing(profiles))) > 1
-    state.track(profiles)
+    assert len(list(state.prepare_sums(profiles))) > 1
+    state.track_sums(profiles)
     assert state.view().pod_sums[looked].sum() == 100
     assert looked.times == 100
-    assert not list(state.preparing(profiles))
+    assert not list(state.prepare_sums(profiles))
 
 
 def test_a_view_after_a_long_list_has_little_left_to_count() -> None:
     state, looked = ClusterState(), Looked()
-    state.track([looked])
+    state.track_sums([looked])
     for number in range(1000):
         state.set_pod(pod(f"p{number}", f"n{number % 10}"), seen_at=NOW)
     counted = looked.times

@@ -7,16 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.time import SECOND
-from engine.view import LoadProfile
+from engine.plugins.load_aware.estimation import (
+    Estimation,
+    deadline,
+    estimate,
+    estimate_vector,
+    windows,
+)
 from engine.view.axis import GREATEST_AMOUNT
-from engine.view.estimation import deadline, estimate, estimate_vector, windows
 from tests.engine.measured_cluster import GI, pod
 
 if TYPE_CHECKING:
     from engine.model.pod import Pod
 
-PROFILE = LoadProfile(known=("cpu", "memory"), factors=(("cpu", 85), ("memory", 70)))
-CUSTOM = LoadProfile(known=("cpu", "memory"), factors=(("cpu", 85), ("memory", 70)), customize=True)
+PROFILE = Estimation(known=("cpu", "memory"), factors=(("cpu", 85), ("memory", 70)))
+CUSTOM = Estimation(known=("cpu", "memory"), factors=(("cpu", 85), ("memory", 70)), customize=True)
 FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
 AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
@@ -27,8 +32,8 @@ def _annotated(**annotations: str) -> Pod:
     return pod(requests={"cpu": "10", "memory": "10Gi"}, metadata={"annotations": annotations})
 
 
-def _expected(one: Pod, profile: LoadProfile = PROFILE) -> dict[str, int]:
-    return dict(estimate(profile, one.shape))
+def _expected(a_pod: Pod, profile: Estimation = PROFILE) -> dict[str, int]:
+    return dict(estimate(profile, a_pod.shape))
 
 
 def test_the_greater_of_limit_and_request_is_scaled_and_rounded() -> None:
@@ -98,7 +103,7 @@ def test_wild_factors_stay_within_bounds() -> None:
 def test_an_estimate_lies_between_nothing_and_the_limit(
     request: int, limit: int, factor: int
 ) -> None:
-    profile = LoadProfile(known=("cpu",), factors=(("cpu", factor),))
+    profile = Estimation(known=("cpu",), factors=(("cpu", factor),))
     amount = _expected(pod(requests={"cpu": f"{request}m"}, limits={"cpu": f"{limit}m"}), profile)
     if request == limit == 0:
         assert amount["cpu"] == 250
@@ -110,7 +115,7 @@ def test_an_estimate_lies_between_nothing_and_the_limit(
 
 
 def _windows(**annotations: str) -> tuple[int, int]:
-    profile = LoadProfile(
+    profile = Estimation(
         known=("cpu",),
         factors=(),
         seconds_after_scheduled=600,

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.view.namespace_totals import REQUESTED, NamespaceTotals
+from engine.view.namespaces import REQUESTED, NamespaceTotals
 from engine.view.pod_table import RUNNING, SCHEDULED
-from engine.view.shape_contributions import Share
+from engine.view.shape_contributions import Contribution
 
 
-def share(bare_cpu: int = 0, **requests: int) -> Share:
+def contribution(bare_cpu: int = 0, **requests: int) -> Contribution:
     bare = (("cpu", bare_cpu), ("pods", 1))
-    return Share((*requests.items(), ("pods", 1)), bare, np.zeros(0, np.int64))
+    return Contribution((*requests.items(), ("pods", 1)), bare, np.zeros(0, np.int64))
 
 
-SMALL = share(cpu=100)
-LARGE = share(cpu=900, memory=5)
+SMALL = contribution(cpu=100)
+LARGE = contribution(cpu=900, memory=5)
 
 
 def test_the_pods_of_a_namespace_add_up_and_an_empty_one_is_forgotten() -> None:
@@ -32,12 +32,12 @@ def test_the_pods_of_a_namespace_add_up_and_an_empty_one_is_forgotten() -> None:
 def test_a_pod_counts_in_the_totals_of_its_standing_and_in_those_of_all() -> None:
     totals = NamespaceTotals()
     totals.add("a", SMALL, REQUESTED)
-    totals.add("a", share(cpu=30), REQUESTED + SCHEDULED)
-    totals.add("a", share(cpu=20, bare_cpu=15), REQUESTED + SCHEDULED + RUNNING)
+    totals.add("a", contribution(cpu=30), REQUESTED + SCHEDULED)
+    totals.add("a", contribution(cpu=20, bare_cpu=15), REQUESTED + SCHEDULED + RUNNING)
     assert totals.requested["a"] == {"cpu": 150, "pods": 3}
     assert totals.scheduled["a"] == {"cpu": 50, "pods": 2}
     assert totals.running["a"] == {"cpu": 15, "pods": 1}
-    totals.subtract("a", share(cpu=20, bare_cpu=15), REQUESTED + SCHEDULED + RUNNING)
+    totals.subtract("a", contribution(cpu=20, bare_cpu=15), REQUESTED + SCHEDULED + RUNNING)
     assert (totals.scheduled["a"], totals.running) == ({"cpu": 30, "pods": 1}, {})
 
 

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
 from engine.model.advice import Advice
 from engine.view import ClusterState
-from engine.view.workload_counts import WorkloadCounts
+from engine.view.pod_counts import WorkloadCounts
 from tests.engine.measured_cluster import NOW
 from tests.engine.topology_cluster import node, pod
 
@@ -52,13 +50,3 @@ def test_a_state_counts_the_pods_of_app_groups_where_they_are_or_are_expected() 
     assert state.view().workloads == {CART: {"b": 1}, FRONT: {"b": 1}}
     state.delete_pod("default/one")
     assert state.view().workloads == {CART: {"b": 1}}
-
-
-@pytest.mark.parametrize("workload", ["", "front", "cart"])
-def test_what_if_a_pod_were_on_a_node_is_what_is_then(workload: str) -> None:
-    state = ClusterState()
-    state.set_node(node("a"))
-    state.set_pod(pod(name="one", on="a", workload="cart"), seen_at=NOW)
-    what_if = state.view().after(pod(name="two", workload=workload), "a")
-    state.set_pod(pod(name="two", on="a", workload=workload), seen_at=NOW)
-    assert what_if.workloads == state.view().workloads

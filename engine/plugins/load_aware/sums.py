@@ -1,0 +1,161 @@
+"""LoadAware's sums per node: measured and estimated usage of its pods.
+
+Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from engine.model.pod import PodShape
+from engine.model.resources import Amounts
+from engine.model.time import SECOND
+from engine.model.usage import NodeUsage
+from engine.plugins.load_aware.estimation import Estimation, deadline, estimate_vector, windows
+from engine.view import GREATEST_AMOUNT as _MOST
+from engine.view import ClusterView, IntColumn, PodEntry, capped
+
+_SUMS = 4  # node delta, node estimate, production usage, production delta
+_SHAPES_REMEMBERED = 65_536
+
+_Amounts: TypeAlias = tuple[int, ...]
+"""By known resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProfile(Estimation):
+    """The profile of the sums (`PodSumProfile`); rules with equal estimates share them."""
+
+    reads_reports: ClassVar[bool] = True
+    _facts: dict[PodShape, _ShapeFacts] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    __hash__ = Estimation.__hash__
+
+    @property
+    def width(self) -> int:
+        """The number of sums; those of one kind stand side by side, by known resource."""
+        return _SUMS * len(self.known)
+
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:
+        """Return the summands of one pod; zeros without a report, as upstream keeps no sums."""
+        nothing = (0,) * len(self.known)
+        if report is None:
+            return nothing * _SUMS
+        facts = self._facts_of(pod.shape)
+        estimate = facts.estimate
+        own = report.pods.get(key)
+        usage = nothing if own is None else self._projected(own.amounts)
+
+        # Most pods are measured and not new: those add no part of their estimate.
+        is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
+        above = nothing
+        if is_fresh or own is None:
+            above = tuple([e - u if e > u else 0 for e, u in zip(estimate, usage, strict=True)])
+
+        # An estimate is added to the measurement while that may not include the pod yet. Where a
+        # report measures the node alone, its usage includes all pods but the new ones, and the
+        # part of production is known only by estimates.
+        excess = above if is_fresh or (own is None and report.pods_measured) else nothing
+
+        if not facts.is_prod:
+            return excess + estimate + nothing + nothing
+        if own is None or own.is_prod:
+            return excess + estimate + usage + (above if own is None else excess)
+        # A pod counts as measured production only where it and its report agree that it is; one
+        # that is reported as something else keeps its full estimate, however old it is.
+        return excess + estimate + nothing + tuple([max(e, 0) for e in estimate])
+
+    def _projected(self, amounts: Amounts) -> _Amounts:
+        """Return amounts by known resource, capped."""
+        known = map(amounts.get, self.known, (0,) * len(self.known))
+        return tuple([amount if -_MOST <= amount <= _MOST else capped(amount) for amount in known])
+
+    def _facts_of(self, shape: PodShape) -> _ShapeFacts:
+        facts = self._facts.get(shape)
+        if facts is None:
+            if len(self._facts) > _SHAPES_REMEMBERED:
+                self._facts.clear()
+            facts = self._facts[shape] = _ShapeFacts.of(self, shape)
+        return facts
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSums:
+    """The sums of a profile, named; all in base units, (n_known, n), zeros without a report.
+
+    Attributes:
+        table: (4 * n_known, n), as the view keeps it.
+    """
+
+    table: IntColumn
+
+    @classmethod
+    def of(cls, view: ClusterView, profile: LoadProfile) -> LoadSums:
+        """Return the sums of a view that keeps those of `profile`."""
+        return cls(view.pod_sums[profile])
+
+    @property
+    def node_delta(self) -> IntColumn:
+        """The excess of estimates over the reported usage of the node."""
+        return self._kind(0)
+
+    @property
+    def node_estimated(self) -> IntColumn:
+        """The full estimates of all its pods."""
+        return self._kind(1)
+
+    @property
+    def prod_usage(self) -> IntColumn:
+        """The reported usage of its production pods."""
+        return self._kind(2)
+
+    @property
+    def prod_delta(self) -> IntColumn:
+        """The excess of estimates over that."""
+        return self._kind(3)
+
+    def _kind(self, number: int) -> IntColumn:
+        n_known = len(self.table) // _SUMS
+        return self.table[number * n_known : (number + 1) * n_known]
+
+
+class _ShapeFacts(NamedTuple):
+    """Everything about a pod shape that its summands depend on.
+
+    Attributes:
+        estimate: by known resource, base units; zeros for reserve pods.
+        is_prod: False for reserve pods.
+        after_scheduled: forced window in microseconds, 0 for none.
+        after_initialized: the same.
+    """
+
+    estimate: _Amounts
+    is_prod: bool
+    after_scheduled: int
+    after_initialized: int
+
+    @classmethod
+    def of(cls, estimation: Estimation, shape: PodShape) -> _ShapeFacts:
+        """Return the facts of a shape."""
+        if shape.reserve_pod:
+            nothing = (0,) * len(estimation.known)
+            return cls(nothing, is_prod=False, after_scheduled=0, after_initialized=0)
+        return cls(estimate_vector(estimation, shape), shape.is_prod, *windows(estimation, shape))
+
+
+def _is_fresh(facts: _ShapeFacts, pod: PodEntry, report: NodeUsage) -> bool:
+    """Return whether a pod is so new that its measurement in a report may be of its beginning."""
+    updated = report.update_time
+    if updated is None:
+        return True
+    if pod.assigned_at > updated - report.report_interval_seconds * SECOND:
+        return True
+    if not (facts.after_scheduled or facts.after_initialized):
+        return False
+    until = deadline(
+        pod.assigned_at, pod.initialized_at, facts.after_scheduled, facts.after_initialized
+    )
+    return until is not None and until > updated
