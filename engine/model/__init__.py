@@ -1,5 +1,5 @@
-"""The vocabulary: frozen data about pods, nodes, usage, quotas and decisions, in int64 base units.
+"""Frozen data about pods, nodes, usage, quotas and decisions, in int64 base units.
 
-What belongs here: what things are and how they are read from the Kubernetes API. What never does:
-columns, rules, or anything that changes.
+What belongs here: what objects are, how they are read from the Kubernetes API (`kinds` lists those
+that are), and pure arithmetic on them. What never does: columns, rules, or anything that changes.
 """

@@ -1,7 +1,7 @@
-"""The advice a pod carries: written by whoever advised it, read back by every replica.
+"""The advice in an annotation of a pod: written by one replica, read by all.
 
-Anyone who may create pods can write this annotation too, so nothing in it is trusted: a text that
-is too long or malformed is no advice.
+Anyone who may create pods can write this annotation, so nothing in it is trusted: a text that is
+too long or malformed counts as no advice.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ ADVICE_ANNOTATION = "stowplan.dev/advice"
 """`Advice` as JSON."""
 
 MOST_NODES = 5
-"""How many nodes an advice names at most; of one that names more, the first few count."""
+"""The most nodes in an advice; of more, the first few count."""
 
 _MOST_CHARACTERS = 1024
 
 
 class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was advised for a pod, as far as others need to know.
+    """The advice for a pod, as far as other replicas need it.
 
     Attributes:
-        policies: names of the policies it comes from, by precedence.
-        nodes: names of the first few of the best tier, best first; none when nothing is preferred.
-        candidates: how many nodes could take the pod.
-        id: tells this advice from all others; "" where nobody will look for it.
+        policies: names of its policies, by precedence.
+        nodes: names of the first few of the best tier, best first; none without a preference.
+        candidates: number of nodes that could take the pod.
+        id: unique to this advice; "" where no replica waits for the pod.
     """
 
     policies: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder(Advice).decode
 
 
 def advice_in(annotations: Mapping[str, str]) -> Advice | None:
-    """Return the advice that a pod carries, None where it carries none that can be read."""
+    """Return the advice in the annotations of a pod, None if there is no readable one."""
     text = annotations.get(ADVICE_ANNOTATION)
     if text is None or len(text) > _MOST_CHARACTERS:
         return None

@@ -11,24 +11,24 @@ from engine.model.quantity import INT64_MIN
 from engine.model.resources import Amounts
 
 _ABSENT = INT64_MIN
-"""The value of a name that a list does not mention; no amount can be that little."""
+"""The value of a name that is absent from a list; no amount is that small."""
 
 _FEW = 5
-"""Keys of a table that are likely those of others: the types of readings over a window."""
+"""The most keys that tables are likely to share: the types of readings over a window."""
 
 
 class AmountsTable(Mapping[str, Amounts]):
-    """Amounts by key; reads as the mapping it was made from, in order, at a sixth of the memory.
+    """Amounts by key: a mapping at a sixth of the memory of nested dicts.
 
     A cluster's usage reports hold a list per pod and percentile, 200,000 of them, nearly all with
-    the same few names: a row of int64 per key takes the place of a dict each. The keys are searched
-    as they are, for an index of them would take more than all amounts do.
+    the same few names: each is a row of int64 instead of a dict. Keys are found by binary search,
+    as an index of them would take more memory than all amounts.
     """
 
     __slots__ = ("_keys", "_names", "_values")
 
     def __init__(self, amounts: Mapping[str, Amounts]) -> None:
-        names = _shared(tuple(dict.fromkeys(name for one in amounts.values() for name in one)))
+        names = _shared(tuple(dict.fromkeys(name for row in amounts.values() for name in row)))
         self._names = names
         keys = tuple(sorted(amounts))
         self._keys = _shared(keys) if len(keys) <= _FEW else keys
@@ -65,5 +65,5 @@ class AmountsTable(Mapping[str, Amounts]):
 
 @lru_cache(maxsize=256)
 def _shared(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the one tuple that all tables with these names, or these few keys, hold."""
+    """Return an equal tuple, the same object for all tables."""
     return texts

@@ -1,8 +1,8 @@
 """The parts of Kubernetes objects that the engine reads, as msgspec structs.
 
-These mirror the API field for field (camelCase on the wire) and hold no meaning of their own: what
-a field means is decided where it is used. Unknown fields are skipped while decoding, so a newer
-API server costs nothing, and `null` is accepted wherever Go writes one for an empty value.
+They mirror the API field for field (camelCase on the wire); the meaning of a field is decided where
+it is used. Decoding skips unknown fields, so a newer API server costs nothing, and accepts `null`
+wherever Go writes one for an empty value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-# A resource list as it stands in JSON: name to quantity. A quantity may be a bare number.
+# A resource list in JSON: name to quantity, which may be a bare number.
 ResourceList = dict[str, str | int | float | None]
 
 _MOST_DIGITS = 18  # of a resourceVersion, which is below 2**63
@@ -33,7 +33,7 @@ class WireStruct(
 
 
 class OwnerReference(WireStruct, frozen=True):
-    """Who owns an object."""
+    """A reference to an owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -131,19 +131,19 @@ class NodeAffinity(WireStruct, frozen=True):
 
 
 class Affinity(WireStruct, frozen=True):
-    """The affinity of a pod; only its node part concerns us."""
+    """The affinity of a pod; only its node part is read."""
 
     node_affinity: NodeAffinity | None = None
 
 
 class PodSchedulingGate(WireStruct, frozen=True):
-    """Something that has to happen before the scheduler looks at a pod."""
+    """A condition that the scheduler waits for before it considers a pod."""
 
     name: str = ""
 
 
 class PodSpec(WireStruct, frozen=True):
-    """What a pod asks for."""
+    """The specification of a pod."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -160,7 +160,7 @@ class PodSpec(WireStruct, frozen=True):
 
 
 class ContainerStatus(WireStruct, frozen=True):
-    """What the kubelet has actuated for a container (in-place resize)."""
+    """Resources that the kubelet has actuated for a container (in-place resize)."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -168,7 +168,7 @@ class ContainerStatus(WireStruct, frozen=True):
 
 
 class NodeAllocatableResourceClaimStatus(WireStruct, frozen=True):
-    """What a resource claim of a pod takes of the node's ordinary resources (alpha)."""
+    """Ordinary resources of the node that a resource claim of a pod takes (alpha)."""
 
     resources: ResourceList | None = None
 
@@ -183,7 +183,7 @@ class PodCondition(WireStruct, frozen=True):
 
 
 class PodStatus(WireStruct, frozen=True):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     qos_class: str = ""
@@ -211,7 +211,7 @@ class Taint(WireStruct, frozen=True):
 
 
 class NodeSpec(WireStruct, frozen=True):
-    """What an administrator says of a node."""
+    """The specification of a node."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
@@ -233,7 +233,7 @@ class ContainerImage(WireStruct, frozen=True):
 
 
 class NodeStatus(WireStruct, frozen=True):
-    """What the kubelet says of a node."""
+    """The status of a node, reported by its kubelet."""
 
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
@@ -286,13 +286,13 @@ class NodeMetricCollectPolicy(WireStruct, frozen=True):
 
 
 class NodeMetricSpec(WireStruct, frozen=True):
-    """What the agent was asked to do."""
+    """The instructions for the agent."""
 
     metric_collect_policy: NodeMetricCollectPolicy | None = None
 
 
 class NodeMetricStatus(WireStruct, frozen=True):
-    """What the agent last measured."""
+    """The last measurement of the agent."""
 
     update_time: datetime | None = None
     node_metric: NodeMetricInfo | None = None
@@ -315,7 +315,7 @@ class ElasticQuotaSpec(WireStruct, frozen=True):
 
 
 class ElasticQuotaStatus(WireStruct, frozen=True):
-    """What the quota's controller last counted."""
+    """The last count of the quota's controller."""
 
     used: ResourceList | None = None
 
@@ -330,6 +330,6 @@ class ElasticQuota(WireStruct, frozen=True):
 
 
 class Namespace(WireStruct, frozen=True):
-    """A namespace, for its labels and what it says of quotas."""
+    """A namespace: its labels and the annotations about quotas."""
 
     metadata: ObjectMeta = ObjectMeta()

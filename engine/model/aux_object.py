@@ -1,4 +1,4 @@
-"""What objects have in common that only some rules read, as NUMA zones or network costs."""
+"""Objects that only some rules read, such as NUMA zones or network costs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class AuxObject(Protocol):
 
     @property
     def key(self) -> str:
-        """What a rule finds it by: the name of its node, or its own as `namespace/name`."""
+        """Its key for rules: the name of its node, or its own `namespace/name`."""
 
     @property
     def node_name(self) -> str:
-        """The node it tells of, "" for one that tells of none in particular."""
+        """The node it describes, "" if it describes no single node."""

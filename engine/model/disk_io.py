@@ -1,4 +1,4 @@
-"""Disk bandwidth: what pods need of it, and what the disks of a node have left.
+"""Disk bandwidth: the needs of pods, and what the disks of a node have left.
 
 Source: scheduler-plugins, kep/624-disk-io-aware-scheduling; a proposal that was never coded.
 """
@@ -6,15 +6,13 @@ Source: scheduler-plugins, kep/624-disk-io-aware-scheduling; a proposal that was
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from engine.errors import QuantityError
+from engine.model import topology_api
 from engine.model.quantity import quantity_of
-
-if TYPE_CHECKING:
-    from engine.model import topology_api
 
 THROUGHPUT_ANNOTATION: Final = "blockio.kubernetes.io/throughput"
 
@@ -23,14 +21,14 @@ _GREATEST_BANDWIDTH: Final = 2**52
 
 
 class Throughput(NamedTuple):
-    """What a pod reads and writes, bytes per second."""
+    """The bandwidth that a pod needs, bytes per second."""
 
     read: int
     write: int
 
 
 class Disk(NamedTuple):
-    """What a disk has left, normalised bytes per second."""
+    """The bandwidth that a disk has left, normalised bytes per second."""
 
     total: int
     read: int
@@ -56,9 +54,9 @@ class _Annotation(msgspec.Struct, frozen=True):
 
 
 def throughput_of(text: str | None) -> Throughput | None:
-    """Return what a pod's annotation asks for; malformed is as good as none.
+    """Return the needs in a pod's annotation; a malformed one counts as none.
 
-    Its `blocksize` is for the models of vendors, of which there is none here.
+    Its `blocksize` is for models of vendors, which are not implemented.
     """
     if not text:
         return None
@@ -76,9 +74,10 @@ def node_disks_of(wire: topology_api.NodeDiskIO) -> NodeDisks:
         QuantityError: a bandwidth is not a quantity.
     """
     by_id = wire.status.allocatable_bandwidth or {}
-    left = [by_id[name].status or by_id[name] for name in sorted(by_id)]
+    bandwidths = [by_id[name].status or by_id[name] for name in sorted(by_id)]
     disks = (
-        Disk(_bandwidth(one.total), _bandwidth(one.read), _bandwidth(one.write)) for one in left
+        Disk(_bandwidth(left.total), _bandwidth(left.read), _bandwidth(left.write))
+        for left in bandwidths
     )
     return NodeDisks(wire.spec.node_name, tuple(disks))
 

@@ -1,15 +1,13 @@
-"""An ElasticQuota as the engine sees it."""
+"""The model of an ElasticQuota."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from engine.model import api, resources
 from engine.model.koordinator_quota import IS_PARENT_LABEL, namespaces_in
-
-if TYPE_CHECKING:
-    from engine.model.resources import Amounts
+from engine.model.resources import Amounts
 
 UPSTREAM_GROUP = "scheduling.x-k8s.io"
 """The API group of scheduler-plugins' ElasticQuota."""
@@ -18,7 +16,7 @@ KOORDINATOR_GROUP = "scheduling.sigs.k8s.io"
 """The API group of Koordinator's ElasticQuota."""
 
 RESERVATIONS_ANNOTATION = "stowplan.dev/reservations"
-"""Where an ElasticQuota carries the shares promised to pods that may not be seen yet."""
+"""Annotation of an ElasticQuota: amounts reserved for pods that may not be observed yet."""
 
 QuotaKey: TypeAlias = tuple[str, str, str]
 """Namespace, API group and name of an ElasticQuota: unique in the cluster."""
@@ -29,15 +27,15 @@ class ElasticQuota:
     """The guaranteed and greatest amounts of a namespace, base units.
 
     Attributes:
-        group: the API group it came from.
+        group: its API group.
         min: guaranteed amounts, None when the object has no `min`.
         max: greatest amounts, None when the object has no `max`.
-        used: what its controller last wrote.
-        uid: empty where it is not stored.
-        version: its resourceVersion, 0 where it has none.
-        reservations: the annotation of that name, as it stands; empty if there is none.
-        namespaces: those that Koordinator's annotation lists besides its own.
-        is_parent: whether Koordinator's label says that it holds quotas, not pods.
+        used: written by its controller.
+        uid: empty if it is not stored.
+        version: its resourceVersion, 0 if it has none.
+        reservations: text of the annotation of that name, empty if there is none.
+        namespaces: further namespaces in Koordinator's annotation.
+        is_parent: whether Koordinator's label marks it as a parent of quotas, not of pods.
     """
 
     namespace: str
@@ -59,7 +57,7 @@ class ElasticQuota:
 
 
 def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
-    """Return the engine's quota for its wire form.
+    """Return the model of an ElasticQuota.
 
     Raises:
         QuantityError: an amount is not a quantity.

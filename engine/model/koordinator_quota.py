@@ -1,4 +1,4 @@
-"""What Koordinator writes on ElasticQuotas, besides what every ElasticQuota has."""
+"""Koordinator's labels and annotations of ElasticQuotas."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _T = TypeVar("_T")
 
 
 class AnnotationError(StowplanError):
-    """An annotation that makes no sense."""
+    """A malformed annotation."""
 
 
 def resource_list_in(meta: api.ObjectMeta, annotation: str) -> api.ResourceList:
-    """Return the amounts in an annotation, none where it is missing.
+    """Return the amounts in an annotation, none if it is missing.
 
     Raises:
         AnnotationError: they cannot be read.
@@ -44,7 +44,7 @@ def resource_list_in(meta: api.ObjectMeta, annotation: str) -> api.ResourceList:
 
 
 def strings_in(meta: api.ObjectMeta, annotation: str) -> Sequence[str]:
-    """Return the strings in an annotation, none where it is missing.
+    """Return the strings in an annotation, none if it is missing.
 
     Raises:
         AnnotationError: they cannot be read.
@@ -53,7 +53,7 @@ def strings_in(meta: api.ObjectMeta, annotation: str) -> Sequence[str]:
 
 
 def namespaces_in(meta: api.ObjectMeta) -> tuple[str, ...]:
-    """Return the namespaces that a quota lists; none if its annotation makes no sense."""
+    """Return the namespaces that a quota lists; none if its annotation is malformed."""
     try:
         return tuple(strings_in(meta, NAMESPACES_ANNOTATION))
     except AnnotationError:

@@ -1,7 +1,7 @@
-"""What must hold of the labels of a node: alternatives of requirements, as node affinity has them.
+"""Conditions on the labels of a node: alternatives of requirements, like those of node affinity.
 
-A condition may stand for something that is more than labels can say. It then is necessary for that,
-not sufficient, and knows why: each alternative carries the reasons for what is missing in it.
+A condition may be derived from a rule that labels cannot express in full. It is then necessary, not
+sufficient, and each alternative has the reasons for what is missing in it.
 
 INVARIANT: operations may widen a condition, and then add a reason; they never narrow one.
 """
@@ -20,18 +20,18 @@ from engine.model.label_states import EVERYTHING, NOTHING, LabelStates, Requirem
 from engine.model.selectors import Requirement
 
 MOST_TERMS: Final = 8
-"""A condition that needs more terms is widened while it is put together."""
+"""A condition that needs more terms is widened while it is built."""
 
 MOST_REQUIREMENTS: Final = 16  # in one term
 MOST_VALUES: Final = 64  # in one requirement
 
 
 class Exactness(StrEnum):
-    """How much of what a condition stands for is in it."""
+    """The part of a rule that a condition expresses."""
 
-    EXACT = "exactly"  # the labels say it all
+    EXACT = "exactly"  # the labels decide
     PARTIAL = "partly"  # a node without these labels fails, one with them may
-    NONE = "not"  # nothing is known
+    NONE = "not"  # the labels decide nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Alternative:
 
     Attributes:
         labels: the states by label; never all states, and never none.
-        unknown: why this is not all that must hold; empty if it is.
+        unknown: the reasons why more must hold; empty if nothing else must.
     """
 
     labels: Mapping[str, LabelStates] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
 
     def __and__(self, other: Alternative) -> Alternative | None:
-        """Return what asks for both, None where they contradict each other."""
+        """Return the conjunction, None if the two contradict each other."""
         labels = {**self.labels, **other.labels}
         for key in self.labels.keys() & other.labels.keys():
             labels[key] = self.labels[key] & other.labels[key]
@@ -57,13 +57,13 @@ class Alternative:
 
     @classmethod
     def of(cls, requirements: Iterable[Requirement]) -> Alternative | None:
-        """Return what some requirements on labels ask for together, None where they contradict."""
+        """Return the conjunction of requirements, None if they contradict each other."""
         together: Alternative | None = cls()
-        for asked in requirements:
-            states = states_of(asked)
+        for requirement in requirements:
+            states = states_of(requirement)
             if together is None or states == NOTHING:
                 return None
-            together &= cls({} if states == EVERYTHING else {asked.key: states})
+            together &= cls({} if states == EVERYTHING else {requirement.key: states})
         return together
 
     def covers(self, other: Alternative) -> bool:
@@ -73,7 +73,7 @@ class Alternative:
         )
 
     def united(self, other: Alternative) -> Alternative | None:
-        """Return the one alternative that allows what either does, None where it takes two."""
+        """Return the disjunction as a single alternative, None if there is no such."""
         if self.unknown <= other.unknown and self.covers(other):
             return self
         if other.unknown <= self.unknown and other.covers(self):
@@ -94,11 +94,11 @@ class Alternative:
 
     @property
     def width(self) -> int:
-        """How many alternatives requirements need for it."""
+        """Number of alternatives of plain requirements that express it."""
         return prod(states.width for states in self.labels.values())
 
     def parts(self) -> Iterator[Alternative]:
-        """Yield the alternatives that requirements need for it."""
+        """Yield alternatives of plain requirements that together express it."""
         if self.width == 1:
             yield self
             return
@@ -107,7 +107,7 @@ class Alternative:
 
     @property
     def requirements(self) -> Requirements:
-        """The same as requirements, in the order of the labels; only for one of `parts`."""
+        """Its requirements in the order of the labels; only for one of `parts`."""
         return tuple(
             requirement
             for key, states in sorted(self.labels.items())
@@ -122,7 +122,7 @@ class LabelCondition:
     alternatives: tuple[Alternative, ...]
 
     def __and__(self, other: LabelCondition) -> LabelCondition:
-        """Return the condition that both hold."""
+        """Return the conjunction, widened if it takes more than MOST_TERMS."""
         both = self.meet(other)
         if both is not None:
             return both
@@ -130,28 +130,28 @@ class LabelCondition:
         return narrower.widened(_TOO_MANY)
 
     def __or__(self, other: LabelCondition) -> LabelCondition:
-        """Return the condition that either holds."""
+        """Return the disjunction, unknown if it takes more than MOST_TERMS."""
         if self is NEVER or other is NEVER:
             return other if self is NEVER else self
         either = _simplified((*self.alternatives, *other.alternatives))
         return either if either.width <= MOST_TERMS else unknown(_TOO_MANY)
 
     def meet(self, other: LabelCondition) -> LabelCondition | None:
-        """Return the condition that both hold, None if it takes more than MOST_TERMS."""
+        """Return the conjunction, None if it takes more than MOST_TERMS."""
         if self is ALWAYS or other is ALWAYS:
             return other if self is ALWAYS else self
         pairs = product(self.alternatives, other.alternatives)
-        both = _simplified(met for one, two in pairs if (met := one & two) is not None)
+        both = _simplified(met for a, b in pairs if (met := a & b) is not None)
         return both if both.width <= MOST_TERMS else None
 
     def widened(self, reason: str) -> LabelCondition:
-        """Return the condition as one that is not all that must hold."""
+        """Return the condition as necessary only, for one more reason."""
         return LabelCondition(
-            tuple(replace(one, unknown=one.unknown | {reason}) for one in self.alternatives)
+            tuple(replace(each, unknown=each.unknown | {reason}) for each in self.alternatives)
         )
 
     def bounded(self) -> LabelCondition:
-        """Return the condition if it can be written on a pod, and one that says nothing if not."""
+        """Return the condition if a pod can carry it, else an unknown one."""
         for term in self.terms:
             if len(term) > MOST_REQUIREMENTS:
                 return unknown(f"it takes more than {MOST_REQUIREMENTS} requirements in a term")
@@ -161,34 +161,33 @@ class LabelCondition:
 
     @property
     def width(self) -> int:
-        """How many `terms` there are, or a few more."""
-        return sum(one.width for one in self.alternatives)
+        """Number of `terms`, or a few more."""
+        return sum(alternative.width for alternative in self.alternatives)
 
     @cached_property
     def exactness(self) -> Exactness:
-        """How much of what it stands for is in it."""
+        """The part of its rule that it expresses."""
         if not self.reasons:
             return Exactness.EXACT
-        says_something = all(one.labels for one in self.alternatives)
-        return Exactness.PARTIAL if says_something else Exactness.NONE
+        is_restrictive = all(alternative.labels for alternative in self.alternatives)
+        return Exactness.PARTIAL if is_restrictive else Exactness.NONE
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not exact, in the order of the text; none if it is."""
-        return tuple(sorted(frozenset().union(*(one.unknown for one in self.alternatives))))
+        """The reasons why it is not exact, sorted; none if it is."""
+        return tuple(sorted(frozenset().union(*(each.unknown for each in self.alternatives))))
 
     @cached_property
     def terms(self) -> tuple[Requirements, ...]:
-        """What to require: one of these must hold as a whole.
+        """The terms to require, of which one must hold as a whole.
 
-        One that is empty requires nothing. If there are none at all, no node can pass: not one of
-        those that exist, nor one to come.
+        An empty term requires nothing. Without any term no node can pass, now or later.
         """
-        kept: list[Alternative] = []
-        for one in (part for wide in self.alternatives for part in wide.parts()):
-            if not any(other.covers(one) for other in kept):
-                kept = [*(other for other in kept if not one.covers(other)), one]
-        return tuple(one.requirements for one in kept)
+        minimal: list[Alternative] = []
+        for part in (part for wide in self.alternatives for part in wide.parts()):
+            if not any(other.covers(part) for other in minimal):
+                minimal = [*(other for other in minimal if not part.covers(other)), part]
+        return tuple(part.requirements for part in minimal)
 
     def allows(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels meets it."""
@@ -199,14 +198,14 @@ class LabelCondition:
 
 
 def on_label(key: str, states: LabelStates) -> LabelCondition:
-    """Return the condition that a label is in one of some states."""
+    """Return the condition that a label is in one of the states."""
     if states == NOTHING:
         return NEVER
     return ALWAYS if states == EVERYTHING else LabelCondition((Alternative({key: states}),))
 
 
 def unknown(reason: str) -> LabelCondition:
-    """Return the condition for something that labels say nothing of."""
+    """Return the condition for a rule that labels do not express."""
     return ALWAYS.widened(reason)
 
 
@@ -214,13 +213,13 @@ def _simplified(alternatives: Iterable[Alternative]) -> LabelCondition:
     return LabelCondition(reduce(_added, alternatives, ()))
 
 
-def _added(kept: tuple[Alternative, ...], new: Alternative) -> tuple[Alternative, ...]:
-    """Return alternatives with one more, written as one with another where that is possible."""
-    for i, old in enumerate(kept):
+def _added(known: tuple[Alternative, ...], new: Alternative) -> tuple[Alternative, ...]:
+    """Return alternatives with a new one, united with another where that is possible."""
+    for i, old in enumerate(known):
         united = old.united(new)
         if united is not None:
-            return _added((*kept[:i], *kept[i + 1 :]), united)
-    return (*kept, new)
+            return _added((*known[:i], *known[i + 1 :]), united)
+    return (*known, new)
 
 
 ALWAYS: Final = LabelCondition((Alternative(),))

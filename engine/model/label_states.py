@@ -1,9 +1,9 @@
-"""What may be allowed of one node label, as an algebra of sets, and as requirements.
+"""Sets of allowed states of a node label: an algebra, and its form as requirements.
 
-The label of a node is missing, or has one of the values that Kubernetes lets a label have: at most
-63 letters, digits, `-`, `_` and `.`, none of the three at an end. Two things follow for numbers: a
-value never has a sign, so an integer is 0 or more; and it may have leading zeros, so that a number
-has many spellings and only Gt and Lt can speak of it.
+The label of a node is missing, or has a value that Kubernetes accepts: at most 63 letters, digits,
+`-`, `_` and `.`, none of the three at an end. Two things follow for numbers: a value never has a
+sign, so an integer is 0 or more; and it may have leading zeros, so a number has many spellings and
+only Gt and Lt can express it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from engine.model.selectors import Operator, Requirement, integer
 
 INTEGERS: Final = range(2**63)
-"""The integers that a label can spell, as far as CEL and Kubernetes read them: to 64 bits."""
+"""The integers that a label can spell within the 64 bits of CEL and Kubernetes."""
 
 Requirements: TypeAlias = tuple[Requirement, ...]
 """Requirements that must all hold."""
@@ -26,7 +26,7 @@ class LabelStates:
 
     Attributes:
         missing: whether the label may be missing.
-        others: whether `listed` are the values that are shut out, rather than the only ones.
+        others: whether `listed` are the forbidden values, rather than the only allowed ones.
         listed: label values.
         numbers: if not None, only integers in it are allowed; always with `others`.
     """
@@ -56,7 +56,7 @@ class LabelStates:
         return (value in self.listed) is not self.others
 
     def united(self, other: LabelStates) -> LabelStates | None:
-        """Return the states in either set, None where no one set of this kind holds just those."""
+        """Return the union, None if no set of this kind equals it."""
         if self <= other:
             return other
         if other <= self:
@@ -76,17 +76,17 @@ class LabelStates:
 
     @property
     def width(self) -> int:
-        """How many `parts` it has."""
+        """Number of its `parts`."""
         if self.missing and self.others and self.numbers is None:
             return 1
         of_values = 2 if self.numbers == INTEGERS else 1 if self.others or self.listed else 0
         return of_values + self.missing
 
     def parts(self) -> tuple[LabelStates, ...]:
-        """Return disjoint sets that are this one together, each of which `requirements` can tell.
+        """Return disjoint sets that make up this one, each of which `requirements` can express.
 
-        No requirement tells a label that is missing or has one of a few values, and it takes both
-        Gt and Lt to tell one that has any integer. The empty set has no parts.
+        No requirement expresses a label that is missing or has one of a few values, and any integer
+        takes both Gt and Lt. The empty set has no parts.
         """
         if self.width == 1:
             return (self,)
@@ -99,19 +99,21 @@ class LabelStates:
         return tuple(parts)
 
     def requirements(self, key: str) -> Requirements:
-        """Return what to ask of the label `key`; only for one of `parts`."""
+        """Return the requirements on the label `key`; only for one of `parts`."""
         if self == MISSING:
             return (Requirement(key, Operator.DOES_NOT_EXIST),)
         if not self.others:
             return (Requirement(key, Operator.IN, self.listed),)
-        asked: list[Requirement] = []
+        required: list[Requirement] = []
         if self.numbers is None:
-            asked += [] if self.missing else [Requirement(key, Operator.EXISTS)]
+            required += [] if self.missing else [Requirement(key, Operator.EXISTS)]
         else:
             start, stop = self.numbers.start, self.numbers.stop
-            asked += [Requirement(key, Operator.GT, bound=start - 1)] if start else []
-            asked += [Requirement(key, Operator.LT, bound=stop)] if stop < INTEGERS.stop else []
-        return (*asked, *([Requirement(key, Operator.NOT_IN, self.listed)] if self.listed else ()))
+            required += [Requirement(key, Operator.GT, bound=start - 1)] if start else []
+            required += [Requirement(key, Operator.LT, bound=stop)] if stop < INTEGERS.stop else []
+        if self.listed:
+            required.append(Requirement(key, Operator.NOT_IN, self.listed))
+        return tuple(required)
 
 
 def _all_but(listed: frozenset[str], numbers: range | None, missing: bool) -> LabelStates:  # noqa: FBT001 (internal)
@@ -124,7 +126,7 @@ def _all_but(listed: frozenset[str], numbers: range | None, missing: bool) -> La
 
 
 def _spells(value: str, numbers: range) -> bool:
-    """Return whether a label value is one of some integers."""
+    """Return whether a label value spells one of the integers."""
     number = integer(value)
     return number is not None and number in numbers  # a range looks for None one by one
 
@@ -136,7 +138,7 @@ def _overlap(one: range | None, two: range | None) -> range | None:
 
 
 def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
-    """Return the values in either of two sets, at least one of them of numbers, if one can."""
+    """Return the union of the values of two sets, one of numbers; None if no set equals it."""
     one, two = replace(one, missing=False), replace(two, missing=False)
     if one <= two:
         return two
@@ -146,26 +148,27 @@ def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
     if first is None or second is None or one.listed or two.listed:
         return None
     if max(first.start, second.start) > min(first.stop, second.stop):
-        return None  # there is something between them
+        return None  # there are integers between them
     numbers = range(min(first.start, second.start), max(first.stop, second.stop))
     return LabelStates(others=True, numbers=numbers)
 
 
-def states_of(asked: Requirement) -> LabelStates:
+def states_of(requirement: Requirement) -> LabelStates:
     """Return the states that a requirement on a label allows."""
-    match asked.operator:
+    match requirement.operator:
         case Operator.IN:
-            return LabelStates(listed=asked.values)
+            return LabelStates(listed=requirement.values)
         case Operator.NOT_IN:
-            return LabelStates(missing=True, others=True, listed=asked.values)
+            return LabelStates(missing=True, others=True, listed=requirement.values)
         case Operator.EXISTS:
             return PRESENT
         case Operator.DOES_NOT_EXIST:
             return MISSING
         case Operator.GT:
-            return _all_but(frozenset(), range(max(asked.bound + 1, 0), INTEGERS.stop), False)  # noqa: FBT003 (internal)
+            above = range(max(requirement.bound + 1, 0), INTEGERS.stop)
+            return _all_but(frozenset(), above, False)  # noqa: FBT003 (internal)
         case Operator.LT:
-            return _all_but(frozenset(), range(max(asked.bound, 0)), False)  # noqa: FBT003 (internal)
+            return _all_but(frozenset(), range(max(requirement.bound, 0)), False)  # noqa: FBT003 (internal)
 
 
 EVERYTHING: Final = LabelStates(missing=True, others=True)

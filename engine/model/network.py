@@ -1,4 +1,4 @@
-"""Applications of several workloads, and what traffic costs between the places they run in.
+"""Applications of several workloads, and the costs of traffic between regions and zones.
 
 Source: the AppGroup and NetworkTopology APIs of diktyo-io, which NetworkOverhead reads.
 """
@@ -7,32 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from engine.model import api, topology_api
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
-
-if TYPE_CHECKING:
-    from engine.model import api, topology_api
 
 APP_GROUP_LABEL: Final = "appgroup.diktyo.x-k8s.io"
 WORKLOAD_LABEL: Final = "appgroup.diktyo.x-k8s.io.workload"
 
 _GREATEST_COST: Final = 2**31
-"""Costs are at most 10,000 by their API; this leaves room for a sum over all pods."""
+"""The API allows costs up to 10,000; this leaves room for a sum over all pods."""
 
 Workload: TypeAlias = tuple[str, str]
 """The name of an AppGroup, and the selector of a workload in it: the two labels of its pods."""
 
 
 class Place(NamedTuple):
-    """Where a node is; "" for what its labels do not say."""
+    """Region and zone of a node; "" where it has no such label."""
 
     region: str
     zone: str
 
 
 class Dependency(NamedTuple):
-    """A workload that another one talks to, and what reaching it may cost at most."""
+    """A workload that another one communicates with, and the greatest cost of reaching it."""
 
     selector: str
     max_network_cost: int
@@ -58,8 +56,7 @@ class NetworkTopology:
 
     Attributes:
         key: `namespace/name`.
-        costs: by the name of a set of costs, the label that tells places apart, origin and
-            destination.
+        costs: by the name of a set of costs, the label of its places, origin and destination.
     """
 
     key: str
@@ -68,31 +65,31 @@ class NetworkTopology:
 
 
 def workload_of(labels: Mapping[str, str]) -> Workload | None:
-    """Return which workload a pod is of, None for one in no AppGroup."""
+    """Return the workload of a pod, None if it is in no AppGroup."""
     group = labels.get(APP_GROUP_LABEL)
     return (group, labels.get(WORKLOAD_LABEL, "")) if group else None
 
 
 def place_of(labels: Mapping[str, str]) -> Place:
-    """Return where a node is by its labels."""
+    """Return region and zone of a node from its labels."""
     return Place(labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, ""))
 
 
 def app_group_of(wire: topology_api.AppGroup) -> AppGroup:
-    """Return an AppGroup as the engine sees it."""
+    """Return the model of an AppGroup."""
     dependencies: dict[str, tuple[Dependency, ...]] = {}
-    for one in wire.spec.workloads or ():
+    for workload in wire.spec.workloads or ():
         more = tuple(
-            Dependency(other.workload.selector, _bounded(other.max_network_cost))
-            for other in one.dependencies or ()
+            Dependency(dependency.workload.selector, _bounded(dependency.max_network_cost))
+            for dependency in workload.dependencies or ()
         )
-        selector = one.workload.selector
+        selector = workload.workload.selector
         dependencies[selector] = dependencies.get(selector, ()) + more
     return AppGroup(_key(wire.metadata), dependencies)
 
 
 def network_topology_of(wire: topology_api.NetworkTopology) -> NetworkTopology:
-    """Return a NetworkTopology as the engine sees it."""
+    """Return the model of a NetworkTopology."""
     costs: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
     for weights in wire.spec.weights or ():
         by_label = costs.setdefault(weights.name, {})

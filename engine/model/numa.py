@@ -1,24 +1,21 @@
-"""The NUMA zones of a node, as its topology exporter publishes them."""
+"""The NUMA zones of a node, published by its topology exporter."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.model import topology_api
 from engine.model.quantity import base_units
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.model.resources import Amounts
+from engine.model.resources import Amounts
 
 UNKNOWN_DISTANCE: Final = 255
-"""What ACPI's SLIT says of zones that cannot reach each other, and we of those nobody speaks of."""
+"""The distance of unreachable zones in ACPI's SLIT; ours of zones without a cost."""
 
 SINGLE_ZONE: Final = "single-numa-node"
-"""The policy of a kubelet that refuses what no single zone can hold."""
+"""The policy of a kubelet that refuses pods which no single zone can hold."""
 
 POD_SCOPE: Final = "pod"
 CONTAINER_SCOPE: Final = "container"
@@ -46,12 +43,12 @@ _GREATEST_DISTANCE: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class NumaLayout:
-    """What seldom changes about the zones of a node, and many nodes have in common.
+    """The constant properties of a node's zones, which many nodes have in common.
 
     Attributes:
         policy: the policy of the kubelet's topology manager.
-        scope: whether that looks at each container or at the pod as a whole.
-        most_zones: how many zones the kubelet expects at most.
+        scope: whether that considers each container or the pod as a whole.
+        most_zones: the most zones that the kubelet supports.
         distances: from each zone to each, by their position in order of their ids.
     """
 
@@ -61,7 +58,7 @@ class NumaLayout:
     distances: tuple[tuple[int, ...], ...]
 
     def __len__(self) -> int:
-        """Return how many zones there are."""
+        """Return the number of zones."""
         return len(self.distances)
 
 
@@ -70,8 +67,8 @@ class NodeZones:
     """The zones of one node.
 
     Attributes:
-        available: what is left in each zone, base units, in order of their ids; a resource that is
-            absent is none that the zone has.
+        available: amounts left in each zone, base units, in order of their ids; without those that
+            the zone does not have.
     """
 
     node_name: str
@@ -125,7 +122,7 @@ def _layout(
 
 
 def _count(text: str) -> int:
-    """Return a number of zones as the kubelet takes it, 0 where it takes none."""
+    """Return the number of zones that the kubelet accepts, 0 if it rejects the text."""
     number = int(text) if _COUNT.fullmatch(text) else 0
     return min(number, _GREATEST_COUNT) if number > 1 else 0
 
@@ -137,9 +134,12 @@ def _zone_id(name: str) -> int | None:
 
 
 def _distances(zone: topology_api.Zone, ids: Iterable[int]) -> tuple[int, ...]:
-    told = {_zone_id(cost.name): cost.value for cost in zone.costs or ()}
-    return tuple(min(max(told.get(i, UNKNOWN_DISTANCE), 0), _GREATEST_DISTANCE) for i in ids)
+    costs = {_zone_id(cost.name): cost.value for cost in zone.costs or ()}
+    return tuple(min(max(costs.get(i, UNKNOWN_DISTANCE), 0), _GREATEST_DISTANCE) for i in ids)
 
 
 def _available(zone: topology_api.Zone) -> Amounts:
-    return {one.name: base_units(one.name, one.available) for one in zone.resources or ()}
+    return {
+        resource.name: base_units(resource.name, resource.available)
+        for resource in zone.resources or ()
+    }

@@ -1,8 +1,8 @@
-"""A pod as the engine sees it: who it is, what it asks for, where it may go.
+"""The model of a pod: identity, needs and constraints.
 
-`Pod` is built once from the wire form (`pod_of`). Everything that node sums depend on sits in its
-`PodShape`; pods made from one template share one shape object, so a cluster of 150,000 pods holds
-some ten thousand of them.
+`pod_of` builds a `Pod` once from its wire form. Everything that sums over the pods of a node depend
+on is in its `PodShape`; pods of one template share one shape object, so a cluster of 150,000 pods
+holds some ten thousand of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -20,11 +20,9 @@ from engine.model import api, resources
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
 from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
-from engine.model.resize import ActuatedResources, given_to, statuses_of
+from engine.model.resize import ActuatedResources, actuated_resources, statuses_of
+from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
-
-if TYPE_CHECKING:
-    from engine.model.resources import Amounts
 
 PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
 QOS_CLASS_LABEL = "koordinator.sh/qosClass"
@@ -35,8 +33,8 @@ AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-_SHAPES_REMEMBERED = 32_768
-_MOST_BYTES_REMEMBERED = 4_096  # some 20 for each amount; bounds what hostile pods make us keep
+_CACHED_SHAPES = 32_768
+_MOST_CACHED_BYTES = 4_096  # some 20 for each amount; bounds the memory of hostile pods
 _MOST_DIGITS = 18  # below 2**63
 _AS_THE_SCHEDULER = resources.ResourceOptions(use_status_resources=True)
 
@@ -63,17 +61,17 @@ _KOORDINATOR_QOS = frozenset({"LSE", "LSR", "LS", "BE", "SYSTEM"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodShape:
-    """What of a pod its node's sums depend on; compared by identity, shared between pods.
+    """The part of a pod that sums over pods depend on; compared by identity, shared between pods.
 
     All amounts are sparse and in base units (millicores for cpu, whole units for the rest).
 
     Attributes:
-        requests: Kubernetes' PodRequests, of a pod that is being resized the greater of what it
-            asks for and what it has.
+        requests: Kubernetes' PodRequests; of a pod that is being resized, the greater of its
+            requests and its actuated resources.
         limits: Kubernetes' PodLimits, likewise.
         non_zero_requests: cpu and memory with the scoring defaults of 100m and 200Mi.
         effective_limits: LimitAware's view: the greater of limit and request per container.
-        effective_limits_non_zero: the same with 100m and 200Mi for containers that say nothing.
+        effective_limits_non_zero: the same with 100m and 200Mi for containers without either.
         container_limits: limits of the app containers alone (KEP-217's existing pods).
         peak_limits: those, or an init container's, and overhead (KEP-217's incoming pod, and every
             pod of Trimaran's).
@@ -86,9 +84,9 @@ class PodShape:
         scaling_factors: the pod's own estimation factors in percent, None when it has none.
         seconds_after_scheduled: the pod's own estimation window after PodScheduled, if valid.
         seconds_after_initialized: the pod's own estimation window after Initialized, if valid.
-        reserve_pod: whether it only reserves room (Koordinator), and so carries no load.
-        workload: what it is of an AppGroup, if of any.
-        throughput: what it asks of disks, None for nothing.
+        reserve_pod: whether it only reserves resources (Koordinator), and so carries no load.
+        workload: its workload in an AppGroup, if it is in any.
+        throughput: the disk bandwidth it needs, None for none.
     """
 
     requests: Amounts
@@ -122,17 +120,17 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         name: empty while only `generate_name` is known.
-        owner_kinds: the kinds of its owners, as `DaemonSet`.
-        containers: its containers as they were sent; no stored pod is asked for them.
-        init_containers: the same of its init containers.
-        images: of its containers and init containers, one each, as they are written.
-        affinity: its node affinity, None when it has none.
-        gated: whether the scheduler does not look at it yet.
-        nominated_node_name: where the scheduler makes room for it by preemption, "" for nowhere.
-        created: when, by the API server's clock, None while it is not stored; as it was sent, for
-            few ask for it.
-        scheduled_at: since when condition PodScheduled is True, if it is and says so.
-        initialized_at: since when condition Initialized is True, if it is and says so.
+        owner_kinds: the kinds of its owners, such as `DaemonSet`.
+        containers: as they were sent.
+        init_containers: as they were sent.
+        images: of containers and init containers, one each, as written.
+        affinity: its node affinity, None if it has none.
+        gated: whether scheduling gates keep the scheduler from considering it.
+        nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
+        created: by the API server's clock, None while it is not stored; not converted, as it is
+            seldom read.
+        scheduled_at: the moment since which condition PodScheduled is True, if it has one.
+        initialized_at: the moment since which condition Initialized is True, if it has one.
     """
 
     namespace: str
@@ -168,7 +166,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def display_name(self) -> str:
-        """The name, or the generated name's prefix with a star for what is to come."""
+        """The name, or the prefix of the generated name with a star."""
         return self.name or (f"{self.generate_name}*" if self.generate_name else "(unnamed)")
 
     @property
@@ -183,16 +181,16 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it has finished and so holds nothing any more."""
+        """Whether it has finished and so holds no resources."""
         return self.phase in TERMINAL_PHASES
 
 
 def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
-    """Return the engine's pod for its wire form.
+    """Return the model of a Pod.
 
     Args:
         wire: the decoded object.
-        namespace: the request's namespace, used where the object has none yet.
+        namespace: that of the request, used where the object has none yet.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -231,13 +229,14 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
 
 
 def _images(spec: api.PodSpec) -> tuple[str, ...]:
-    return tuple([one.image for one in (*(spec.containers or ()), *(spec.init_containers or ()))])
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    return tuple([container.image for container in containers])
 
 
 def _condition_times(
     conditions: tuple[api.PodCondition, ...] | list[api.PodCondition],
 ) -> tuple[Micros | None, Micros | None]:
-    """Return since when PodScheduled and Initialized are True."""
+    """Return the moments since which PodScheduled and Initialized are True."""
     scheduled = initialized = None
     for condition in conditions:
         kind = condition.type
@@ -253,12 +252,12 @@ def _condition_times(
 
 
 class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Everything a shape is computed from."""
+    """All inputs of a shape."""
 
-    containers: list[_Asked]
-    init_containers: list[_Asked]
-    given: ActuatedResources
-    init_given: ActuatedResources
+    containers: list[_ContainerKey]
+    init_containers: list[_ContainerKey]
+    actuated: ActuatedResources
+    init_actuated: ActuatedResources
     overhead: api.ResourceList | None
     pod_level: api.ResourceRequirements | None
     priority: int | None
@@ -273,17 +272,17 @@ class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     throughput: str | None
 
 
-_Asked: TypeAlias = tuple[api.ResourceRequirements | None, str | None]
-"""What a container asks for, and its restart policy."""
+_ContainerKey: TypeAlias = tuple[api.ResourceRequirements | None, str | None]
+"""Requests and limits of a container, and its restart policy."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_ShapeKey).decode
 
 
 def shape_of(wire: api.Pod) -> PodShape:
-    """Return the shape of a pod; equal inputs give the same object while it is remembered.
+    """Return the shape of a pod; equal inputs give the same object while it is cached.
 
-    Pods that say extremely much are not remembered.
+    Shapes of extremely large pods are not cached.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -292,10 +291,10 @@ def shape_of(wire: api.Pod) -> PodShape:
     labels = wire.metadata.labels or {}
     annotations = wire.metadata.annotations or {}
     key = _ShapeKey(
-        _asked(spec.containers),
-        _asked(spec.init_containers),
-        given_to(spec.containers, status.container_statuses),
-        given_to(spec.init_containers, status.init_container_statuses),
+        _container_keys(spec.containers),
+        _container_keys(spec.init_containers),
+        actuated_resources(spec.containers, status.container_statuses),
+        actuated_resources(spec.init_containers, status.init_container_statuses),
         spec.overhead,
         spec.resources,
         spec.priority,
@@ -313,16 +312,16 @@ def shape_of(wire: api.Pod) -> PodShape:
         encoded = _encode(key)
     except (OverflowError, UnicodeEncodeError):  # a number beyond 64 bits, half a character
         return _new_shape(key)
-    return _shape(encoded) if len(encoded) <= _MOST_BYTES_REMEMBERED else _new_shape(key)
+    return _shape(encoded) if len(encoded) <= _MOST_CACHED_BYTES else _new_shape(key)
 
 
-def _asked(containers: list[api.Container] | None) -> list[_Asked]:
-    return [(one.resources, one.restart_policy) for one in containers] if containers else []
+def _container_keys(containers: list[api.Container] | None) -> list[_ContainerKey]:
+    return [(c.resources, c.restart_policy) for c in containers] if containers else []
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@lru_cache(maxsize=_CACHED_SHAPES)
 def _shape(encoded: bytes) -> PodShape:
-    """Return the shape of an encoded key, which is looked up and kept at a quarter of the cost."""
+    """Return the shape of a key; looking up and holding it encoded takes a quarter of the cost."""
     return _new_shape(_decode(encoded))
 
 
@@ -335,16 +334,16 @@ def _new_shape(key: _ShapeKey) -> PodShape:
             resources=key.pod_level,
         ),
         status=api.PodStatus(
-            container_statuses=statuses_of(key.given),
-            init_container_statuses=statuses_of(key.init_given),
+            container_statuses=statuses_of(key.actuated),
+            init_container_statuses=statuses_of(key.init_actuated),
         ),
     )
     qos_class = resources.qos_class(wire)
-    same: dict[tuple[tuple[str, int], ...], Amounts] = {}
+    unique: dict[tuple[tuple[str, int], ...], Amounts] = {}
 
     def shared(amounts: Amounts) -> Amounts:
-        """Return the amounts that were equal before: most of a shape are, at 200 bytes each."""
-        return same.setdefault(tuple(amounts.items()), amounts)
+        """Return an equal dict of this shape if there is one: most are equal, at 200 bytes each."""
+        return unique.setdefault(tuple(amounts.items()), amounts)
 
     return PodShape(
         requests=shared(resources.pod_requests(wire, _AS_THE_SCHEDULER)),
@@ -369,19 +368,19 @@ def _new_shape(key: _ShapeKey) -> PodShape:
     )
 
 
-def _containers(asked: Sequence[_Asked]) -> list[api.Container]:
+def _containers(keys: Sequence[_ContainerKey]) -> list[api.Container]:
     """Return containers that are named by their positions."""
     return [
         api.Container(name=str(position), resources=requirements, restart_policy=restart_policy)
-        for position, (requirements, restart_policy) in enumerate(asked)
+        for position, (requirements, restart_policy) in enumerate(keys)
     ]
 
 
 def _priority_class(key: _ShapeKey, computed_qos: str) -> PriorityClass:
     """Return Koordinator's priority class (apis/extension/priority_utils.go).
 
-    The label wins outright, even with a value that names no class; then the bands of
-    `spec.priority`; what is left follows the QoS class: best effort is batch, the rest prod.
+    The label comes first, even with a value that names no class, then the bands of
+    `spec.priority`, then the QoS class: best effort is batch, the rest prod.
     """
     named = _named_priority_class(key)
     if named is not None:
@@ -410,7 +409,7 @@ _Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 
 
 def _scaling_factors(text: str | None) -> tuple[tuple[str, int], ...] | None:
-    """Return a pod's estimation factors; malformed or empty means it has none."""
+    """Return a pod's estimation factors; a malformed or empty text counts as none."""
     if not text:
         return None
     try:

@@ -4,7 +4,8 @@ The rules are those of apimachinery's `resource.Quantity` (v1.36): parseQuantity
 ParseQuantity for reading, CanonicalizeBytes for writing. A quantity holds at most nine fractional
 digits, so an integer count of nano-units represents every one of them exactly.
 
-Two things differ on purpose. Upstream bounds neither the length of the text nor the exponent, and
+No Python library reads them exactly, in all formats and within bounds. Two things differ from
+upstream on purpose. Upstream bounds neither the length of the text nor the exponent, and
 `1e1000000000` costs it a gigabyte; here both are bounded. Upstream lets values beyond int64 wrap
 when they are read as integers; here they saturate.
 """
@@ -37,15 +38,15 @@ _KIBI: Final = 1024
 _BINARY_CAP: Final = INT64_MAX * _NANOS
 _DIRECT_DIGITS: Final = 18
 _DIRECT_BINARY_DIGITS: Final = 14
-_REMEMBERED: Final = 4_096
-"""Texts kept parsed: a cluster writes a few thousand distinct ones over and over.
+_CACHED_TEXTS: Final = 4_096
+"""Cached texts: a cluster repeats a few thousand distinct ones.
 
-Measured usage, which does not repeat, fills what there is: 4 times as many are 9 MiB more.
+Measured usage, which does not repeat, fills any cache: 4 times as many are 9 MiB more.
 """
 
 
 class Format(StrEnum):
-    """How a quantity was written, and so how its canonical text looks."""
+    """The style in which a quantity was written, and in which its canonical text is."""
 
     DECIMAL_SI = "DecimalSI"  # 12M
     BINARY_SI = "BinarySI"  # 12Mi
@@ -83,7 +84,7 @@ _RATIOS: Final[dict[tuple[str, int], tuple[int, int]]] = {
     for suffix, power in _BINARY_SUFFIXES.items()
     for scale in (0, MILLI)
 }
-"""Suffix and power of ten of a unit to what digits are multiplied and divided by, rounded up."""
+"""Factor and divisor of the digits (rounded up), by suffix and power of ten of the unit."""
 
 # Sign, whole digits without leading zeros, fraction, suffix. Possessive throughout: like the
 # scanner upstream it never goes back, so it is linear in the length of the text.
@@ -93,12 +94,12 @@ _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount. Two of them compare, sort and hash by value alone: `1Gi == 1024Mi`.
+    """An exact amount; compared, sorted and hashed by value alone: `1Gi == 1024Mi`.
 
     Attributes:
         nanos: the value in units of 1e-9.
         format: the style of the canonical text.
-        source: the text it was read from, where upstream writes that text back unchanged.
+        source: the text it was read from, if upstream writes that text back unchanged.
     """
 
     nanos: int
@@ -154,7 +155,7 @@ class Quantity:
         return Quantity(rounded, self.format), False
 
     def canonical(self) -> str:
-        """Return the one text that every quantity of this value and format shares.
+        """Return the text that all quantities of this value and format share.
 
         The mantissa is an integer and the suffix the greatest one that leaves it so. Binary
         values that are not whole, or below 1024, are written as decimal ones.
@@ -214,7 +215,7 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(-nanos if sign == "-" else nanos, format_, source)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_TEXTS)
 def quantity_of(value: str | float | None) -> Quantity:
     """Return the quantity that JSON `value` stands for: a string, a bare number or null (zero).
 
@@ -226,7 +227,7 @@ def quantity_of(value: str | float | None) -> Quantity:
     if value is None:
         return Quantity(0)
     if isinstance(value, str):
-        # Too long a text is refused as it is: a cache must not keep megabytes of white space.
+        # Too long a text is refused unchanged: a cache must not hold megabytes of white space.
         return parse_quantity(value.strip() if len(value) <= MAX_TEXT else value)
     if isinstance(value, int) and abs(value) >= 10**MAX_TEXT:
         raise QuantityError("the number is too long to be a quantity", kind="format")
@@ -257,7 +258,7 @@ def to_int64(value: int) -> int:
 
 
 # The name stays out of the key: it comes from users, and nothing bounds its length.
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_TEXTS)
 def _scaled(value: str | float | None, scale: int) -> int:
     everyday = _everyday(value, scale) if isinstance(value, str) else None
     return quantity_of(value).scaled_value(scale) if everyday is None else everyday
@@ -266,7 +267,7 @@ def _scaled(value: str | float | None, scale: int) -> int:
 def _everyday(text: str, scale: int) -> int | None:
     """Return `parse_quantity(text).scaled_value(scale)` if the text is digits and a suffix.
 
-    Measurements are nearly all like that, each a text of its own: none is found in a cache.
+    Nearly all measurements have this form, and differ from each other: a cache has none of them.
     """
     digits = text.rstrip(_SUFFIX_LETTERS)
     ratio = _RATIOS.get((text[len(digits) :], scale))
@@ -285,7 +286,7 @@ def amount_text(name: str, amount: int) -> str:
     """Return an amount in base units (see `in_base_units`) as the canonical quantity text.
 
     Bytes are written in binary units where those are exact: `2Gi`, but `1500`; a vendor's resource
-    counts bytes where its name says so, as `kubernetes.io/batch-memory`.
+    counts bytes if its name implies it, such as `kubernetes.io/batch-memory`.
     """
     if name == CPU:
         return Quantity(amount * 10**6).canonical()

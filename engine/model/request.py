@@ -1,4 +1,4 @@
-"""One request to place a pod: the pod, and what the API server says around it."""
+"""A request to place a pod: the pod, and its context from the API server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class PlacementRequest:
     """A pod about to be created, with its context.
 
     Attributes:
-        pod: the engine's summary of it.
+        pod: the model of the pod.
         raw: the object as JSON, decoded only if an expression or the patch needs it.
-        namespace_labels: labels of its namespace, as far as the view knows them.
+        namespace_labels: labels of its namespace, as far as they are known.
         request: the fields of the admission request that expressions may read (`operation`,
             `userInfo`, `dryRun`, ...), as plain JSON values.
-        expired: asked now and then while expressions run; True makes them err. None for no limit.
+        expired: called now and then while expressions run; True makes them err. None for no limit.
     """
 
     pod: Pod

@@ -1,9 +1,9 @@
-"""Pods that are resized in place: what their containers have, while that is not what they ask for.
+"""Pods that are resized in place: resources that their containers have, but do not request.
 
-Until the kubelet has done what it was asked, a container counts for the greater of both
+Until the kubelet has actuated a resize, a container counts for the greater of both
 (component-helpers/resource/helpers.go, with UseStatusResources). Unlike there, a resize that the
-kubelet calls infeasible goes on to count as asked: a later one may become feasible, and nobody asks
-again whether it fits a quota.
+kubelet calls infeasible still counts: it may become feasible later, without another check of the
+quota.
 """
 
 from __future__ import annotations
@@ -18,37 +18,39 @@ _Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...]
 _NOTHING = api.ResourceRequirements()
 
 ActuatedResources: TypeAlias = tuple[tuple[_Items, _Items, _Items] | None, ...]
-"""Requests, limits and allocation of each container, None where its status does not say; empty if
-each has what it asks for, as nearly always."""
+"""Requests, limits and allocation of each container, None where its status has none; empty if each
+container has what it requests, as nearly always."""
 
 
-def given_to(
+def actuated_resources(
     containers: Sequence[api.Container] | None, statuses: Sequence[api.ContainerStatus] | None
 ) -> ActuatedResources:
-    """Return what containers have; amounts compare as texts, which the API server has settled."""
-    by_name = {one.name: one for one in statuses or () if one.resources is not None}
+    """Return the resources of containers; amounts compare as texts, canonical by the API server."""
+    by_name = {status.name: status for status in statuses or () if status.resources is not None}
     if not by_name:
         return ()
     containers = containers or ()
-    if all(_has_what_it_asks(one, by_name.get(one.name)) for one in containers):
+    if all(_is_actuated(container, by_name.get(container.name)) for container in containers):
         return ()
-    return tuple(_given(by_name.get(one.name)) for one in containers)
+    return tuple(_actuated(by_name.get(container.name)) for container in containers)
 
 
-def statuses_of(given: ActuatedResources) -> list[api.ContainerStatus]:
-    """Return the statuses of containers that are named by their positions."""
+def statuses_of(actuated: ActuatedResources) -> list[api.ContainerStatus]:
+    """Return statuses of containers that are named by their positions."""
     return [
         api.ContainerStatus(
             name=str(position),
-            resources=api.ResourceRequirements(requests=dict(has[0]), limits=dict(has[1])),
-            allocated_resources=dict(has[2]),
+            resources=api.ResourceRequirements(
+                requests=dict(resources[0]), limits=dict(resources[1])
+            ),
+            allocated_resources=dict(resources[2]),
         )
-        for position, has in enumerate(given)
-        if has is not None
+        for position, resources in enumerate(actuated)
+        if resources is not None
     ]
 
 
-def _has_what_it_asks(container: api.Container, status: api.ContainerStatus | None) -> bool:
+def _is_actuated(container: api.Container, status: api.ContainerStatus | None) -> bool:
     if status is None or status.resources is None:
         return True
     has, wants = status.resources, container.resources or _NOTHING
@@ -60,7 +62,7 @@ def _has_what_it_asks(container: api.Container, status: api.ContainerStatus | No
     )
 
 
-def _given(status: api.ContainerStatus | None) -> tuple[_Items, _Items, _Items] | None:
+def _actuated(status: api.ContainerStatus | None) -> tuple[_Items, _Items, _Items] | None:
     if status is None or status.resources is None:
         return None
     has = status.resources

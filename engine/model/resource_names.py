@@ -1,7 +1,7 @@
-"""Names of resources, and which family a name belongs to.
+"""Names of resources and their families.
 
-The scheduler keeps cpu, memory, ephemeral-storage and pods by themselves, counts the *scalar*
-families by name, and drops every other name without a word.
+The scheduler counts cpu, memory, ephemeral-storage and pods one by one, the *scalar* families by
+name, and silently ignores every other name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 
 NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-"""What every node offers amounts of."""
+"""Resources that every node offers."""
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_NAME: Final = re.compile(
@@ -28,7 +28,7 @@ _QUALIFIED_NAME: Final = re.compile(
 def is_scalar(name: str) -> bool:
     """Return whether the scheduler counts `name` besides cpu, memory, ephemeral-storage and pods.
 
-    An unprefixed name that is none of these, such as `gpu`, is counted nowhere
+    Other unprefixed names, such as `gpu`, are counted nowhere
     (pkg/scheduler/util/utils.go, IsScalarResourceName).
     """
     return (
@@ -45,7 +45,7 @@ def is_extended(name: str) -> bool:
     Source: pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
     """
     return (
-        "/" in name  # which most are not: that is known at a tenth of the time
+        "/" in name  # false for most names, and ten times as fast as the rest
         and not is_prefixed_native(name)
         and not name.startswith("requests.")
         and _QUALIFIED_NAME.fullmatch(name) is not None
@@ -58,7 +58,7 @@ def is_huge_pages(name: str) -> bool:
 
 
 def counts_bytes(name: str) -> bool:
-    """Return whether `name` counts bytes, as `memory` and `kubernetes.io/batch-memory` do."""
+    """Return whether `name` counts bytes, such as `memory` and `kubernetes.io/batch-memory`."""
     return name.endswith((MEMORY, EPHEMERAL_STORAGE)) or is_huge_pages(name)
 
 

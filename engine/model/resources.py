@@ -1,8 +1,8 @@
-"""What a pod asks for, in the several ways Kubernetes and its scheduler plugins count it.
+"""Requests and limits of a pod, as Kubernetes and its scheduler plugins count them.
 
 Every result is a sparse `dict` from resource name to an int64 in base units: millicores for cpu,
-whole units (bytes, devices) for everything else. A name that is absent was never mentioned, which
-is not the same as zero: upstream tells the two apart, and so do we.
+whole units (bytes, devices) for everything else. An absent name is not the same as zero: upstream
+distinguishes the two, and so do we.
 
 Sums run over exact values and are rounded once at the end, as upstream does with quantities: two
 containers of 0.3Gi take 644,245,095 bytes, not twice 322,122,548. LimitAware alone rounds each
@@ -45,13 +45,13 @@ __all__ = [
 ]
 
 Amounts: TypeAlias = Mapping[str, int]
-"""Resource name to amount in base units; absent means never mentioned."""
+"""Resource name to amount in base units, without those that are never mentioned."""
 
 QosClass: TypeAlias = Literal["Guaranteed", "Burstable", "BestEffort"]
 
 DEFAULT_MILLICORES = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
-"""What scoring assumes of a container that names none (pkg/scheduler/util/pod_resources.go)."""
+"""Assumed by scoring for a container without requests (pkg/scheduler/util/pod_resources.go)."""
 
 _Exact: TypeAlias = dict[str, int]
 """Resource name to amount in nano-units, the finest a quantity can hold."""
@@ -203,10 +203,10 @@ def effective_limits(pod: api.Pod, *, non_zero: bool = False) -> dict[str, int]:
 
 
 def qos_class(pod: api.Pod) -> QosClass:
-    """Return the class the pod's own words give it (pkg/apis/core/v1/helper/qos, ComputePodQOS).
+    """Return the QoS class by the pod's specification (pkg/apis/core/v1/helper/qos, ComputePodQOS).
 
     Only positive amounts of cpu and memory count, in init containers as well; pod-level
-    resources, where set, stand for all containers. `status.qosClass` is not looked at.
+    resources, where set, stand for all containers. `status.qosClass` is ignored.
     """
     spec = pod.spec
     if spec.resources is not None:
@@ -216,19 +216,19 @@ def qos_class(pod: api.Pod) -> QosClass:
         holders = [container.resources for container in containers]
     requests: _Exact = {}
     limits: _Exact = {}
-    every_one_limited = True
+    are_all_limited = True
     for resources in holders:
         own_limits = _compute(_list_of(resources, "limits"))
         _add(limits, own_limits)
         _add(requests, _compute(_list_of(resources, "requests")))
-        every_one_limited &= own_limits.keys() == {CPU, MEMORY}
+        are_all_limited &= own_limits.keys() == {CPU, MEMORY}
     if not requests and not limits:
         return "BestEffort"
-    return "Guaranteed" if every_one_limited and requests == limits else "Burstable"
+    return "Guaranteed" if are_all_limited and requests == limits else "Burstable"
 
 
 def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
-    """Return the most the containers need at once, at any time in the pod's life.
+    """Return the most that the containers need at once, at any time in the pod's life.
 
     Sidecars run beside every container that starts after them: an init container needs itself
     plus the sidecars declared before it, and the app containers need all of them.
@@ -265,23 +265,24 @@ def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) ->
 
 
 def _actual_by_container(pod: api.Pod, side: _Side) -> dict[str, _Exact]:
-    """Return what each container has been given, for those whose status says so.
+    """Return the actuated resources of each container whose status has them.
 
     Source: helpers.go, determineEffectiveRequests and determineEffectiveLimits.
     """
     actual: dict[str, _Exact] = {}
     status = pod.status
-    for one in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
-        if one.resources is not None:
-            given = _exact(_list_of(one.resources, side))
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    for container in statuses:
+        if container.resources is not None:
+            actuated = _exact(_list_of(container.resources, side))
             if side == "requests":
-                _raise_to(given, _exact(one.allocated_resources))
-            actual[one.name] = given
+                _raise_to(actuated, _exact(container.allocated_resources))
+            actual[container.name] = actuated
     return actual
 
 
 def _resize_is_infeasible(pod: api.Pod) -> bool:
-    """Return whether the node can never give what the spec now asks for."""
+    """Return whether the node can never provide the resources of the specification."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
@@ -289,7 +290,7 @@ def _resize_is_infeasible(pod: api.Pod) -> bool:
 
 
 def _pod_level(resource_list: api.ResourceList | None) -> _Exact:
-    """Return those of the pod's own amounts that replace the sum over its containers."""
+    """Return the pod-level amounts that replace the sum over its containers."""
     return {
         name: amount
         for name, amount in _exact(resource_list).items()
@@ -308,7 +309,7 @@ def _effective_limit(container: api.Container, *, non_zero: bool) -> dict[str, i
 
 
 def _counted(resource_list: api.ResourceList | None) -> dict[str, int]:
-    """Return the amounts that the scheduler keeps on a node, but for the number of pods."""
+    """Return the amounts that the scheduler counts on a node, except for the number of pods."""
     return {
         name: amount
         for name, amount in amounts(resource_list).items()

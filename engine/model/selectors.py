@@ -1,12 +1,12 @@
-"""Selectors: which label maps, and which nodes, a list of requirements picks.
+"""Selectors of labels and of nodes by lists of requirements.
 
 Parsing follows the scheduler (component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
 apimachinery/pkg/labels/selector.go): it never raises, but returns what can be used together with
-every `Mistake`, each with the kind and the field that the scheduler would report. Whether a mistake
-is fatal is for the caller to say.
+every `Mistake`, each with the kind and the field that the scheduler would report. The caller
+decides if a mistake is fatal.
 
-INVARIANT: what a label requirement says of an object depends on the value of one label alone, so
-it can be answered once per distinct value.
+INVARIANT: the result of a label requirement depends on the value of one label alone, so it can be
+computed once per distinct value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_INTEGER: Final = 2**63 - 1
 
 
 class Operator(StrEnum):
-    """How a requirement compares; a label selector has no Gt and Lt, a field only In and NotIn."""
+    """Operator of a requirement; label selectors have no Gt and Lt, fields only In and NotIn."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -57,12 +57,12 @@ _NODE_OPERATORS: Final = tuple(Operator)
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing wrong in a selector.
+    """A mistake in a selector.
 
     Attributes:
         kind: the API machinery's name for this kind of error.
-        path: where it stands.
-        message: what is wrong, without the place.
+        path: its place.
+        message: the mistake, without the place.
     """
 
     kind: Literal["Invalid", "NotSupported"]
@@ -71,12 +71,12 @@ class Mistake:
 
     @property
     def field(self) -> str:
-        """The place in the API's notation, as `nodeSelectorTerms[0].matchFields[0].values`."""
+        """The place in the API's notation, such as `nodeSelectorTerms[0].matchFields[0].values`."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
         return "".join(steps).removeprefix(".")
 
     def __str__(self) -> str:
-        """Return the place and what is wrong there."""
+        """Return the place and the message."""
         return f"{self.field}: {self.message}"
 
 
@@ -85,10 +85,10 @@ Mistakes: TypeAlias = tuple[Mistake, ...]
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What is asked of the value of one label, or of one field.
+    """A requirement on the value of one label, or of one field.
 
     Attributes:
-        bound: what Gt and Lt compare with; unused otherwise.
+        bound: compared with by Gt and Lt; unused otherwise.
     """
 
     key: str
@@ -97,7 +97,7 @@ class Requirement:
     bound: int = 0
 
     def matches(self, value: str | None) -> bool:
-        """Return whether a value satisfies this; None stands for a label that is missing.
+        """Return whether a value satisfies this; None stands for a missing label.
 
         NotIn holds for a missing label, Gt and Lt only for one that is a 64-bit integer.
         """
@@ -140,7 +140,7 @@ class Term:
 
     @property
     def only_name(self) -> str | None:
-        """The name of the one node it can match, None when it names none."""
+        """The name of the only node it can match, None if it names none."""
         for requirement in self.fields:
             if requirement.key == NAME_FIELD and requirement.operator is Operator.IN:
                 (name,) = requirement.values
@@ -159,7 +159,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class PreferredTerm:
-    """A term, and what a node that matches it gains: 1..GREATEST_WEIGHT."""
+    """A term, and the weight that a matching node gains: 1..GREATEST_WEIGHT."""
 
     weight: int
     term: Term
@@ -177,7 +177,7 @@ class NodeSelector:
 
 
 def parse_label_selector(wire: api.LabelSelector, at: Path = ()) -> tuple[LabelSelector, Mistakes]:
-    """Return the selector made of what is right in `wire`, and what is wrong in it."""
+    """Return the selector of all correct requirements, and the mistakes."""
     pairs: list[Requirement] = []
     wrong: list[Mistake] = []
     for key, value in (wire.match_labels or {}).items():
@@ -193,9 +193,9 @@ def parse_label_selector(wire: api.LabelSelector, at: Path = ()) -> tuple[LabelS
 
 
 def parse_node_selector(wire: api.NodeSelector, at: Path = ()) -> tuple[NodeSelector, Mistakes]:
-    """Return the selector made of the terms that are right, and what is wrong in the others.
+    """Return the selector of all correct terms, and the mistakes in the others.
 
-    Empty terms select nothing and are left out without a word, as upstream does.
+    Empty terms select nothing and are ignored, as upstream does.
     """
     terms: list[Term] = []
     wrong: list[Mistake] = []
@@ -212,10 +212,10 @@ def parse_node_selector(wire: api.NodeSelector, at: Path = ()) -> tuple[NodeSele
 def parse_preferred_terms(
     wire: Iterable[api.PreferredSchedulingTerm], at: Path = ()
 ) -> tuple[tuple[PreferredTerm, ...], Mistakes]:
-    """Return the preferred terms that are right, and what is wrong in the others.
+    """Return the correct preferred terms, and the mistakes in the others.
 
-    Terms that are empty or of weight 0 add nothing and are left out without a word, as upstream
-    does; any other weight outside 1..GREATEST_WEIGHT, which the API server refuses, is a mistake.
+    Terms that are empty or of weight 0 add nothing and are ignored, as upstream does; any other
+    weight outside 1..GREATEST_WEIGHT, which the API server refuses, is a mistake.
     """
     terms: list[PreferredTerm] = []
     wrong: list[Mistake] = []
@@ -235,8 +235,8 @@ def parse_preferred_terms(
 def named_nodes(wire: api.NodeSelector) -> frozenset[str] | None:
     """Return the only nodes a required selector allows, by name; None when it allows any name.
 
-    This is the narrowing of NodeAffinity's PreFilter: it reads the terms as written, right or
-    wrong, and an empty set means that their names contradict each other.
+    This is the narrowing of NodeAffinity's PreFilter: it reads the terms as written, with their
+    mistakes, and an empty set means that their names contradict each other.
     """
     allowed: frozenset[str] = frozenset()
     for term in wire.node_selector_terms or ():
@@ -296,7 +296,7 @@ def _parse_term(wire: api.NodeSelectorTerm, at: Path) -> tuple[Term, Mistakes]:
 def _parse_all(
     wire: Iterable[api.SelectorRequirement] | None, at: Path, allowed: tuple[Operator, ...]
 ) -> tuple[tuple[Requirement, ...], Mistakes]:
-    """Return the label requirements that are right, and what is wrong in the others."""
+    """Return the correct label requirements, and the mistakes in the others."""
     good: list[Requirement] = []
     wrong: list[Mistake] = []
     for i, written in enumerate(wire or ()):
@@ -313,7 +313,7 @@ def _parse_all(
 def _mistakes_in(
     wire: api.SelectorRequirement, at: Path, allowed: tuple[Operator, ...]
 ) -> list[Mistake]:
-    """Return what is wrong in one label requirement."""
+    """Return the mistakes in a label requirement."""
     if wire.operator not in allowed:
         return [_unsupported(wire.operator, at, allowed)]
     values = wire.values or []

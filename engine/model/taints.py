@@ -1,4 +1,4 @@
-"""Which tolerations tolerate which taints.
+"""Taints and the tolerations that tolerate them.
 
 Source: api/core/v1/toleration.go (ToleratesTaint), component-helpers/scheduling/corev1/helpers.go.
 """
@@ -48,5 +48,6 @@ def untolerated(
     return [
         taint
         for taint in taints
-        if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations)
+        if taint.effect in effects
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
     ]

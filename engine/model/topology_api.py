@@ -1,6 +1,6 @@
-"""The parts of custom resources that tell of NUMA zones, networks and disks, as msgspec structs.
+"""The parts of custom resources about NUMA zones, networks and disks, as msgspec structs.
 
-As in `engine.model.api`, they mirror their APIs and hold no meaning of their own.
+Like those of `engine.model.api`, they mirror their APIs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Attribute(WireStruct, frozen=True):
 
 
 class ZoneCost(WireStruct, frozen=True):
-    """How far it is to another zone, in the units of ACPI's SLIT."""
+    """The distance to another zone, in the units of ACPI's SLIT."""
 
     name: str = ""
     value: int = 0
 
 
 class ZoneResource(WireStruct, frozen=True):
-    """What a zone has of a resource."""
+    """The amount of a resource in a zone."""
 
     name: str = ""
     available: Quantity = None
@@ -62,21 +62,21 @@ class WorkloadReference(WireStruct, frozen=True):
 
 
 class WorkloadDependency(WireStruct, frozen=True):
-    """A workload that another one talks to."""
+    """A workload that another one communicates with."""
 
     workload: WorkloadReference = WorkloadReference()
     max_network_cost: int = 0
 
 
 class AppGroupWorkload(WireStruct, frozen=True):
-    """A workload with those it talks to."""
+    """A workload and its dependencies."""
 
     workload: WorkloadReference = WorkloadReference()
     dependencies: list[WorkloadDependency] | None = None
 
 
 class AppGroupSpec(WireStruct, frozen=True):
-    """What belongs to an AppGroup."""
+    """The specification of an AppGroup."""
 
     workloads: list[AppGroupWorkload] | None = None
 
@@ -92,14 +92,14 @@ class AppGroup(WireStruct, frozen=True):
 
 
 class DestinationCost(WireStruct, frozen=True):
-    """What it costs to reach a region or zone."""
+    """The cost of reaching a region or zone."""
 
     destination: str = ""
     network_cost: int = 0
 
 
 class OriginCosts(WireStruct, frozen=True):
-    """What it costs from a region or zone."""
+    """The costs from a region or zone."""
 
     origin: str = ""
     cost_list: list[DestinationCost] | None = None
@@ -126,7 +126,7 @@ class NetworkTopologySpec(WireStruct, frozen=True):
 
 
 class NetworkTopology(WireStruct, frozen=True):
-    """What traffic costs between the regions and zones of a cluster."""
+    """The costs of traffic between the regions and zones of a cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NetworkTopologySpec = NetworkTopologySpec()
@@ -144,25 +144,25 @@ class Bandwidth(WireStruct, frozen=True):
 
 
 class DiskBandwidth(Bandwidth, frozen=True):
-    """That of a disk; the older API has it one level deeper."""
+    """The bandwidth of a disk; the older API has it one level deeper."""
 
     status: Bandwidth | None = None
 
 
 class NodeDiskIOSpec(WireStruct, frozen=True):
-    """Which node it is about."""
+    """The node that is described."""
 
     node_name: str = ""
 
 
 class NodeDiskIOStatus(WireStruct, frozen=True):
-    """What a driver says is left, by disk."""
+    """The bandwidth that its driver reports as left, by disk."""
 
     allocatable_bandwidth: dict[str, DiskBandwidth] | None = None
 
 
 class NodeDiskIO(WireStruct, frozen=True):
-    """NodeDiskIOStats, or NodeDiskIOInfo as it was called before."""
+    """NodeDiskIOStats, formerly NodeDiskIOInfo."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeDiskIOSpec = NodeDiskIOSpec()

@@ -1,4 +1,4 @@
-"""What a node and its pods were measured to use, whatever measured it."""
+"""Measured usage of a node and its pods, from any source."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PodUsages(Mapping[str, PodUsage]):
         return usage
 
     def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 (as in Mapping)
-        """Return the usage of a pod; asked of every pod, where a miss must not raise."""
+        """Return the usage of a pod; it is called for every pod, so a miss must not raise."""
         row = self._amounts.row(key)
         if row is None:
             return default
@@ -74,16 +74,16 @@ class NodeUsage:
     """One report about one node.
 
     Attributes:
-        update_time: when it was measured; None when the report does not say.
-        report_interval_seconds: how often reports come.
-        usage: of the whole node, None when the report holds no node metric.
-        system_usage: of what runs outside pods.
+        update_time: moment of the measurement; None if the report has none.
+        report_interval_seconds: time between two reports.
+        usage: of the whole node, None if the report has no node metric.
+        system_usage: of processes outside pods.
         aggregated: windows with a non-empty reading.
-        average: mean usage over the window of `deviation`; empty where no history is kept.
+        average: mean usage over the window of `deviation`; empty without a history.
         deviation: population standard deviation of the usage over that window, base units.
         pods: by `namespace/name`.
-        pods_measured: whether pods are measured one by one, so that one that is not in `pods` has
-            no part in `usage` yet.
+        pods_measured: whether each pod is measured, so that one that is not in `pods` has no part
+            in `usage` yet.
     """
 
     node_name: str
@@ -102,8 +102,8 @@ def usage_of_node_metric(wire: api.NodeMetric, *, pod_key: Callable[[str], str] 
     """Return the report in a Koordinator NodeMetric.
 
     Args:
-        wire: as it was read.
-        pod_key: returns the string to keep for `namespace/name`, equal to the one it is given.
+        wire: the report.
+        pod_key: returns an equal string to hold for `namespace/name`.
 
     Raises:
         QuantityError: an amount is not a quantity.

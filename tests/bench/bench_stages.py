@@ -54,7 +54,7 @@ from tests.bench.measuring import Timings, baseline_of, clock, loaded
 from tests.bench.texts import NOW
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.placer import Placer

@@ -39,7 +39,7 @@ from tests.bench.texts import NOW
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import pod_in
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
 from webhook.placement.placer import Placer
 

@@ -18,7 +18,7 @@ from tests.e2e.nodes import Nodes
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import deployment, pod
 from tests.engine.view_facts import facts
-from webhook.cluster.cluster import Cluster as FollowedCluster
+from webhook.cluster import Cluster as FollowedCluster
 
 OUTAGE_SECONDS = 30
 BURST = 60

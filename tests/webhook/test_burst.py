@@ -29,7 +29,7 @@ from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.placement.placer import Placer
 
 POLICY = """

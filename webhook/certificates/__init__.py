@@ -1,10 +1,10 @@
-"""Serving certificates that are ours to make: authorities, leaves, and their rotation in a Secret.
+"""Serving certificates of our own: authorities, leaves, and the Secret that holds them.
 
-What belongs here: making and judging certificates (`key_pair`, `authority`: pure, the moment is
-an argument), where they are kept (`secret_store`), what callers are told to trust (`bundles`), and
-what the holder of the Lease does about it (`webhook.controllers.certificate_rotation`). What never
-does: serving them, which is `webhook.serving.tls`. Only the pure part is imported here: the rest
-speaks to an API server, whose client takes long to import.
+What belongs here: making and checking certificates (`key_pair`, `authority`: pure, the moment is an
+argument), their Secret (`secret_store`, `secret_source`), and the authorities that callers trust
+(`bundles`). What never does: serving them (`webhook.serving.tls`) or their rotation
+(`webhook.controllers.certificate_rotation`). Only the pure part is imported here: the rest needs
+the API server's client, whose import takes long.
 """
 
 from webhook.certificates.authority import Authority, bundle_of, certificates_of

@@ -1,4 +1,4 @@
-"""A certificate authority of our own: making one, what it signs, and what callers are to trust."""
+"""A certificate authority of our own, the leaves it signs, and the bundles that callers trust."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from webhook.certificates.key_pair import KeyPair
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""How long before it is made a certificate is valid, for callers whose clock is behind."""
+"""Validity before the moment of signing, for callers whose clock is behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class Authority:
     """A certificate authority that can sign.
 
     Attributes:
-        certificate: what callers trust.
-        key: what it signs with; never shown.
+        certificate: trusted by callers.
+        key: signs leaves; never shown.
     """
 
     certificate: x509.Certificate
@@ -39,7 +39,7 @@ class Authority:
 
     @classmethod
     def new(cls, *, now: datetime, valid_for: timedelta) -> Authority:
-        """Return a new authority; its name says when it was made."""
+        """Return a new authority; its name has the moment."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"stowplan authority {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")
         certificate = (
@@ -56,7 +56,7 @@ class Authority:
 
     @classmethod
     def of(cls, certificate: x509.Certificate, key_pem: bytes) -> Authority | None:
-        """Return a kept authority; None if the key is not PEM or is that of another."""
+        """Return a stored authority; None if the key is not PEM or belongs to another."""
         try:
             key = load_pem_private_key(key_pem, password=None)
         except (ValueError, TypeError):
@@ -69,13 +69,13 @@ class Authority:
 
     @property
     def key_pem(self) -> bytes:
-        """Its private key, to be kept."""
+        """Its private key as PEM."""
         return _key_pem(self.key)
 
     def issue(self, names: Iterable[str], *, now: datetime, valid_for: timedelta) -> KeyPair:
-        """Return a new serving pair for some host names and addresses.
+        """Return a new serving pair for host names and addresses.
 
-        It never outlives the authority: a caller would refuse it from then on.
+        It never outlives the authority: callers would refuse it from then on.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         until = min(now.astimezone(UTC) + valid_for, self.certificate.not_valid_after_utc)
@@ -110,16 +110,17 @@ def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
 
 def bundle_of(certificates: Iterable[x509.Certificate]) -> bytes:
     """Return certificates as one PEM text, in their order, each once."""
-    return b"".join(one.public_bytes(Encoding.PEM) for one in dict.fromkeys(certificates))
+    unique = dict.fromkeys(certificates)
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in unique)
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a certificate is within its time."""
+    """Whether a certificate is within its validity."""
     return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def is_signed_by(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether an authority signed a certificate; both may be of any time."""
+    """Whether an authority signed a certificate; both may have expired."""
     try:
         leaf.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
@@ -128,7 +129,7 @@ def is_signed_by(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
 
 
 def is_for(leaf: x509.Certificate, names: Iterable[str]) -> bool:
-    """Whether a certificate is for all of some host names and addresses."""
+    """Whether a certificate is valid for all host names and addresses."""
     try:
         found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -1,4 +1,4 @@
-"""Whom callers are to trust: the `caBundle` of our own webhook configurations, nothing else."""
+"""The `caBundle` of our own webhook configurations: the authorities that callers trust."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class _Configuration(msgspec.Struct, frozen=True):
 
 
 class CaBundles:
-    """The bundles of some webhook configurations, found by name.
+    """The bundles of webhook configurations, found by name.
 
-    One that does not exist is no error: it may be installed later, and is looked for every time.
+    A missing one is no error: it may be installed later, and is looked up every time.
 
     Args:
         connection: to the API server.
@@ -62,7 +62,7 @@ class CaBundles:
         ]
 
     async def read(self) -> tuple[tuple[x509.Certificate, ...], ...]:
-        """Return whom callers trust, webhook by webhook; nobody where a bundle is not PEM.
+        """Return the trusted authorities of each webhook; none where a bundle is not PEM.
 
         Raises:
             ApiError: a configuration cannot be read.
@@ -76,14 +76,13 @@ class CaBundles:
         )
 
     async def distribute(self, bundle: bytes, *, may_write: Callable[[], bool]) -> bool:
-        """See to it that every webhook of every existing configuration has this bundle.
+        """Write this bundle to every webhook of every existing configuration that lacks it.
 
-        Nothing else in a configuration changes, and one that has it already is not written.
-        Returns whether all of them have it now.
+        Nothing else in a configuration changes. Returns whether all of them have it now.
 
         Args:
             bundle: authorities as PEM.
-            may_write: asked right before each write; if not, the rest is left as it is.
+            may_write: called right before each write; if False, the rest stays as it is.
 
         Raises:
             ApiError: a configuration cannot be read or written; with status 422 if it has changed
@@ -91,9 +90,9 @@ class CaBundles:
         """
         async for path, configuration in self._existing():
             version = configuration.metadata.resource_version
-            shown = base64.b64encode(bundle).decode()
+            encoded = base64.b64encode(bundle).decode()
             changes = [
-                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": shown}
+                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": encoded}
                 for index, webhook in enumerate(configuration.webhooks or ())
                 if webhook.client_config.ca_bundle != bundle
             ]
@@ -114,16 +113,16 @@ class CaBundles:
     async def change_events(
         self, every_seconds: float
     ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Give what waits until there is a reason to look at the configurations again.
+        """Yield a function that waits for the next change of a configuration, or for a timeout.
 
-        That is a change, after a moment in which others may follow, or else that much time. Should
-        changes not end, as where somebody undoes ours, the moments become as long as that time.
-        Without the right to watch there is the time alone.
+        It returns some moments after a change, as others may follow. While changes do not end, such
+        as where another controller undoes ours, these moments grow up to `every_seconds`, which is
+        the timeout, too. Without the right to watch, only the timeout counts.
         """
         changed = asyncio.Event()
         pauses = Backoff(_GATHER_SECONDS, every_seconds)
 
-        async def occasion() -> None:
+        async def next_change() -> None:
             try:
                 async with asyncio.timeout(every_seconds):
                     await changed.wait()
@@ -136,10 +135,10 @@ class CaBundles:
         async with AsyncExitStack() as stack:
             for path in self._paths:
                 in_background(stack, self._watch(path, changed.set))
-            yield occasion
+            yield next_change
 
-    async def _watch(self, path: str, heard: Callable[[], None]) -> None:
-        """Call `heard` when a configuration changes, and when it is watched anew; never ends."""
+    async def _watch(self, path: str, changed: Callable[[], None]) -> None:
+        """Call `changed` for each change, and at the start of each watch; never returns."""
         collection, _, name = path.rpartition("/")
         query = [
             ("watch", "true"),
@@ -151,8 +150,8 @@ class CaBundles:
                 async with self._connection.watch(
                     collection, query, read_timeout_seconds=DEFAULT_CONFIG.silence_seconds
                 ) as lines:
-                    async for _ in lines:  # whatever it says: what there is now is read anew
-                        heard()
+                    async for _ in lines:  # any event: the configuration is then read again
+                        changed()
             except ApiError as error:
                 _log.debug("%s not watched: %s", path.removeprefix(f"{_API}/"), error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)

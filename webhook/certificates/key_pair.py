@@ -1,4 +1,4 @@
-"""A certificate with its private key as PEM, and whether it can be served."""
+"""A certificate with its private key as PEM, and the check that it can be served."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from engine.errors import StowplanError
 
 
 class TlsError(StowplanError):
-    """A certificate, key or authority that cannot be used; says which one and why."""
+    """A certificate, key or authority that cannot be used, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """What a server shows and proves, as it is kept; nothing of it was checked yet.
+    """A certificate and its key as stored, not yet checked.
 
     Attributes:
         cert_pem: the certificate, then its chain.
         key_pem: its private key; never shown.
-        ca_pem: what a caller must trust (`caBundle`); empty where its issuer is not known to us.
-        cert_from: where the certificate comes from, for messages.
-        key_from: where the key comes from, for messages.
+        ca_pem: what callers must trust (`caBundle`); empty where the issuer is unknown.
+        cert_from: source of the certificate, for messages.
+        key_from: source of the key, for messages.
     """
 
     cert_pem: bytes

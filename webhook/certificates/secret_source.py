@@ -1,4 +1,4 @@
-"""What every replica does with the Secret: serve the pair in it, and see if callers trust it."""
+"""The serving pair in the Secret, as every replica reads it, and whether callers trust it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from webhook.certificates.key_pair import KeyPair, TlsError
 from webhook.certificates.secret_store import CERTIFICATE, SecretStore
 from webhook.cluster.client.connection import ApiError
 
-_LOOK_EVERY_SECONDS = 10.0
-_FIRST_LOOKS_EVERY_SECONDS = 0.5
+_REFRESH_SECONDS = 10.0
+_FIRST_REFRESH_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 class SecretSource:
     """A `CertificateSource` that reads a Secret now and then, whoever writes it.
 
-    A Secret that is gone, or an API server that is away, leaves us with what was read last.
+    Without the Secret, or without the API server, the pair that was read last remains.
 
     Args:
-        store: where the pair is.
-        bundles: whom callers trust.
+        store: the Secret.
+        bundles: the authorities that callers trust.
         now: the time of day.
     """
 
@@ -55,18 +55,22 @@ class SecretSource:
     def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:
         """Whether each webhook in our configurations trusts an issuer in `chain`.
 
-        None if there is no such configuration, or none could be read yet.
+        None if there is no such configuration, or none has been read yet.
         """
         if not self._trusted:
             return None
         now = self._now()
         return all(
-            any(is_valid(one, now) and is_signed_by(link, one) for one in bundle for link in chain)
+            any(
+                is_valid(authority, now) and is_signed_by(link, authority)
+                for authority in bundle
+                for link in chain
+            )
             for bundle in self._trusted
         )
 
-    async def look(self) -> bool:
-        """Read everything once; says whether there is another pair than before."""
+    async def refresh(self) -> bool:
+        """Read Secret and bundles once; return whether the pair has changed."""
         before = self._pair
         try:
             stored = await self._store.read()
@@ -74,27 +78,27 @@ class SecretSource:
                 self._pair = self._store.pair_in(stored)
             self._trusted = await self._bundles.read()
         except (ApiError, msgspec.DecodeError) as error:
-            _log.warning("certificates not looked at: %s", error)
+            _log.warning("certificates could not be read: %s", error)
         return self._pair != before
 
     async def first(self) -> None:
-        """Wait until there is a pair that can be served: its leader may have to make it first."""
-        await self.look()
+        """Wait until there is a pair that can be served: the leader may have to make it first."""
+        await self.refresh()
         while (problem := self._problem()) is not None:
             _log.debug("waiting for a certificate: %s", problem)
-            await asyncio.sleep(_FIRST_LOOKS_EVERY_SECONDS)
-            await self.look()
+            await asyncio.sleep(_FIRST_REFRESH_SECONDS)
+            await self.refresh()
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Call `changed` whenever there is another pair; whom callers trust is known by then."""
-        async with self._bundles.change_events(_LOOK_EVERY_SECONDS) as occasion:
+        """Call `changed` after each change of the pair; the bundles have been read by then."""
+        async with self._bundles.change_events(_REFRESH_SECONDS) as next_change:
             while True:
-                await occasion()
-                if await self.look():
+                await next_change()
+                if await self.refresh():
                     await changed()
 
     def _problem(self) -> TlsError | None:
-        """Return why the pair cannot be served now."""
+        """Return the reason why the pair cannot be served now."""
         try:
             self.pair().leaf(self._now())
         except TlsError as error:

@@ -1,10 +1,9 @@
-"""The Secret that keeps our certificates, written only over the version that was read.
+"""The Secret with our certificates, written only over the version that was read.
 
-It holds `tls.crt` and `tls.key` (what is served), `ca.crt` (the authorities that callers are to
-trust, first the one that signs) and `ca.key` (what that one signs with). The authority's key lies
-there because it gives nobody more than `tls.key` beside it does: only our own webhook
-configurations trust this authority, so all it can be used for is to pass for this webhook. In
-return any replica can renew the certificate without changing whom callers trust.
+It holds `tls.crt` and `tls.key` (the serving pair), `ca.crt` (the authorities that callers trust,
+the signer first) and `ca.key` (the key of the signer). The signer's key is no more sensitive than
+`tls.key` beside it: only our own webhook configurations trust this authority, so it serves only to
+impersonate this webhook. With it any replica can renew the certificate and leave the bundles alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ AUTHORITY_KEY = "ca.key"
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 
-_TYPE_OF_OTHERS = "kubernetes.io/tls"  # what cert-manager and people make
+_TYPE_OF_OTHERS = "kubernetes.io/tls"  # the type of those that cert-manager and people create
 _NOT_FOUND = 404
 
 
@@ -31,11 +30,11 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StoredSecret(msgspec.Struct, frozen=True):
-    """What was read of the Secret; one that does not exist is empty and has no version.
+    """The Secret as read; one that does not exist is empty and has no version.
 
     Attributes:
         metadata: its version.
-        type: as Kubernetes knows it.
+        type: its Kubernetes type.
         data: decoded; may hold keys, so it is never shown.
     """
 
@@ -44,7 +43,7 @@ class StoredSecret(msgspec.Struct, frozen=True):
     data: dict[str, bytes] | None = None
 
     def __repr__(self) -> str:
-        """Return what may be shown."""
+        """Return version and keys, without the data."""
         return f"StoredSecret({self.version!r}, keys={sorted(self.data or {})})"
 
     @property
@@ -54,9 +53,9 @@ class StoredSecret(msgspec.Struct, frozen=True):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is ours to change: it has our authority's key, or it is missing or empty.
+        """Whether we may change it: it has our authority's key, or it is missing or empty.
 
-        Others, such as cert-manager, keep no such key in it and give it a type of its own.
+        Others, such as cert-manager, store no such key and use another type.
         """
         return self.type != _TYPE_OF_OTHERS and (not self.data or AUTHORITY_KEY in self.data)
 
@@ -86,7 +85,7 @@ class SecretStore:
         self.title = f"secret `{namespace}/{name}`"
 
     async def read(self) -> StoredSecret:
-        """Return what the Secret holds now.
+        """Return the Secret as it is now.
 
         Raises:
             ApiError: it cannot be read.
@@ -99,10 +98,10 @@ class SecretStore:
             raise
 
     async def write(self, over: StoredSecret, changes: Mapping[str, bytes]) -> StoredSecret:
-        """Change some entries of the Secret, or create it; return it as it is then.
+        """Change entries of the Secret, or create it; return the new version.
 
         Raises:
-            ApiError: with status 409 if it is not as it was in `over` any more.
+            ApiError: with status 409 if it has changed since `over` was read.
         """
         data = {name: base64.b64encode(value).decode() for name, value in changes.items()}
         if over.version:
@@ -117,7 +116,7 @@ class SecretStore:
         return _decoded(await self._connection.write(*request, content_type=kind))
 
     def pair_in(self, stored: StoredSecret) -> KeyPair:
-        """Return the pair to be served; it may be empty or spoilt."""
+        """Return the serving pair; it may be empty or unusable."""
         return KeyPair(
             cert_pem=stored.of(CERTIFICATE),
             key_pem=stored.of(KEY),

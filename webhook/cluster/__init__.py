@@ -1,11 +1,19 @@
-"""Where what we know of a cluster comes from: sources that turn objects into a `ClusterState`.
+"""Clusters as sources of a `ClusterState`: recorded in files, or live behind an API server.
 
-What belongs here: reading objects from files or from the API server, decoding them, and saying what
-is wrong with which of them. What never does: what an object means for a decision. `live` and what
-it needs are not imported here: the Kubernetes client takes half a second, and a recorded cluster
-does without.
+What belongs here: reading and decoding objects, applying their events, and naming the mistakes in
+them: `client` talks to the API server, `watch` follows it, `usage` polls measurements, `files`
+reads recordings and `snapshot` writes them. What never does: the meaning of an object for a
+decision. Nothing imported here needs the Kubernetes client, whose import takes half a second.
 """
 
+from webhook.cluster.cluster import Cluster, recorded_cluster
 from webhook.cluster.files.recorded import Progress, Recording, load_recorded, read_objects
 
-__all__ = ["Progress", "Recording", "load_recorded", "read_objects"]
+__all__ = [
+    "Cluster",
+    "Progress",
+    "Recording",
+    "load_recorded",
+    "read_objects",
+    "recorded_cluster",
+]

@@ -1,4 +1,4 @@
-"""What is wrong with an object, and where: from an exception to problems a person can act on."""
+"""Mistakes in an object, each with its place: from an exception to diagnostics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from engine.model.quantity import quantity_of
 from webhook.cluster.objects import ApiObject, ObjectError, Path
 
 UNREADABLE = (ValueError, RecursionError)
-"""What decoding an object may raise: msgspec's errors, bad UTF-8, our own, too deep a nesting."""
+"""Exceptions of decoding an object: msgspec's and our own, bad UTF-8, and too deep a nesting."""
 
-_MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `(?P<place>.*)`)?", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<wanted>.*)`, got `(?P<got>.*)`")
-_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<some_key>\.\.\.)\]")
+_MESSAGE = re.compile(r"(?P<problem>.*?)(?: - at `(?P<place>.*)`)?", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `(?P<expected>.*)`, got `(?P<got>.*)`")
+_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any_key>\.\.\.)\]")
 _LONGEST_NAME = 300
-_ANY_KEY = None  # msgspec does not say under which key of a map it failed
+_ANY_KEY = None  # msgspec does not name the key of a map
 
 _Steps = Sequence[str | int | None]
 
@@ -40,12 +40,12 @@ _JSON_TYPES = {
 def decode_errors(
     found: ApiObject, kind: type[msgspec.Struct], error: ValueError | RecursionError
 ) -> list[Diagnostic]:
-    """Return what is wrong with an object that could not be used.
+    """Return the mistakes in an object that could not be used.
 
     Args:
         found: the object.
         kind: the wire struct it was decoded as.
-        error: what came of that.
+        error: raised by decoding or applying it.
     """
     hint = f"{_name(found)} is left out"
     if isinstance(error, QuantityError):
@@ -54,24 +54,24 @@ def decode_errors(
             return [found.problem(path, str(bad), hint) for path, bad in places]
     if isinstance(error, ObjectError):
         return [found.problem(error.path, str(error), hint)]
-    what, steps = parse(error)
-    return [found.problem(_path(found, steps, what), describe(what), hint)]
+    problem, steps = parse(error)
+    return [found.problem(_path(found, steps, problem), describe(problem), hint)]
 
 
 def describe(message: str) -> str:
-    """Return what msgspec says in words that are not those of a programming language."""
+    """Return a message of msgspec without names of Python types."""
     expected = _EXPECTED.fullmatch(message)
     if expected is None:
         return message[:1].lower() + message[1:]
-    wanted = expected["wanted"].split(" | ")
-    # Null is never worth asking for, and a number includes a whole number.
-    unsaid = {"null", "int"} if "float" in wanted else {"null"}
-    said = " or ".join(_WORDS.get(name, name) for name in wanted if name not in unsaid)
-    return f"expected {said}, got {_WORDS.get(expected['got'], expected['got'])}"
+    types = expected["expected"].split(" | ")
+    # Null is never worth a mention, and a number includes a whole number.
+    omitted = {"null", "int"} if "float" in types else {"null"}
+    choices = " or ".join(_WORDS.get(name, name) for name in types if name not in omitted)
+    return f"expected {choices}, got {_WORDS.get(expected['got'], expected['got'])}"
 
 
 def _name(found: ApiObject) -> str:
-    """Return how people call an object that could not be used."""
+    """Return kind and name of an object that could not be used, as far as they are readable."""
     try:
         plain = found.plain()
     except UNREADABLE:
@@ -83,30 +83,30 @@ def _name(found: ApiObject) -> str:
 
 
 def parse(error: ValueError | RecursionError) -> tuple[str, _Steps]:
-    """Return what an exception says is wrong, and where."""
+    """Return the problem and the place in the message of an exception."""
     if isinstance(error, RecursionError):
         return "nested too deeply", ()
     if isinstance(error, UnicodeDecodeError):
         return "not a text in UTF-8", ()
-    said = _MESSAGE.fullmatch(str(error))
-    if said is None or said["place"] is None:
+    message = _MESSAGE.fullmatch(str(error))
+    if message is None or message["place"] is None:
         return str(error), ()
-    return said["what"], [
+    return message["problem"], [
         int(step["index"]) if step["index"] else step["key"]  # None for any key
-        for step in _STEP.finditer(said["place"])
+        for step in _STEP.finditer(message["place"])
     ]
 
 
-def _path(found: ApiObject, steps: _Steps, what: str) -> Path:
-    """Return a path without gaps; it ends before one that cannot be closed."""
+def _path(found: ApiObject, steps: _Steps, problem: str) -> Path:
+    """Return a path with each unnamed key filled in; it ends before one that cannot be."""
     if _ANY_KEY in steps:
-        expected = _EXPECTED.fullmatch(what)
+        expected = _EXPECTED.fullmatch(problem)
         try:
-            closed = _closed(found.plain(), steps, expected["got"] if expected else None)
+            complete = _completed(found.plain(), steps, expected["got"] if expected else None)
         except UNREADABLE:
-            closed = None
-        if closed is not None:
-            return closed
+            complete = None
+        if complete is not None:
+            return complete
     path: list[str | int] = []
     for step in steps:
         if step is _ANY_KEY:
@@ -115,20 +115,20 @@ def _path(found: ApiObject, steps: _Steps, what: str) -> Path:
     return path
 
 
-def _closed(value: object, steps: _Steps, got: str | None) -> tuple[str | int, ...] | None:
-    """Return `steps` with keys in place of gaps, such that they lead to a value of type `got`."""
+def _completed(value: object, steps: _Steps, got: str | None) -> tuple[str | int, ...] | None:
+    """Return `steps` with keys for the unnamed ones that lead to a value of type `got`."""
     if not steps:
         return () if got in (None, _JSON_TYPES.get(type(value), "null")) else None
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
         if not isinstance(value, list) or step >= len(value):
             return None
-        inner = _closed(value[step], rest, got)
+        inner = _completed(value[step], rest, got)
         return None if inner is None else (step, *inner)
     if not isinstance(value, dict):
         return None
     for key in value if step is _ANY_KEY else [step]:
-        inner = _closed(value.get(key), rest, got)
+        inner = _completed(value.get(key), rest, got)
         if inner is not None:
             return (key, *inner)
     return None
@@ -137,7 +137,7 @@ def _closed(value: object, steps: _Steps, got: str | None) -> tuple[str | int, .
 def _bad_quantities(
     value: object, path: tuple[str | int, ...]
 ) -> Iterator[tuple[Path, QuantityError]]:
-    """Yield the place of every amount in a wire struct that is not a quantity."""
+    """Yield the place and error of each amount in a wire struct that is not a quantity."""
     if isinstance(value, msgspec.Struct):
         for field in msgspec.structs.fields(value):
             inner = getattr(value, field.name)

@@ -1,4 +1,4 @@
-"""Kubernetes objects in files: what one is before its kind is known to matter."""
+"""Kubernetes objects in files, before they are decoded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ApiObject(Protocol):
     Attributes:
         group: its API group, empty for the core group.
         kind: its kind.
-        end: about how far into the file it reaches, in bytes.
+        end: its end in the file, in bytes, roughly.
     """
 
     @property
@@ -38,19 +38,19 @@ class ApiObject(Protocol):
         """Return the object as a wire struct.
 
         Raises:
-            ValueError: a value is not what the API would send.
+            ValueError: a value has a type that the API never sends.
             RecursionError: it is nested too deeply.
         """
 
     def plain(self) -> object:
-        """Return the object as dicts, lists and scalars; raises as `decode` does."""
+        """Return the object as dicts, lists and scalars; raises like `decode`."""
 
     def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values; an empty path means the object as a whole."""
 
 
 class ObjectError(StowplanError, ValueError):
-    """A value in an object that cannot be used, and where it is."""
+    """An unusable value in an object, with its place."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message)
@@ -63,12 +63,12 @@ def group_of(api_version: str) -> str:
 
 
 def item_kind(list_kind: str) -> str:
-    """Return the kind of the items in a list of a kind, as PodList; "" where each says its own."""
+    """Return the kind of the items of a list such as PodList; "" where each item has its own."""
     return list_kind.removesuffix("List")
 
 
 def path_text(path: Path) -> str:
-    """Return a path as people write it: `spec.containers[0].resources.limits["nvidia.com/gpu"]`."""
+    """Return a path in its usual form: `spec.containers[0].resources.limits["nvidia.com/gpu"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):

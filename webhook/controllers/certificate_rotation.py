@@ -1,18 +1,18 @@
-"""What the holder of the Lease does so that callers can always verify what any replica serves.
+"""Rotation of authorities and certificates by the leader, so that callers can verify every replica.
 
     new authority -> every configuration trusts it -> a while -> new certificate by it
         -> a day -> the old authority is dropped
 
 A new authority is trusted before anything signed by it is served, and the old one for as long as a
-replica may still serve what it signed. Every turn starts from what the Secret and the
-configurations hold, so the next holder goes on where the last one stopped, and whatever is
-missing, spoilt or expired is made anew.
+replica may still serve what it signed. Every step starts from the Secret and the configurations, so
+the next leader goes on where the last one stopped, and whatever is missing, unusable or expired is
+made anew. No library does this: cert-manager, which may be used instead, is a service of its own.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -40,7 +40,7 @@ from webhook.certificates.secret_store import (
 )
 from webhook.cluster.client.connection import ApiError
 
-_LOOK_EVERY_SECONDS = 10.0
+_STEP_EVERY_SECONDS = 10.0
 _AUTHORITY_VALID_FOR = timedelta(days=365)  # as Kyverno's
 _AUTHORITY_RENEWED_BEFORE = timedelta(days=180)  # two authorities half a year apart, as YuniKorn's
 _LEAF_VALID_FOR = timedelta(days=90)  # always fits into what is left of its authority
@@ -61,11 +61,11 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretContents:
-    """What the Secret holds that can still be used.
+    """The usable contents of the Secret.
 
     Attributes:
         trusted: authorities in its bundle that have not expired, in its order.
-        signer: the first of them with its key; None if either is lost.
+        signer: the first of them with its key; None if either is missing.
         leaf: the certificate in it; None if it cannot be served.
     """
 
@@ -75,24 +75,24 @@ class SecretContents:
 
 
 def next_step(
-    held: SecretContents, *, names: Iterable[str], now: datetime, is_settled: bool
+    contents: SecretContents, *, names: Iterable[str], now: datetime, is_settled: bool
 ) -> Step | None:
-    """Return what must be done at a moment; None if nothing, or nothing yet.
+    """Return the change that is due; None if none is, or not yet.
 
     Args:
-        held: what there is.
-        names: what a certificate must be for.
+        contents: of the Secret.
+        names: host names and addresses that the certificate must have.
         now: the moment.
-        is_settled: whether all callers have trusted the signer for long enough to meet it.
+        is_settled: whether all callers have trusted the signer for long enough to use it.
     """
-    # 1. Somebody must be able to sign, for longer than a certificate lasts.
-    if held.signer is None:
+    # 1. There must be a signer, for longer than a certificate lasts.
+    if contents.signer is None:
         return Step.NEW_AUTHORITY
-    signer, leaf = held.signer.certificate, held.leaf
+    signer, leaf = contents.signer.certificate, contents.leaf
     if signer.not_valid_after_utc - now < _AUTHORITY_RENEWED_BEFORE:
         return Step.NEW_AUTHORITY
 
-    # 2. What is served must be by that signer, which callers must know before they see it.
+    # 2. The served leaf must be by that signer, which callers must trust before.
     by_signer = leaf is not None and is_signed_by(leaf, signer)
     if (
         leaf is None
@@ -100,24 +100,24 @@ def next_step(
         or not is_for(leaf, names)
         or leaf.not_valid_after_utc - now < _LEAF_RENEWED_BEFORE
     ):
-        is_alone = held.trusted == (signer,)  # nobody serves what another has signed
+        is_alone = contents.trusted == (signer,)  # no replica serves what another has signed
         return Step.NEW_LEAF if by_signer or is_alone or is_settled else None
 
-    # 3. What was served before is served no more.
+    # 3. Old authorities are dropped once no replica serves what they signed.
     made_at = leaf.not_valid_before_utc + CLOCK_SKEW
-    if len(held.trusted) > 1 and now - made_at >= _TRUSTED_AFTER_USE:
+    if len(contents.trusted) > 1 and now - made_at >= _TRUSTED_AFTER_USE:
         return Step.DROP_OLD
     return None
 
 
 class Rotation:
-    """Looks after the Secret and the bundles for all replicas.
+    """Updates the Secret and the bundles on behalf of all replicas.
 
     Args:
-        store: where certificates are kept.
-        bundles: whom callers trust.
+        store: the Secret.
+        bundles: the authorities that callers trust.
         names: host names and addresses that callers use for the webhook.
-        is_leader: whether we may write now.
+        is_leader: whether this replica may write now.
         now: the time of day.
     """
 
@@ -136,52 +136,52 @@ class Rotation:
         self._is_leader = is_leader
         self._now = now
         self._trusted_since: tuple[x509.Certificate, datetime] | None = None
-        self._told_foreign = False
+        self._warned_foreign = False
 
     async def run(self) -> None:
-        """Take turns until cancelled: a duty of the holder of the Lease.
+        """Take steps until cancelled: a duty of the leader.
 
-        A configuration that comes without its bundle has no caller that could call us, so a turn
-        is taken when one changes, and now and then anyway.
+        The callers of a configuration without a bundle cannot reach us, so a step follows each
+        change of a configuration, and now and then anyway.
         """
-        async with self._bundles.change_events(_LOOK_EVERY_SECONDS) as occasion:
+        async with self._bundles.change_events(_STEP_EVERY_SECONDS) as next_change:
             while True:
                 try:
                     await self.step()
                 except (ApiError, msgspec.DecodeError) as error:
-                    _log.warning("certificates are looked after again soon: %s", error)
-                await occasion()
+                    _log.warning("certificates not updated, next attempt soon: %s", error)
+                await next_change()
 
     async def step(self) -> None:
-        """Do all that can be done now; every write is refused if somebody else was faster.
+        """Make all changes that are due; the API server refuses a write if another was faster.
 
         Raises:
             ApiError: something could not be read or written.
         """
         stored = await self._store.read()
         if not stored.is_ours:
-            self._tell_foreign()
+            self._warn_foreign()
             return
-        for _ in Step:  # each at most once, should somebody else undo what we write
+        for _ in Step:  # each at most once, even if another writer undoes ours
             if not self._is_leader():
                 return
-            held = self._holdings(stored)
-            await self._distribute(held)
+            contents = self._contents(stored)
+            await self._distribute(contents)
             step = next_step(
-                held,
+                contents,
                 names=self._names,
                 now=self._now(),
-                is_settled=self._is_settled(held),
+                is_settled=self._is_settled(contents),
             )
             if step is None or not self._is_leader():
                 return
-            stored = await self._store.write(stored, await self._changes(step, held))
+            stored = await self._store.write(stored, await self._changes(step, contents))
             _log.info("%s: %s", self._store.title, step.value)
 
-    def _holdings(self, stored: StoredSecret) -> SecretContents:
+    def _contents(self, stored: StoredSecret) -> SecretContents:
         now = self._now()
-        kept = certificates_of(stored.of(BUNDLE))
-        trusted = tuple(one for one in kept if now < one.not_valid_after_utc)
+        bundle = certificates_of(stored.of(BUNDLE))
+        trusted = tuple(_unexpired(bundle, now))
         try:
             leaf = self._store.pair_in(stored).leaf(now)
         except TlsError:
@@ -192,56 +192,62 @@ class Rotation:
             leaf=leaf,
         )
 
-    async def _distribute(self, held: SecretContents) -> None:
-        """Tell callers whom to trust, and note since when all of them know the signer.
+    async def _distribute(self, contents: SecretContents) -> None:
+        """Write the bundles, and record since when all callers trust the signer.
 
-        A configuration that cannot be written does not keep a known signer from signing.
+        A configuration that cannot be written does not keep a trusted signer from signing.
         """
-        if held.signer is None:
+        if contents.signer is None:
             return
-        signer, bundle = held.signer.certificate, bundle_of(held.trusted)
+        signer, bundle = contents.signer.certificate, bundle_of(contents.trusted)
         try:
-            is_known = await self._bundles.distribute(bundle, may_write=self._is_leader)
+            is_trusted = await self._bundles.distribute(bundle, may_write=self._is_leader)
         except ApiError as error:
             _log.warning("caBundle not changed: %s", error)
-            is_known = False
-        if not is_known:
+            is_trusted = False
+        if not is_trusted:
             self._trusted_since = None
         elif self._trusted_since is None or self._trusted_since[0] != signer:
             self._trusted_since = signer, self._now()
 
-    def _is_settled(self, held: SecretContents) -> bool:
-        if held.signer is None or self._trusted_since is None:
+    def _is_settled(self, contents: SecretContents) -> bool:
+        if contents.signer is None or self._trusted_since is None:
             return False
-        known, since = self._trusted_since
-        return known == held.signer.certificate and self._now() - since >= _TRUSTED_BEFORE_USE
+        signer, since = self._trusted_since
+        return signer == contents.signer.certificate and self._now() - since >= _TRUSTED_BEFORE_USE
 
-    async def _changes(self, step: Step, held: SecretContents) -> dict[str, bytes]:
+    async def _changes(self, step: Step, contents: SecretContents) -> dict[str, bytes]:
         """Return the entries of the Secret that a step changes."""
         now = self._now()
-        if step is Step.NEW_AUTHORITY or held.signer is None:
+        if step is Step.NEW_AUTHORITY or contents.signer is None:
             new = Authority.new(now=now, valid_for=_AUTHORITY_VALID_FOR)
-            # Replicas may serve what a lost Secret held: its authorities are known to callers.
-            known = [one for bundle in await self._bundles.read() for one in bundle]
-            old = (one for one in (*held.trusted, *known) if now < one.not_valid_after_utc)
+            # Replicas may serve the pair of a lost Secret: its authorities are in the bundles.
+            known = [authority for bundle in await self._bundles.read() for authority in bundle]
+            old = _unexpired((*contents.trusted, *known), now)
             return {BUNDLE: bundle_of([new.certificate, *old]), AUTHORITY_KEY: new.key_pem}
         if step is Step.NEW_LEAF:
-            pair = held.signer.issue(self._names, now=now, valid_for=_LEAF_VALID_FOR)
+            pair = contents.signer.issue(self._names, now=now, valid_for=_LEAF_VALID_FOR)
             return {CERTIFICATE: pair.cert_pem, KEY: pair.key_pem}
-        return {BUNDLE: bundle_of([held.signer.certificate])}
+        return {BUNDLE: bundle_of([contents.signer.certificate])}
 
-    def _tell_foreign(self) -> None:
-        if not self._told_foreign:
-            self._told_foreign = True
+    def _warn_foreign(self) -> None:
+        if not self._warned_foreign:
+            self._warned_foreign = True
             _log.warning(
-                "%s was not made by us: it is served, and whoever made it renews it and tells"
-                " callers whom to trust",
+                "%s was not made by us: it is served, and its maker has to renew it and to write"
+                " the bundles",
                 self._store.title,
             )
 
 
+def _unexpired(
+    certificates: Iterable[x509.Certificate], now: datetime
+) -> Iterator[x509.Certificate]:
+    return (certificate for certificate in certificates if now < certificate.not_valid_after_utc)
+
+
 def names_of_service(service: str, namespace: str, extra: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what callers may call a Service, and further names or addresses."""
+    """Return the host names of a Service, and further names or addresses."""
     return (
         f"{service}.{namespace}.svc",
         f"{service}.{namespace}",

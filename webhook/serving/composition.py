@@ -17,8 +17,7 @@ from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import ignored
 from webhook.background import in_background, on_change
-from webhook.cluster import Recording
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster, Recording
 from webhook.cluster.watch.source_status import log_changes
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations

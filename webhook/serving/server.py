@@ -12,7 +12,7 @@ from ssl import SSLContext
 from aiohttp import web
 
 from engine.errors import Diagnostic
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.serving.health import Health
 from webhook.settings_sources import SettingsError
 

@@ -18,9 +18,8 @@ from webhook.background import in_background
 from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
 from webhook.certificates.secret_store import SecretStore
-from webhook.cluster import Recording
+from webhook.cluster import Cluster, Recording, recorded_cluster
 from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.cluster import Cluster, recorded_cluster
 from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
 from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource

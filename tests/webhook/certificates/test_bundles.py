@@ -91,14 +91,14 @@ async def test_where_somebody_undoes_every_change_looks_become_rare(
             pauses.append(seconds)
         await sleep(0)
 
-    async with cluster(OURS) as here, here.bundles().change_events(10) as occasion:
+    async with cluster(OURS) as here, here.bundles().change_events(10) as next_change:
         await here.server.until(lambda: here.server.watches() == 2)
         monkeypatch.setattr(asyncio, "sleep", hurry)
         for number in range(9):
             changed = here.configurations(OURS)[0]
             changed["metadata"]["labels"]["team"] = str(number)
             here.server.replace(changed)
-            await occasion()
+            await next_change()
     # 0.2 s, doubled up to 10 s; jitter leaves at least half of it.
     assert pauses[0] <= 0.2
     assert pauses[-1] >= 5

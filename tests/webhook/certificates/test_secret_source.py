@@ -32,13 +32,13 @@ async def live(here: Cluster, source: SecretSource) -> LiveCertificate:
 async def test_before_anything_was_made_there_is_nothing_to_serve() -> None:
     async with cluster(OURS) as here:
         source = source_of(here)
-        assert not await source.look()
+        assert not await source.refresh()
         with pytest.raises(TlsError, match="secret `system/stowplan-certificates`: no certificate"):
             source.pair()
 
 
 async def test_a_replica_waits_for_its_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_LOOKS_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_FIRST_REFRESH_SECONDS", 0.01)
     async with cluster(OURS) as here:
         expired = Authority.new(now=here.now - 9 * DAY, valid_for=DAY)
         pair = expired.issue(NAMES, now=here.now - 9 * DAY, valid_for=DAY)
@@ -66,7 +66,7 @@ async def test_whatever_becomes_of_the_secret_the_last_good_pair_is_served(what:
         else:
             value = b"" if what == "emptied" else b"-----BEGIN"
             here.put_secret({**here.secret(), "tls.crt": value})
-        if await source.look():
+        if await source.refresh():
             await certificate.renew()
         assert certificate.current is before
 
@@ -78,10 +78,10 @@ async def test_whether_callers_trust_us_follows_the_configurations() -> None:
         certificate = await live(here, source)
         assert certificate.bundle_matches is None  # nobody was told to call us
         here.configure(OURS)
-        await source.look()
+        await source.refresh()
         assert certificate.bundle_matches is False
         await here.rotation().step()
-        await source.look()
+        await source.refresh()
         assert certificate.bundle_matches is True
         here.now += 365 * DAY  # the authority in the bundle expires
         assert certificate.bundle_matches is False
@@ -94,7 +94,7 @@ async def until_bundle_matches(certificate: LiveCertificate, *, says: bool) -> N
 
 
 async def test_a_bundle_that_changes_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 3600)
+    monkeypatch.setattr(module, "_REFRESH_SECONDS", 3600)
     async with cluster() as here:
         await here.rotation().step()
         certificate = await live(here, source_of(here))
@@ -199,7 +199,7 @@ class Call:
 async def test_a_listening_server_shows_the_new_certificate_to_new_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_REFRESH_SECONDS", 0.01)
     async with cluster(OURS) as here, AsyncExitStack() as stack:
         here.now = datetime.now(UTC)
         await here.rotation().step()

@@ -34,7 +34,7 @@ class Replica:
     certificate: LiveCertificate | None = None
 
     async def look(self, here: Cluster) -> None:
-        await self.source.look()
+        await self.source.refresh()
         if self.certificate is None:
             self.certificate = LiveCertificate(self.source, client_ca=None, now=lambda: here.now)
         else:

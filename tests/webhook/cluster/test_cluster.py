@@ -8,7 +8,7 @@ from engine.model.advice import Advice
 from engine.model.time import SECOND, Micros
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 
 BURST = 200
 

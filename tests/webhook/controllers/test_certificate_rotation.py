@@ -33,7 +33,7 @@ def authority(made: datetime) -> Authority:
     return Authority.new(now=made, valid_for=365 * DAY)
 
 
-def holdings(
+def contents_of(
     *authorities: Authority, leaf: KeyPair | None, keyless: bool = False
 ) -> SecretContents:
     return SecretContents(
@@ -47,62 +47,62 @@ def leaf_of(signer: Authority, made: datetime) -> KeyPair:
     return signer.issue(NAMES, now=made, valid_for=90 * DAY)
 
 
-def step_at(moment: datetime, held: SecretContents, *, is_settled: bool = False) -> Step | None:
-    return next_step(held, names=NAMES, now=moment, is_settled=is_settled)
+def step_at(moment: datetime, contents: SecretContents, *, is_settled: bool = False) -> Step | None:
+    return next_step(contents, names=NAMES, now=moment, is_settled=is_settled)
 
 
 def test_with_nothing_there_must_be_an_authority_then_a_certificate_then_nothing() -> None:
     one = authority(NOW)
-    assert step_at(NOW, holdings(leaf=None)) is Step.NEW_AUTHORITY
-    assert step_at(NOW, holdings(one, leaf=None)) is Step.NEW_LEAF
-    assert step_at(NOW, holdings(one, leaf=leaf_of(one, NOW))) is None
+    assert step_at(NOW, contents_of(leaf=None)) is Step.NEW_AUTHORITY
+    assert step_at(NOW, contents_of(one, leaf=None)) is Step.NEW_LEAF
+    assert step_at(NOW, contents_of(one, leaf=leaf_of(one, NOW))) is None
 
 
 def test_a_lost_key_makes_a_new_authority_necessary() -> None:
     one = authority(NOW)
-    held = holdings(one, leaf=leaf_of(one, NOW), keyless=True)
-    assert step_at(NOW, held) is Step.NEW_AUTHORITY
+    contents = contents_of(one, leaf=leaf_of(one, NOW), keyless=True)
+    assert step_at(NOW, contents) is Step.NEW_AUTHORITY
 
 
 def test_an_authority_is_replaced_with_half_a_year_left() -> None:
     one = authority(NOW)
     # 365 days less 180: on day 185 exactly 180 are left, which is still enough.
-    held = SecretContents(trusted=(one.certificate,), signer=one, leaf=None)
-    assert step_at(NOW + 185 * DAY, held) is Step.NEW_LEAF
-    assert step_at(NOW + 185 * DAY + SECOND, held) is Step.NEW_AUTHORITY
+    contents = SecretContents(trusted=(one.certificate,), signer=one, leaf=None)
+    assert step_at(NOW + 185 * DAY, contents) is Step.NEW_LEAF
+    assert step_at(NOW + 185 * DAY + SECOND, contents) is Step.NEW_AUTHORITY
 
 
 def test_a_certificate_is_replaced_with_thirty_days_left() -> None:
     one = authority(NOW)
-    held = holdings(one, leaf=leaf_of(one, NOW))
-    assert step_at(NOW + 60 * DAY, held) is None
-    assert step_at(NOW + 60 * DAY + SECOND, held) is Step.NEW_LEAF
+    contents = contents_of(one, leaf=leaf_of(one, NOW))
+    assert step_at(NOW + 60 * DAY, contents) is None
+    assert step_at(NOW + 60 * DAY + SECOND, contents) is Step.NEW_LEAF
 
 
 def test_what_a_new_authority_signs_waits_until_callers_have_trusted_it_for_a_while() -> None:
     old, new = authority(NOW - 185 * DAY), authority(NOW)
-    held = holdings(new, old, leaf=leaf_of(old, NOW - 10 * DAY))
-    assert step_at(NOW, held) is None
-    assert step_at(NOW, held, is_settled=True) is Step.NEW_LEAF
+    contents = contents_of(new, old, leaf=leaf_of(old, NOW - 10 * DAY))
+    assert step_at(NOW, contents) is None
+    assert step_at(NOW, contents, is_settled=True) is Step.NEW_LEAF
 
 
 def test_the_old_authority_is_dropped_a_day_after_the_new_certificate() -> None:
     old, new = authority(NOW - 185 * DAY), authority(NOW)
-    held = holdings(new, old, leaf=leaf_of(new, NOW))
-    assert step_at(NOW + DAY - SECOND, held) is None
-    assert step_at(NOW + DAY, held) is Step.DROP_OLD
+    contents = contents_of(new, old, leaf=leaf_of(new, NOW))
+    assert step_at(NOW + DAY - SECOND, contents) is None
+    assert step_at(NOW + DAY, contents) is Step.DROP_OLD
 
 
 def test_a_certificate_by_the_known_signer_is_renewed_without_waiting() -> None:
     old, new = authority(NOW - 185 * DAY), authority(NOW)
-    held = holdings(new, old, leaf=leaf_of(new, NOW))
-    assert step_at(NOW + 61 * DAY, held) is Step.NEW_LEAF
+    contents = contents_of(new, old, leaf=leaf_of(new, NOW))
+    assert step_at(NOW + 61 * DAY, contents) is Step.NEW_LEAF
 
 
 def test_a_certificate_for_other_names_is_replaced() -> None:
     one = authority(NOW)
-    held = holdings(one, leaf=one.issue(["elsewhere"], now=NOW, valid_for=90 * DAY))
-    assert step_at(NOW, held) is Step.NEW_LEAF
+    contents = contents_of(one, leaf=one.issue(["elsewhere"], now=NOW, valid_for=90 * DAY))
+    assert step_at(NOW, contents) is Step.NEW_LEAF
 
 
 def test_a_service_is_called_by_three_names() -> None:
@@ -354,7 +354,7 @@ def all_trust_somebody(here: Cluster) -> bool:
 @pytest.fixture
 def no_look_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave only what changes as a reason to look."""
-    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 3600)
+    monkeypatch.setattr(module, "_STEP_EVERY_SECONDS", 3600)
 
 
 @pytest.mark.usefixtures("no_look_unasked")
@@ -389,7 +389,7 @@ async def test_a_watch_that_breaks_is_begun_again(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_turn_that_fails_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_STEP_EVERY_SECONDS", 0.01)
     async with cluster(OURS) as here:
         here.server.fail_next(3, 500)
         async with looked_after(here):

@@ -15,7 +15,7 @@ from engine.pipeline import Scope
 from engine.placement import Advice, Patch
 from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState, ClusterView
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.placement.placer import Placer
 
 RAW = b'{"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}'

@@ -1,7 +1,7 @@
 """Requests to the API server, in raw bytes: status always checked, time always bounded.
 
-`kubernetes.aio` does configuration, authentication, TLS and transport. Its models are for what is
-written now and then; what is read in bulk never becomes one.
+`kubernetes.aio` reads configurations and credentials. Its client is not used: it hands on refusals
+as if they were answers, ends a watch after five minutes, and has objects only as models.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from urllib.parse import urlencode
 from urllib.request import getproxies_environment
 
 import aiohttp
-import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.credentials import SERVICE_ACCOUNT, Credentials, credentials
 from webhook.cluster.client.envelopes import Status, status_of
-from webhook.cluster.client.kubernetes_aio import ApiClient, RESTClientObject
+from webhook.cluster.client.kubernetes_aio import Configuration, RESTClientObject
 from webhook.cluster.decode_errors import UNREADABLE
 
 Query = Sequence[tuple[str, str]]
@@ -37,16 +36,17 @@ _LONGEST_MESSAGE = 500
 _UNAUTHORIZED = 401
 _ERRORS_FROM = 400
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+_READ_BUFFER_BYTES = 2**21
 
 
 class ApiError(StowplanError):
-    """The API server refused, or could not be asked.
+    """The API server refused a request, or did not answer.
 
     Attributes:
         status: of HTTP, or the code in an ERROR event; 0 where there was no answer.
-        reason: the word for programs, as `Expired`; may be empty.
-        message: what people are told.
-        retry_after_seconds: how long the server asks us to wait, if it does.
+        reason: for programs, such as `Expired`; may be empty.
+        message: for people.
+        retry_after_seconds: the wait that the server asks for, if it does.
     """
 
     def __init__(
@@ -64,28 +64,35 @@ class ApiError(StowplanError):
 
 
 class Connection:
-    """Talks to one API server.
+    """Requests to one API server.
 
     Attributes:
-        client: the same connection for typed calls, of which there should be few.
+        session: its HTTP connections; a new one where a client certificate was renewed.
     """
 
-    def __init__(self, client: ApiClient, identity: Credentials, accept_encoding: str) -> None:
-        self.client = client
+    def __init__(
+        self, configuration: Configuration, identity: Credentials, accept_encoding: str
+    ) -> None:
+        self.session = _session(configuration)
+        self._configuration: Any = configuration  # it has no types
         self._identity = identity
         self._renewing = asyncio.Lock()
         self._renewals = 0
-        self._headers = {"Accept": "application/json", "Accept-Encoding": accept_encoding}
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": accept_encoding,
+            "User-Agent": "stowplan",
+        }
 
     async def get(self, path: str, query: Query = ()) -> bytes:
-        """Return what the API server answers to a GET.
+        """Return the body of the answer to a GET.
 
         Args:
             path: begins with `/`.
             query: parameters, not yet encoded.
 
         Raises:
-            ApiError: there is no such answer.
+            ApiError: it was refused, or there was no answer.
         """
         return await self.write("GET", path, b"", query=query)
 
@@ -98,23 +105,25 @@ class Connection:
         content_type: str = "application/json",
         query: Query = (),
     ) -> bytes:
-        """Create, replace, patch or delete something; return what the API server answers.
+        """Create, replace, patch or delete an object; return the body of the answer.
 
         Args:
-            method: of HTTP.
+            method: HTTP method.
             path: begins with `/`.
             body: JSON, empty for none.
-            content_type: of a patch, which kind of patch.
+            content_type: of the body; selects the kind of a patch.
             query: parameters, not yet encoded.
 
         Raises:
-            ApiError: it was refused, as with 409 after another writer, or nobody answered.
+            ApiError: it was refused, such as with 409 after another write, or there was no answer.
         """
-        within = aiohttp.ClientTimeout(
+        timeout = aiohttp.ClientTimeout(
             total=_REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS
         )
-        with _failures_told():
-            response = await self._answer(method, path, query, within, body, content_type)
+        with _failures_as_api_errors():
+            response = await self._answer(
+                method, path, query, timeout=timeout, data=body or None, content_type=content_type
+            )
             async with response:
                 return await response.read()
 
@@ -122,21 +131,21 @@ class Connection:
     async def watch(
         self, path: str, query: Query, *, read_timeout_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch: gives its lines as they come, until the API server ends it.
+        """Open a watch: yields its lines as they arrive, until the API server ends it.
 
         Args:
             path: begins with `/`.
             query: parameters, not yet encoded; `watch` is among them.
-            read_timeout_seconds: a silence longer than that ends it with an error.
+            read_timeout_seconds: a longer silence ends it with an error.
 
         Raises:
-            ApiError: it was refused; or, while it is read, it was cut.
+            ApiError: it was refused, or it was cut while it was read.
         """
-        within = aiohttp.ClientTimeout(
+        timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_SECONDS, sock_read=read_timeout_seconds
         )
-        with _failures_told():
-            response = await self._answer("GET", path, query, within)
+        with _failures_as_api_errors():
+            response = await self._answer("GET", path, query, timeout=timeout)
         try:
             async with aclosing(_lines(response.content)) as lines:
                 yield lines
@@ -148,16 +157,14 @@ class Connection:
         method: str,
         path: str,
         query: Query,
-        within: aiohttp.ClientTimeout,
-        body: bytes = b"",
-        content_type: str = "application/json",
+        **options: Any,  # noqa: ANN401 - of aiohttp
     ) -> aiohttp.ClientResponse:
         """Return an answer that is not an error, its body not yet read."""
-        known = self._renewals
-        response = await self._send(method, path, query, within, body, content_type)
-        if response.status == _UNAUTHORIZED and await self._renewed(since=known):
+        renewals = self._renewals
+        response = await self._send(method, path, query, **options)
+        if response.status == _UNAUTHORIZED and await self._renewed(since=renewals):
             response.close()
-            response = await self._send(method, path, query, within, body, content_type)
+            response = await self._send(method, path, query, **options)
         if response.status < _ERRORS_FROM:
             return response
         async with response:
@@ -168,32 +175,33 @@ class Connection:
         method: str,
         path: str,
         query: Query,
-        within: aiohttp.ClientTimeout,
-        body: bytes,
-        content_type: str,
+        *,
+        content_type: str = "application/json",
+        **options: Any,  # noqa: ANN401 - of aiohttp
     ) -> aiohttp.ClientResponse:
-        client: Any = self.client  # it has no types
-        headers = {**client.default_headers, **self._headers, "Content-Type": content_type}
-        await client.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
-        response = await client.rest_client.request(
+        configuration = self._configuration
+        headers = {**self._headers, "Content-Type": content_type}
+        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        if token:
+            headers["Authorization"] = token
+        return await self.session.request(
             method,
-            f"{client.configuration.host}{path}{'?' if query else ''}{urlencode(query)}",
+            f"{configuration.host}{path}{'?' if query else ''}{urlencode(query)}",
             headers=headers,
-            body=msgspec.json.decode(body) if body else None,  # the client encodes it again
-            _request_timeout=within,
+            server_hostname=configuration.tls_server_name or None,
+            proxy=configuration.proxy or None,
+            proxy_headers=configuration.proxy_headers or None,
+            **options,
         )
-        answer: aiohttp.ClientResponse = response.response
-        return answer
 
     async def _renewed(self, *, since: int) -> bool:
-        """Return whether we now have credentials newer than some; many may ask at once."""
+        """Return whether there are newer credentials; one of many concurrent calls renews them."""
         async with self._renewing:
-            if self._renewals == since and await self._identity.renew(self.client.configuration):
+            if self._renewals == since and await self._identity.renew(self._configuration):
                 self._renewals += 1
-                if self.client.configuration.cert_file:
-                    # A certificate belongs to a connection, so all that are open must end.
-                    old: Any = self.client.rest_client
-                    self.client.rest_client = RESTClientObject(self.client.configuration)
+                if self._configuration.cert_file:
+                    # A certificate belongs to a connection, so all open ones must end.
+                    old, self.session = self.session, _session(self._configuration)
                     await old.close()
             return self._renewals != since
 
@@ -207,16 +215,16 @@ async def connected(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> AsyncIterator[Connection]:
-    """Connect to the API server of a kubeconfig, or to that of the cluster that we run in.
+    """Connect to the API server of a kubeconfig, or of the cluster that this process runs in.
 
-    Nothing is sent yet: whether it is there shows with the first request.
+    Nothing is sent before the first request.
 
     Args:
-        kubeconfig: None for the service account of the pod that we run in if there is one, else
-            for `$KUBECONFIG` or the default place.
+        kubeconfig: None for the service account of our pod if there is one, else for `$KUBECONFIG`
+            or the default place.
         context: of the kubeconfig, None for its current one.
         accept_encoding: `gzip` saves network for some 8 us of CPU per pod.
-        environ: says whether we run in a pod.
+        environ: environment variables, in which a pod finds its API server.
         service_account: the folder with its token.
 
     Raises:
@@ -224,27 +232,39 @@ async def connected(
     """
     identity = credentials(kubeconfig, context, environ, service_account)
     configuration = await identity.configuration()
-    # By default each request looks in threads for proxies and for passwords in a .netrc.
-    uses_proxy = bool(getproxies_environment().keys() - {"no"})
-    configuration.client_session_kwargs = {"trust_env": uses_proxy}
     try:
-        client: Any = ApiClient(configuration)
+        connection = Connection(configuration, identity, accept_encoding)
     except OSError as error:  # TLS errors are among them
         problem = f"its certificates cannot be used: {error}"
         raise InvalidFileError(
             [Diagnostic(file=str(kubeconfig or configuration.host), message=problem)]
         ) from error
-    client.user_agent = "stowplan"
     try:
-        yield Connection(client, identity, accept_encoding)
+        yield connection
     finally:
-        await client.close()
+        await connection.session.close()
+
+
+def _session(configuration: Any) -> aiohttp.ClientSession:  # noqa: ANN401 - it has no types
+    """Return HTTP connections by a configuration.
+
+    Raises:
+        OSError: its certificates cannot be used.
+    """
+    tls = RESTClientObject(configuration).ssl_context
+    # `trust_env` makes each request look in threads for proxies and for passwords in a .netrc.
+    uses_proxy = bool(getproxies_environment().keys() - {"no"})
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize, ssl=tls),
+        trust_env=uses_proxy,
+        read_bufsize=_READ_BUFFER_BYTES,
+    )
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
-    """Yield whole lines, however long; what is left when the stream ends is none."""
+    """Yield whole lines of any length; an unfinished one at the end is dropped."""
     rest = b""
-    with _failures_told():
+    with _failures_as_api_errors():
         async for chunk in content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
@@ -252,23 +272,23 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
 
 
 def _error_in(body: bytes, response: aiohttp.ClientResponse) -> ApiError:
-    """Return what an answer says is wrong; a proxy on the way may say it in HTML."""
+    """Return the error of a refusal; a proxy on the way may answer in HTML."""
     try:
-        said = status_of(body)
+        status = status_of(body)
     except UNREADABLE:
-        said = Status(message=body[:_LONGEST_MESSAGE].decode("utf-8", "replace").strip())
-    asked = response.headers.get("Retry-After", "")
+        status = Status(message=body[:_LONGEST_MESSAGE].decode("utf-8", "replace").strip())
+    retry_after = response.headers.get("Retry-After", "")
     return ApiError(
         response.status,
-        said.reason,
-        said.message or f"HTTP status {response.status}",
-        float(asked) if asked.isdecimal() else said.retry_after_seconds,
+        status.reason,
+        status.message or f"HTTP status {response.status}",
+        float(retry_after) if retry_after.isdecimal() else status.retry_after_seconds,
     )
 
 
 @contextmanager
-def _failures_told() -> Iterator[None]:
-    """Turn what goes wrong on the way into an `ApiError` of status 0."""
+def _failures_as_api_errors() -> Iterator[None]:
+    """Turn failures of the connection into an `ApiError` of status 0."""
     try:
         yield
     except _FAILURES as error:

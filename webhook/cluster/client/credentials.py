@@ -1,7 +1,7 @@
-"""Who we are to the API server, and how that stays true while tokens rotate.
+"""Credentials for the API server, renewed as tokens rotate.
 
-`kubernetes.aio` reads configurations; what it leaves to others is done here: it keeps the newline
-at the end of a token file, which no header may contain, and it runs an exec plugin only once.
+`kubernetes.aio` reads configurations, but keeps the newline at the end of a token file, which no
+header may contain, and runs an exec plugin only once. This module does the rest.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from webhook.cluster.client.kubernetes_aio import (
 )
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts the service account of a pod, and keeps its token fresh."""
+"""Folder with the service account of a pod; the kubelet renews its token."""
 
-_TOKEN = "BearerToken"  # noqa: S105 - where the client keeps one, not a token
+_TOKEN = "BearerToken"  # noqa: S105 - the key of a token, not a token
 _RENEW_AHEAD = timedelta(minutes=1)
 _RENEW_AT_MOST_EVERY = timedelta(seconds=10)
 _UNUSABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError)
-"""What the client raises for a configuration that is not as it should be."""
+"""Exceptions of the client for an invalid configuration."""
 
 
 class Credentials(Protocol):
-    """Gives a client its configuration, and keeps what proves who we are up to date."""
+    """Configuration of a client, with credentials that are renewed."""
 
     async def configuration(self) -> Configuration:
         """Return a new configuration that renews its own token ahead of time.
 
         Raises:
-            InvalidFileError: something it is read from cannot be used.
+            InvalidFileError: one of its files cannot be used.
         """
 
     async def renew(self, configuration: Configuration) -> bool:
-        """Read everything again, for the API server did not accept it; says whether that helped."""
+        """Read rejected credentials again; return whether there are others."""
 
 
 class ServiceAccount:
-    """The service account of the pod that we run in."""
+    """The service account of our pod."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
         self._environ = environ
 
     async def configuration(self) -> Configuration:
-        """Return a new configuration; its token is read again for every request."""
+        """Return a new configuration; its token is read for every request."""
         configuration = Configuration()
         in_cluster: Any = InClusterConfigLoader  # it has no types
         loader = in_cluster(
@@ -73,7 +73,7 @@ class ServiceAccount:
         return configuration
 
     async def renew(self, configuration: Configuration) -> bool:
-        """Read the token again; says whether it is another one."""
+        """Read the token again; return whether it has changed."""
         return self._read_token(configuration)
 
     @property
@@ -84,14 +84,14 @@ class ServiceAccount:
         try:
             token = f"Bearer {self._token_file.read_text().strip()}"
         except OSError:
-            return False  # the one that we have may be good for a while
+            return False  # the last one may stay valid for a while
         changed = configuration.api_key.get(_TOKEN) != token
         configuration.api_key[_TOKEN] = token
         return changed
 
 
 class Kubeconfig:
-    """A user of a kubeconfig: a token, a token file, a certificate, or what a plugin gives.
+    """A user of a kubeconfig, with a token, a token file, a certificate or an exec plugin.
 
     Args:
         path: None for `$KUBECONFIG` or the default place.
@@ -112,7 +112,7 @@ class Kubeconfig:
         self._good_until: datetime | None = None
 
     async def configuration(self) -> Configuration:
-        """Return a new configuration; a token with an end is renewed before it."""
+        """Return a new configuration; a token that expires is renewed before."""
         try:
             configuration = await self._load()
         except _UNUSABLE as error:
@@ -121,7 +121,7 @@ class Kubeconfig:
         return configuration
 
     async def renew(self, configuration: Configuration) -> bool:
-        """Read the file and run its plugin again; says whether there was a result."""
+        """Read the file and run its plugin again; return whether that gave credentials."""
         now = self._now()
         if self._renewed_at is not None and now - self._renewed_at < _RENEW_AT_MOST_EVERY:
             return False
@@ -129,7 +129,7 @@ class Kubeconfig:
         try:
             renewed = await self._load()
         except _UNUSABLE:
-            return False  # with what we have, the API server says what is wrong
+            return False  # the answer of the API server tells what is wrong
         if not renewed.api_key and not renewed.cert_file:
             return False  # the plugin failed, which the client only logs
         if _TOKEN in renewed.api_key:
@@ -163,7 +163,7 @@ class Kubeconfig:
 def credentials(
     kubeconfig: Path | None, context: str | None, environ: Mapping[str, str], service_account: Path
 ) -> Credentials:
-    """Return what is asked for; where nothing is, the service account if we run in a pod."""
+    """Return the credentials asked for, by default the service account if we run in a pod."""
     in_a_pod = "KUBERNETES_SERVICE_HOST" in environ and service_account.is_dir()
     if kubeconfig is None and context is None and in_a_pod:
         return ServiceAccount(service_account, environ)
@@ -177,7 +177,7 @@ def _renew_with(configuration: Configuration, hook: Callable[[Configuration], ob
 
 
 def _any_exists(paths: str) -> bool:
-    """Return whether one of some files is there; the client would fail in its own words."""
+    """Return whether any of the files exists; the client's own error would be unclear."""
     return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
 
 

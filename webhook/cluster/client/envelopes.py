@@ -1,7 +1,7 @@
-"""What surrounds objects on the wire: pages of lists, events of watches, refusals.
+"""Envelopes of objects on the wire: pages of lists, events of watches, refusals.
 
-An object inside stays undecoded at first: in a BOOKMARK it is nearly empty, in an ERROR it is a
-Status, and one that cannot be read must not spoil its neighbours.
+Objects inside stay undecoded at first: in a BOOKMARK one is nearly empty, in an ERROR it is a
+Status, and an unreadable one must not affect others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Meta(msgspec.Struct, rename="camel", gc=False):
-    """What is needed of the metadata of any object."""
+    """The metadata of any object that list and watch need."""
 
     name: str = ""
     namespace: str = ""
@@ -35,7 +35,7 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def ends_initial_events(self) -> bool:
-        """Whether it is of the bookmark that ends the list at the beginning of a watch."""
+        """Whether it belongs to the bookmark that ends the list at the start of a watch."""
         return (self.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
 
 
@@ -44,10 +44,10 @@ class _Headed(msgspec.Struct, gc=False):
 
 
 class ListMeta(msgspec.Struct, rename="camel", gc=False):
-    """What a page says of its list; `token` asks for the next page, empty on the last."""
+    """Metadata of a page; `token` requests the next page and is empty on the last."""
 
     resource_version: str = ""
-    remaining_item_count: int | None = None  # not told of a list by selectors
+    remaining_item_count: int | None = None  # absent where a selector is used
     token: str = msgspec.field(default="", name="continue")
 
 
@@ -72,7 +72,7 @@ class Status(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def retry_after_seconds(self) -> float | None:
-        """How long we are asked to wait, if so."""
+        """The wait that the server asks for, if it does."""
         return self.details.retry_after_seconds if self.details else None
 
 

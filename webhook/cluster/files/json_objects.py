@@ -1,4 +1,4 @@
-"""Objects in JSON, as `kubectl get -o json` and `kubectl get --raw` print them."""
+"""Objects in JSON, in the form of `kubectl get -o json` and `kubectl get --raw`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class _Head(msgspec.Struct, rename="camel", gc=False):
-    """What says how to read the rest; items stay undecoded, so that one cannot spoil another."""
+    """Fields that tell an object from a list; items stay undecoded, so mistakes stay apart."""
 
     api_version: str = ""
     kind: str = ""
@@ -29,7 +29,7 @@ class _ItemHead(msgspec.Struct, rename="camel", gc=False):
     kind: str = ""
 
 
-_MALFORMED = re.compile(r"JSON is malformed: (?P<what>.*) \(byte (?P<byte>\d+)\)")
+_MALFORMED = re.compile(r"JSON is malformed: (?P<problem>.*) \(byte (?P<byte>\d+)\)")
 _decode_item_head = msgspec.json.Decoder(_ItemHead).decode
 
 
@@ -55,12 +55,12 @@ class JsonObject:
     def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
-        what = f"{place}: {message}" if place else message
-        return Diagnostic(file=self.file, message=what, hint=hint)
+        located = f"{place}: {message}" if place else message
+        return Diagnostic(file=self.file, message=located, hint=hint)
 
 
 def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
-    """Yield the objects in a JSON text: those of a list of any kind, or the one it is.
+    """Yield the objects in a JSON text: the items of a list of any kind, or a single object.
 
     Raises:
         InvalidFileError: it is not JSON, or not an object of Kubernetes.
@@ -89,7 +89,7 @@ def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
 
 
 def _item_head(raw: msgspec.Raw) -> _ItemHead:
-    """Return what an item says of itself; nothing where it cannot be read."""
+    """Return group and kind of an item; empty where they cannot be read."""
     try:
         return _decode_item_head(raw)
     except UNREADABLE:
@@ -97,14 +97,15 @@ def _item_head(raw: msgspec.Raw) -> _ItemHead:
 
 
 def _unreadable(data: bytes, file: str, error: ValueError | RecursionError) -> Diagnostic:
-    """Return why a whole file cannot be read."""
-    what, _ = parse(error)
+    """Return the mistake that makes a whole file unreadable."""
+    problem, _ = parse(error)
     if isinstance(error, msgspec.ValidationError):
-        return Diagnostic(file=file, message=f"{NO_OBJECT}: {describe(what)}")
-    malformed = _MALFORMED.fullmatch(what)
+        return Diagnostic(file=file, message=f"{NO_OBJECT}: {describe(problem)}")
+    malformed = _MALFORMED.fullmatch(problem)
     if malformed is None:
-        return Diagnostic(file=file, message=f"not JSON: {describe(what)}")
+        return Diagnostic(file=file, message=f"not JSON: {describe(problem)}")
     before = data[: int(malformed["byte"])].decode("utf-8", "replace")
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")
-    return Diagnostic(file=file, message=f"not JSON: {malformed['what']}", line=line, column=column)
+    message = f"not JSON: {malformed['problem']}"
+    return Diagnostic(file=file, message=message, line=line, column=column)

@@ -1,11 +1,11 @@
-"""A cluster from files: what `kubectl get ... -o yaml` or `-o json` printed of it.
+"""A cluster recorded in files by `kubectl get ... -o yaml` or `-o json`.
 
     kubectl get nodes,pods,namespaces,elasticquotas,nodemetrics -A -o json > cluster.json
     kubectl get --raw /apis/metrics.k8s.io/v1beta1/nodes > node-usage.json
     kubectl get --raw /apis/metrics.k8s.io/v1beta1/pods > pod-usage.json
 
-Kinds that no rule reads are skipped; an object with a mistake is reported and left out. JSON is
-read in some 30 us per pod, YAML in 2 ms: 150,000 pods want JSON.
+Kinds that no rule reads are skipped; an object with a mistake is reported and left out. JSON takes
+some 30 us per pod, YAML 2 ms: 150,000 pods need JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from webhook.cluster.objects import NO_KIND, ApiObject
 from webhook.cluster.watch.event_applier import EventApplier
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called now and then with the bytes read so far and the bytes there are."""
+"""Called now and then with the bytes read so far and the bytes in all."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MOST_PROBLEMS = 100
@@ -38,15 +38,15 @@ _LOOKS_LIKE_JSON = re.compile(rb"\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What files hold of a cluster.
+    """A cluster read from files.
 
     Attributes:
         state: the cluster.
-        recorded_at: the newest moment that any object speaks of, 0 if none does. Ages of
-            measurements should be judged at it: the recording does not grow older.
-        loaded: how many objects of each kind are in `state`.
-        skipped: how many objects of each other kind there were, as `Deployment.apps`.
-        problems: what is wrong with the objects that were left out.
+        recorded_at: the newest moment in any object, 0 if none has one. Ages of measurements count
+            at that moment: the recording does not grow older.
+        loaded: number of objects in `state` by kind.
+        skipped: number of objects of each other kind, such as `Deployment.apps`.
+        problems: mistakes in the objects that were left out.
     """
 
     state: ClusterState
@@ -57,14 +57,14 @@ class Recording:
 
 
 def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) -> Recording:
-    """Return the cluster in some files, or in all YAML and JSON files of some folders.
+    """Return the cluster in files, or in all YAML and JSON files of folders.
 
-    Where two objects are the same one, the last counts. Usage by Koordinator's NodeMetric wins over
+    Of several versions of an object the last counts. Usage by Koordinator's NodeMetric wins over
     that by metrics.k8s.io.
 
     Args:
         paths: files and folders.
-        progress: told how far it is.
+        progress: called after every few objects.
 
     Raises:
         InvalidFileError: a file cannot be read, or is neither YAML nor JSON with objects of
@@ -83,7 +83,7 @@ def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) ->
 
 
 def read_objects(path: Path) -> Iterator[ApiObject | Diagnostic]:
-    """Yield the objects in a file, of any kind, and what is wrong with those that cannot be read.
+    """Yield the objects of any kind in a file, and the mistakes in those that cannot be read.
 
     Raises:
         InvalidFileError: the file cannot be read, or is neither YAML nor JSON with objects of
@@ -93,7 +93,7 @@ def read_objects(path: Path) -> Iterator[ApiObject | Diagnostic]:
 
 
 class _Loader:
-    """Reads file after file, and keeps the books."""
+    """Reads file after file, and counts objects and mistakes."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._applier = EventApplier()
@@ -105,20 +105,20 @@ class _Loader:
         self._done, self._total = 0, total
 
     def read(self, path: Path) -> None:
-        """Take the objects of a file."""
+        """Apply the objects of a file."""
         data = _content(path)
         for number, found in enumerate(_objects(data, str(path))):
             if isinstance(found, Diagnostic):
                 self._report([found])
                 continue
-            self._take(found)
+            self._apply(found)
             if number % _PROGRESS_EVERY == 0:
                 self._progress(self._done + found.end, self._total)
         self._done += len(data)
         self._progress(self._done, self._total)
 
     def finished(self) -> Recording:
-        """Return what was read."""
+        """Return the recording."""
         if self._unlisted:
             self._problems.append(Diagnostic(file="...", message=f"{self._unlisted} more mistakes"))
         return Recording(
@@ -129,7 +129,7 @@ class _Loader:
             problems=tuple(self._problems),
         )
 
-    def _take(self, found: ApiObject) -> None:
+    def _apply(self, found: ApiObject) -> None:
         if not found.kind:
             self._report([found.problem((), NO_KIND, "")])
             return
@@ -151,7 +151,7 @@ class _Loader:
 
 
 def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Diagnostic]]:
-    """Return the files to read, and what is wrong with folders that give none."""
+    """Return the files to read, and the mistakes of folders that have none."""
     files: list[Path] = []
     problems = []
     for path in paths:
@@ -160,7 +160,7 @@ def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Diagnostic]]:
             continue
         try:
             inside = sorted(
-                one for one in path.iterdir() if one.suffix in _SUFFIXES and one.is_file()
+                file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file()
             )
         except OSError as error:
             problems.append(_unreadable(path, error))
@@ -173,7 +173,7 @@ def _files(paths: Iterable[Path]) -> tuple[list[Path], list[Diagnostic]]:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file, 0 for one that has none or that reading will complain of."""
+    """Return the size of a file, 0 if it has none or cannot be read."""
     try:
         return path.stat().st_size
     except OSError:
@@ -181,7 +181,7 @@ def _size(path: Path) -> int:
 
 
 def _content(path: Path) -> bytes:
-    """Return what a file holds, in UTF-8 where it is a text."""
+    """Return the content of a file, in UTF-8 if it is a text."""
     try:
         data = path.read_bytes()
     except OSError as error:

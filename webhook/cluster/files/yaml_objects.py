@@ -1,7 +1,7 @@
-"""Objects in YAML, as `kubectl get -o yaml` prints them.
+"""Objects in YAML, in the form of `kubectl get -o yaml`.
 
-A list is read item by item, so that memory follows the largest object and not the file. Reading
-YAML takes about 2 ms for a pod of 4 KB, a hundred times as long as JSON.
+A list is read item by item, so that memory depends on the largest object, not on the file. YAML
+takes about 2 ms for a pod of 4 KB, a hundred times as long as JSON.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class YamlObject:
     def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
-        what = f"{place}: {message}" if place else message
-        return self.document.problem(path, what, hint=hint)
+        located = f"{place}: {message}" if place else message
+        return self.document.problem(path, located, hint=hint)
 
 
 def read_yaml(text: str, file: str) -> Iterator[YamlObject | Diagnostic]:
-    """Yield the objects in a YAML text, and what is wrong with those that cannot be read.
+    """Yield the objects in a YAML text, and the mistakes in those that cannot be read.
 
     Raises:
         InvalidFileError: it is not YAML, or holds a document that is not an object of Kubernetes.
@@ -82,7 +82,7 @@ def read_yaml(text: str, file: str) -> Iterator[YamlObject | Diagnostic]:
 
 
 def _objects(composer: Composer, source: Source) -> Iterator[YamlObject | Diagnostic]:
-    """Yield the objects of a document that has begun: the items of a list, or the one it is."""
+    """Yield the objects of a document that has begun: the items of a list, or a single object."""
     fields: list[tuple[ScalarNode, Node]] = []
     unnamed: list[YamlObject] | None = None
     for key, value in composer.entries(1):
@@ -108,7 +108,7 @@ def _items(
 ) -> Generator[YamlObject | Diagnostic, None, list[YamlObject]]:
     """Yield the items of a list that has begun; return those that leave their kind to the list.
 
-    The list says it last, so they wait.
+    The list names it at its end, so they wait.
     """
     unnamed = []
     for number, event in enumerate(composer.events):
@@ -127,16 +127,16 @@ def _items(
 def _object(
     root: Node, place: Path, composer: Composer, source: Source
 ) -> YamlObject | list[Diagnostic]:
-    """Return an object, or what the composer and its own size say is wrong with it."""
-    wrong, composer.problems = composer.problems, []
-    if wrong:
-        return wrong
+    """Return an object, or the mistakes that composing it found."""
+    problems, composer.problems = composer.problems, []
+    if problems:
+        return problems
     try:
         document = Document(source, root)
     except InvalidFileError as error:
         return list(error.problems)
-    said = document.value if isinstance(document.value, dict) else {}
-    api_version, kind = said.get("apiVersion"), said.get("kind")
+    fields = document.value if isinstance(document.value, dict) else {}
+    api_version, kind = fields.get("apiVersion"), fields.get("kind")
     return YamlObject(
         document=document,
         place=place,

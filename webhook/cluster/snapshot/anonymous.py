@@ -1,12 +1,12 @@
-"""Objects without the names that people gave: what was said of whom stays, who it was does not.
+"""Pseudonyms in place of the names that people gave.
 
-Every text becomes a word, a keyed hash of it, unless it is of the public vocabulary of Kubernetes
-(see `vocabulary`) or a figure. Equal texts become equal words, so that whatever referred to
-something still does: a pod to its node, a label `kubernetes.io/hostname` to the node it is on, a
-selector to labels, a report to its pods. The key is random and kept nowhere.
+Every text becomes a pseudonym, a keyed hash of it, unless it is a public name of Kubernetes (see
+`public_names`) or a figure. Equal texts become equal pseudonyms, so references stay intact: from a
+pod to its node, a label `kubernetes.io/hostname` to its node, a selector to labels, a report to its
+pods. The key is random and never stored.
 
-What stays: amounts, times, priorities, the order of objects, and which texts are equal. What no
-longer holds: an order by name, and `Gt` and `Lt` on labels that are not public.
+Amounts, times, priorities, the order of objects and the equality of texts stay. The order by name
+is lost, and so are `Gt` and `Lt` on labels that are not public.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _Change: TypeAlias = Callable[[Any], Any]
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 _KEY_BYTES = 32
-_WORD_BYTES = 10  # 80 bits, 16 letters: among a million words, no two are likely to be equal
-_WORDS_REMEMBERED = 1 << 16
+_PSEUDONYM_BYTES = 10  # 80 bits, 16 letters: no two of a million are likely to be equal
+_CACHED_PSEUDONYMS = 1 << 16
 _FIGURE = re.compile(
     r"[+-]?[0-9.]{1,40}(?:%|[eE][+-]?[0-9]{1,3}|[numkKMGTPE]i?"
     r"|(?:ns|us|µs|ms|s|m|h)(?:[0-9.]{1,20}(?:ns|us|µs|ms|s|m|h)){0,5})?"
@@ -48,22 +48,22 @@ _FIGURE = re.compile(
 """A quantity, a duration, a percentage or a number."""
 
 _FIGURES = frozenset({"duration", "resource_version", "window"})
-"""Fields that hold one."""
+"""Fields that hold figures."""
 
 _IMAGES = frozenset({"image", "names"})
-"""Fields that name images: of a container, and of what a node has."""
+"""Fields that name images, of containers and of nodes."""
 
 
 class Anonymizer:
-    """Replaces texts, the same one always by the same word.
+    """Replaces names by pseudonyms, equal ones by equal ones.
 
     Args:
-        secret: makes words what they are; a random one if not given.
+        secret: key of the hash; a random one if not given.
     """
 
     def __init__(self, secret: bytes | None = None) -> None:
         self._secret = secrets.token_bytes(_KEY_BYTES) if secret is None else secret
-        self._word = lru_cache(_WORDS_REMEMBERED)(self._new_word)
+        self._hash = lru_cache(_CACHED_PSEUDONYMS)(self._new_hash)
         self._plans: dict[type[msgspec.Struct], tuple[tuple[str, _Change], ...]] = {}
         self._special: Mapping[type[msgspec.Struct], _Change] = {
             api.Taint: self._keyed,
@@ -75,23 +75,23 @@ class Anonymizer:
         }
 
     def pseudonym(self, text: str) -> str:
-        """Return what stands for a text."""
-        return text if not text or text in PUBLIC_WORDS else self._word(text)
+        """Return the pseudonym of a text, or the text itself if it is public."""
+        return text if not text or text in PUBLIC_WORDS else self._hash(text)
 
     def key(self, text: str) -> str:
-        """Return what stands for the key of a label or a taint, or the name of a resource.
+        """Return the pseudonym of the key of a label or a taint, or of the name of a resource.
 
-        It has a prefix if the key had one, and Kubernetes' own prefixes keep their end.
+        It has a prefix if the key has one, and Kubernetes' own prefixes keep their end.
         """
         if not text or text in PUBLIC_KEYS or is_huge_pages(text):
             return text
         prefix, slash, name = text.rpartition("/")
         if not slash:
-            return self._word(name)
+            return self._hash(name)
         end = next((end for end in PUBLIC_DOMAINS if f".{prefix}".endswith(f".{end}")), "")
         if prefix != end:
-            prefix = f"{self._word(prefix)}.{end}" if end else self._word(prefix)
-        return f"{prefix}/{self._word(name)}"
+            prefix = f"{self._hash(prefix)}.{end}" if end else self._hash(prefix)
+        return f"{prefix}/{self._hash(name)}"
 
     def struct(self, wire: _T) -> _T:
         """Return an object without names."""
@@ -105,12 +105,12 @@ class Anonymizer:
             plan = self._plans[kind] = tuple(self._plan(kind))
         return kind(**{name: change(getattr(wire, name)) for name, change in plan})
 
-    def _new_word(self, text: str) -> str:
-        digest = blake2b(text.encode(), digest_size=_WORD_BYTES, key=self._secret).digest()
+    def _new_hash(self, text: str) -> str:
+        digest = blake2b(text.encode(), digest_size=_PSEUDONYM_BYTES, key=self._secret).digest()
         return base64.b32encode(digest).decode().lower()
 
     def _plan(self, kind: type[msgspec.Struct]) -> list[tuple[str, _Change]]:
-        """Return how each field changes; one that nobody thought of becomes words."""
+        """Return the change of each field; unknown fields become pseudonyms."""
         return [
             (field.name, self._change(field.name, field.type))
             for field in msgspec.structs.fields(kind)
@@ -127,30 +127,30 @@ class Anonymizer:
             return self._amount
         if declared == api.ResourceList | None:
             return self._amounts
-        return self._labels if declared == dict[str, str] | None else self._words
+        return self._labels if declared == dict[str, str] | None else self._names
 
-    def _words(self, value: Any) -> Any:  # noqa: ANN401 - whatever a wire struct holds
+    def _names(self, value: Any) -> Any:  # noqa: ANN401 - any value in a wire struct
         if isinstance(value, str):
             return self.pseudonym(value)
         if isinstance(value, msgspec.Struct):
             return self.struct(value)
         if isinstance(value, list | tuple):
-            return type(value)(map(self._words, value))
+            return type(value)(map(self._names, value))
         if isinstance(value, dict):
-            return {self.pseudonym(name): self._words(one) for name, one in value.items()}
+            return {self.pseudonym(name): self._names(inner) for name, inner in value.items()}
         if value is None or isinstance(value, int | float | datetime):
             return value
-        raise AssertionError("a new kind of value must be thought of before it is written")
+        raise AssertionError("a value of this type has no pseudonym yet")
 
     def _images(self, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        """Return images, of which one without a tag is the one tagged `latest`."""
+        """Return pseudonyms of images, where no tag means `latest`."""
         if isinstance(value, tuple):
-            return tuple(self._image(one) for one in value)
+            return tuple(map(self._image, value))
         return value and self._image(value)
 
     def _image(self, name: str) -> str:
         tagged = name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
-        return f"{self._word(tagged)}:0"
+        return f"{self._hash(tagged)}:0"
 
     def _figure(self, text: str) -> str:
         return text if _FIGURE.fullmatch(text) else self.pseudonym(text)
@@ -201,7 +201,7 @@ class Anonymizer:
         return topology_api.ZoneResource(name=self.key(wire.name), available=available)
 
     def _costs(self, wire: topology_api.TopologyCosts) -> topology_api.TopologyCosts:
-        """Return costs between places, which are called what the labels of nodes call them."""
+        """Return costs between places, which have the names in the labels of nodes."""
         label = wire.topology_key
         origins = [
             topology_api.OriginCosts(
@@ -221,19 +221,19 @@ class Anonymizer:
     # Annotations.
 
     def _annotations(self, annotations: dict[str, str] | None) -> dict[str, str] | None:
-        """Return those that are read, by plugins and by us; expressions may read others."""
-        kept = {}
+        """Return those that plugins or this webhook read; expressions may read others."""
+        anonymous = {}
         for name, text in (annotations or {}).items():
             if name in READ_ANNOTATIONS:
-                kept[name] = self._figures_in(text)
+                anonymous[name] = self._figures_in(text)
             elif name == MIRROR_ANNOTATION:
-                kept[name] = self.pseudonym(text)
+                anonymous[name] = self.pseudonym(text)
             elif name == ADVICE_ANNOTATION:
-                kept |= self._advice(annotations or {})
-        return kept or None
+                anonymous |= self._advice(annotations or {})
+        return anonymous or None
 
     def _advice(self, annotations: Mapping[str, str]) -> dict[str, str]:
-        """Return advice as far as it says where a pod is assumed to go."""
+        """Return the parts of an advice that tell where its pod is assumed to go."""
         advice = advice_in(annotations)
         if advice is None:
             return {}
@@ -245,23 +245,23 @@ class Anonymizer:
         return {ADVICE_ANNOTATION: msgspec.json.encode(anonymous).decode()}
 
     def _figures_in(self, text: str) -> str:
-        """Return a number, or JSON of figures by resource; what cannot be read stays unreadable."""
+        """Return a number, or JSON of figures by resource; a malformed text stays malformed."""
         if _FIGURE.fullmatch(text):
             return text
         try:
-            told = msgspec.json.decode(text)
+            value = msgspec.json.decode(text)
         except UNREADABLE:
             return self.pseudonym(text)
-        return msgspec.json.encode(self._told(told)).decode()
+        return msgspec.json.encode(self._json(value)).decode()
 
-    def _told(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    def _json(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         if isinstance(value, dict):
             return {
-                name if name in PUBLIC_WORDS else self.key(name): self._told(inner)
+                name if name in PUBLIC_WORDS else self.key(name): self._json(inner)
                 for name, inner in value.items()
             }
         if isinstance(value, list):
-            return [self._told(inner) for inner in value]
+            return [self._json(inner) for inner in value]
         if not isinstance(value, str):
             return value
         return value if value in PUBLIC_WORDS or _FIGURE.fullmatch(value) else self.key(value)

@@ -1,7 +1,7 @@
-"""What an anonymous snapshot may still say: words of Kubernetes and of clouds, of nobody's making.
+"""Public names: those of Kubernetes and of clouds, which an anonymous snapshot keeps.
 
-A word on these lists tells nothing of who uses it; a text that is on none is replaced. Prefixes of
-keys alone do not make a key public: people write the rest of `node-role.kubernetes.io/...`.
+A name on these lists reveals nothing about its user; any other text is replaced. A public prefix
+does not make a key public: people choose the rest of `node-role.kubernetes.io/...`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PUBLIC_VALUES = frozenset(
         "topology.kubernetes.io/zone",
     }
 )
-"""Keys of labels, taints and requirements that stay as they are with their values."""
+"""Keys of labels, taints and requirements that stay, with their values."""
 
 PUBLIC_KEYS = PUBLIC_VALUES | frozenset(
     {
@@ -222,7 +222,7 @@ PUBLIC_WORDS = frozenset(
         "wbps",
     }
 )
-"""Texts that stay as they are wherever they stand."""
+"""Texts that stay wherever they occur."""
 
 READ_ANNOTATIONS = frozenset(
     {
@@ -239,4 +239,4 @@ READ_ANNOTATIONS = frozenset(
         koordinator_quota.STRICT_KEYS_ANNOTATION,
     }
 )
-"""Annotations of nodes, pods and quotas whose figures plugins read."""
+"""Annotations of nodes, pods and quotas with figures that plugins read."""

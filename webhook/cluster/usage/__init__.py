@@ -1,1 +1,5 @@
-"""Usage of nodes and pods, from `metrics.k8s.io` and Prometheus."""
+"""Measured usage of nodes and pods, polled from `metrics.k8s.io` or Prometheus.
+
+What belongs here: sources that have no watch, and their history. What never does: Koordinator's
+NodeMetrics, which are watched like any other kind.
+"""

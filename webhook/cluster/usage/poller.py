@@ -1,4 +1,4 @@
-"""Asking for the usage of nodes again and again, whatever becomes of the one who is asked."""
+"""Polling of the usage of nodes, through failures of its source, and its history."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from engine.view import USAGE_RESOURCES, ClusterState, UsageHistory
 from webhook.cluster.watch.source_status import SourceStatus
 
 AT_A_TIME = 50
-"""Nodes, or a few times as many pods, worked on before reviews get their turn: some 5 ms."""
+"""Nodes, or a few times as many pods, handled between two pauses for reviews: some 5 ms."""
 
 ABSENT_SECONDS = 60.0
-"""How long a source that is not there is left in peace."""
+"""Pause before an absent source is asked again."""
 
-_SPREAD = 0.1  # of a pause, on top of it: replicas shall not ask in step
+_SPREAD = 0.1  # of a pause, on top of it: replicas must not ask in step
 _log = logging.getLogger(__name__)
 
 
 class UsageSourceError(StowplanError):
-    """A source of usage that gave no answer that can be used.
+    """A source of usage gave no usable answer.
 
     Attributes:
-        is_absent: whether nothing serves it, rather than fails to.
-        retry_after_seconds: how long it wants to be left in peace, 0 if it did not say.
+        is_absent: whether nothing serves it, rather than that it fails.
+        retry_after_seconds: the pause it asks for, 0 if none.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class UsageSourceError(StowplanError):
 
 
 class UsageSource(Protocol):
-    """Who knows the usage of nodes.
+    """A source of the usage of nodes.
 
     Attributes:
         skipped: readings that could not be read, since the start.
@@ -58,7 +58,7 @@ class UsageSource(Protocol):
         """
 
     def backfill(self) -> AsyncIterator[Sequence[NodeUsage]]:
-        """Yield the usage of all nodes at moments of the past, oldest first, if it is kept.
+        """Yield the usage of all nodes at past moments, oldest first, if the source has it.
 
         Raises:
             UsageSourceError: there is no answer.
@@ -66,12 +66,12 @@ class UsageSource(Protocol):
 
 
 class UsageFeed:
-    """Takes what a source reads of nodes; whatever Koordinator measures is left to it.
+    """Puts readings with their history into a `ClusterState`, except where Koordinator measures.
 
     Args:
-        state: told the usage of nodes.
+        state: receives the usage of nodes.
         history: of the readings, empty at the start.
-        by_koordinator: whether a NodeMetric that was filled tells the usage of a node.
+        by_koordinator: whether a filled NodeMetric has the usage of a node.
     """
 
     def __init__(
@@ -89,25 +89,25 @@ class UsageFeed:
         """Return how many nodes have usage by this feed."""
         return len(self._history)
 
-    async def take(self, readings: Sequence[NodeUsage]) -> int:
-        """Take one look at all nodes; says how many readings were new.
+    async def apply(self, readings: Sequence[NodeUsage]) -> int:
+        """Apply the readings of all nodes; return how many were new.
 
-        A node that is not among them keeps its usage, which grows old, for as long as it is in the
-        cluster: its agent may be all that is gone.
+        A node that is not among them keeps its usage, which grows old, while it is in the cluster:
+        perhaps only its agent is gone.
         """
         new = 0
         for start in range(0, len(readings), AT_A_TIME):
-            new += self._take(readings[start : start + AT_A_TIME])
+            new += self._apply(readings[start : start + AT_A_TIME])
             await asyncio.sleep(0)
         self._drop_gone({reading.node_name for reading in readings})
         return new
 
     def remember(self, readings: Iterable[NodeUsage]) -> None:
-        """Take a look at the past, oldest first: it adds to the history alone."""
+        """Add past readings, oldest first, to the history alone."""
         for reading in readings:
             self._is_new(reading)
 
-    def _take(self, readings: Iterable[NodeUsage]) -> int:
+    def _apply(self, readings: Iterable[NodeUsage]) -> int:
         new = [reading for reading in readings if self._is_new(reading)]
         summaries = self._history.summaries([reading.node_name for reading in new])
         for reading, summary in zip(new, summaries, strict=True):
@@ -119,13 +119,13 @@ class UsageFeed:
                     deviation=summary.deviation,
                 )
             )
-        # Sums over the pods of each node are brought up to date here, a few nodes at a time; left
-        # to the next review, all of them at once would be its delay.
+        # Sums over the pods of each node are updated here, a few nodes at a time: otherwise the
+        # next review would wait for all of them.
         self._state.view()
         return len(new)
 
     def _is_new(self, reading: NodeUsage) -> bool:
-        """Add a reading to the history, if it is complete and newer than what is there."""
+        """Add a reading to the history if it is complete and newer than the last one."""
         if self._by_koordinator(reading.node_name):
             self._history.forget(reading.node_name)
             return False
@@ -148,16 +148,16 @@ class UsageFeed:
 
 
 class UsagePoller:
-    """Feeds what a source knows, for ever.
+    """Polls a source of usage, for ever.
 
     Attributes:
-        status: how it goes.
+        status: how up to date the source is.
 
     Args:
-        source: who is asked.
-        feed: told the answers.
+        source: where usage is read.
+        feed: receives the readings.
         status: of this source; changed in place.
-        every_seconds: time between two looks.
+        every_seconds: time between two polls.
         now: the wall clock.
         sleep: waits for some seconds.
     """
@@ -178,30 +178,30 @@ class UsagePoller:
         self._every_seconds = every_seconds
         self._now = now
         self._sleep = sleep
-        self._knows_past = False
+        self._has_backfilled = False
 
     async def run(self) -> None:
-        """Look again and again; runs until cancelled."""
+        """Poll until cancelled."""
         while True:
-            seconds = await self._look()
+            seconds = await self._poll()
             await self._sleep(seconds * random.uniform(1, 1 + _SPREAD))  # noqa: S311 - no secret
 
-    async def _look(self) -> float:
-        """Look once; return the seconds until the next time."""
+    async def _poll(self) -> float:
+        """Poll once; return the seconds until the next time."""
         try:
-            if not self._knows_past:
+            if not self._has_backfilled:
                 async for readings in self._source.backfill():
                     self._feed.remember(readings)
-                self._knows_past = True
+                self._has_backfilled = True
             readings = await self._source.read()
-            new = await self._feed.take(readings)
+            new = await self._feed.apply(readings)
         except UsageSourceError as error:
             self._note(str(error))
             self.status.present = not error.is_absent
             pause = ABSENT_SECONDS if error.is_absent else self._every_seconds
             return max(pause, error.retry_after_seconds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, usage must go on being read
-            _log.exception("usage could not be taken up")
+        except Exception as error:  # noqa: BLE001 - no error may end the polling
+            _log.exception("usage could not be applied")
             self.status.last_error = str(error) or type(error).__name__
             return self._every_seconds
         self._note("")
@@ -213,7 +213,7 @@ class UsagePoller:
         return self._every_seconds
 
     def _note(self, message: str) -> None:
-        """Log a change of fortune, once."""
+        """Log the beginning and the end of a failure."""
         if message != self.status.last_error:
             if message:
                 _log.warning("no usage from %s: %s", self.status.name, message)

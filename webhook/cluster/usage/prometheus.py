@@ -1,4 +1,4 @@
-"""Usage of nodes by queries to Prometheus, or to anything that answers as it does.
+"""Usage of nodes by queries to Prometheus, or to a server with the same API.
 
 Source of the answers: Prometheus, HTTP API, instant queries (`/api/v1/query`).
 """
@@ -36,18 +36,18 @@ _MILLICORES: Final = 1000  # in a core
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusSettings:
-    """Where Prometheus is and what it is asked.
+    """Address and queries of Prometheus.
 
     Attributes:
-        url: as `http://prometheus:9090`.
+        url: such as `http://prometheus:9090`.
         cpu_query: PromQL for the cores that each node uses.
         memory_query: PromQL for the bytes that each node uses.
-        node_label: label in their results that holds the name of the node.
-        window_seconds: how far back the queries look, as the `[2m]` of a rate: a pod bound within
+        node_label: label in their results with the name of the node.
+        window_seconds: the range of the queries, such as the `[2m]` of a rate: a pod bound within
             it is not measured in full yet.
         timeout_seconds: time a query may take.
-        token_file: with a bearer token; read again for each query.
-        ca_file: with the authorities of its certificate, in PEM; None for those of the system.
+        token_file: file of a bearer token; read again for each query.
+        ca_file: file of certificate authorities, in PEM; None for those of the system.
     """
 
     url: str
@@ -82,15 +82,15 @@ _decode_vector = msgspec.json.Decoder(list[_Sample]).decode
 
 
 class Prometheus:
-    """A server as a `UsageSource`.
+    """Prometheus as a `UsageSource`.
 
     Attributes:
         skipped: series without a usable value or the name of a node, since the start.
 
     Args:
-        settings: what to ask it.
-        session: to ask it with; not closed here.
-        now: the wall clock, from which the past is counted.
+        settings: its address and queries.
+        session: HTTP connections; not closed here.
+        now: the time of day, from which the past is counted.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Prometheus:
         self._url = f"{settings.url.rstrip('/')}/api/v1/query"
 
     async def read(self) -> list[NodeUsage]:
-        """Return the usage of the nodes that both queries know.
+        """Return the usage of the nodes in both results.
 
         Raises:
-            UsageSourceError: a query fails, or they know no node.
+            UsageSourceError: a query fails, or no node is in both.
         """
-        nodes = await self._look({})
+        nodes = await self._read_at({})
         if not nodes:
             label = self._settings.node_label
             raise UsageSourceError(f"no node is in both results by the label `{label}`")
@@ -121,17 +121,17 @@ class Prometheus:
     async def backfill(self) -> AsyncIterator[list[NodeUsage]]:
         """Yield the usage of nodes minute by minute, over the longest window.
 
-        Instant queries at moments of the past are asked rather than one over a range, whose answer
-        would hold all nodes and all minutes at once.
+        Instant queries at past moments are used, not one over a range: its answer would hold all
+        nodes and all minutes at once.
 
         Raises:
             UsageSourceError: a query fails.
         """
         now = self._now() // SECOND
         for ago in range(max(USAGE_WINDOW_SECONDS), 0, -_PAST_STEP_SECONDS):
-            yield await self._look({"time": str(now - ago)})
+            yield await self._read_at({"time": str(now - ago)})
 
-    async def _look(self, when: Mapping[str, str]) -> list[NodeUsage]:
+    async def _read_at(self, when: Mapping[str, str]) -> list[NodeUsage]:
         settings = self._settings
         cpu, memory = await asyncio.gather(
             self._query(settings.cpu_query, when), self._query(settings.memory_query, when)
@@ -164,8 +164,10 @@ class Prometheus:
                 raise UsageSourceError(f"{self._url}: `{query}`: {answer.error or status}")
             samples = _decode_vector(answer.data.result)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"answer {status}" if status != HTTPStatus.OK else "its result is not a vector"
-            raise UsageSourceError(f"{self._url}: `{query}`: {what}") from error
+            problem = (
+                f"answer {status}" if status != HTTPStatus.OK else "its result is not a vector"
+            )
+            raise UsageSourceError(f"{self._url}: `{query}`: {problem}") from error
         return dict(self._values(samples))
 
     def _values(self, samples: Iterable[_Sample]) -> Iterator[tuple[str, tuple[Micros, float]]]:
@@ -186,10 +188,10 @@ class Prometheus:
 async def prometheus(
     settings: PrometheusSettings, *, now: Callable[[], Micros]
 ) -> AsyncIterator[Prometheus]:
-    """Yield a server as a source, with connections that are closed at the end.
+    """Yield Prometheus as a source; its connections are closed at the end.
 
     Raises:
-        OSError: the file with its authorities cannot be read.
+        OSError: the file of authorities cannot be read.
     """
     tls = ssl.create_default_context(cafile=settings.ca_file)
     async with aiohttp.ClientSession(
@@ -200,7 +202,7 @@ async def prometheus(
 
 
 def _number(text: str) -> float:
-    """Return a value as Prometheus writes it, NaN for what is none."""
+    """Return a value in the form of Prometheus, NaN for any other text."""
     try:
         return float(text)
     except ValueError:

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from kubernetes.aio.client import CoreV1Api
 
 from engine.errors import InvalidFileError
 from tests.fake_api_server import fake_api_server
@@ -33,14 +32,6 @@ async def test_what_the_server_answers_comes_back_as_bytes(tmp_path: Path, *, tl
         assert server.requests[-1].query == {"limit": "5", "fieldSelector": "status.phase!=x"}
 
 
-async def test_the_client_for_typed_calls_is_the_same_connection(tmp_path: Path) -> None:
-    async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
-        server.token = "a-token"  # noqa: S105 - of the fake server
-        server.create(pod("one"))
-        listed: Any = await CoreV1Api(connection.client).list_namespaced_pod("shop")
-        assert [one.metadata.name for one in listed.items] == ["one"]
-
-
 async def test_passwords_of_the_user_who_started_us_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +46,6 @@ async def test_passwords_of_the_user_who_started_us_are_left_alone(
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500])
 async def test_every_refusal_is_an_error(tmp_path: Path, status: int) -> None:
-    """The client itself hands them on as if they were answers."""
     async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
         server.fail_next(1, status, headers={"Retry-After": "3"})
         with pytest.raises(ApiError) as refused:
@@ -145,13 +135,12 @@ async def test_silence_ends_a_watch(tmp_path: Path) -> None:
 
 
 async def test_a_watch_may_last_for_ever(tmp_path: Path) -> None:
-    """The client would end everything after five minutes."""
     async with fake_api_server() as server, connected_to(server, tmp_path) as connection:
         sent = overheard(connection)
         server.create(pod("one"))
         await first_line(connection)
         await connection.get(PODS)
-    limits = [options["_request_timeout"] for options, _ in sent]
+    limits = [options["timeout"] for options, _ in sent]
     assert [limit.total for limit in limits] == [None, 60.0]
     assert [limit.sock_read for limit in limits] == [5.0, 30.0]
 
@@ -172,15 +161,15 @@ async def test_answers_are_compressed_only_on_demand(tmp_path: Path, encoding: s
 def overheard(connection: Connection) -> list[tuple[dict[str, Any], Any]]:
     """Return a list that will hold what the client is asked to send, and what comes back."""
     heard: list[tuple[dict[str, Any], Any]] = []
-    rest: Any = connection.client.rest_client
-    send = rest.request
+    session: Any = connection.session
+    send = session.request
 
     async def sending(*args: object, **options: object) -> object:
         answer = await send(*args, **options)
         heard.append((options, answer))
         return answer
 
-    rest.request = sending
+    session.request = sending
     return heard
 
 

@@ -63,7 +63,7 @@ async def test_a_node_that_is_hot_now_and_then_is_kept_free_by_its_percentile() 
     for number in range(20):
         spike = 9000 if number in (4, 11) else 2000
         ago = 15 * (19 - number)
-        await feed.take([reading("calm", 2000, ago=ago), reading("spiky", spike, ago=ago)])
+        await feed.apply([reading("calm", 2000, ago=ago), reading("spiky", spike, ago=ago)])
     assert kept_off(state, usageThresholds={"cpu": 65}) == {}
     exceeded = {"spiky": "node(s) cpu aggregated usage exceed threshold"}
     assert kept_off(state, **on_percentile("p95")) == exceeded
@@ -74,7 +74,7 @@ async def test_a_node_that_is_hot_now_and_then_is_kept_free_by_its_percentile() 
 
 async def test_without_a_history_a_percentile_is_estimated_and_not_made_up() -> None:
     state, feed = feeding("a")
-    await feed.take([reading("a", 9000)])
+    await feed.apply([reading("a", 9000)])
     assert kept_off(state, usageThresholds={"cpu": 65}).keys() == {"a"}
     # As with NodeMetric: a window that is not reported leaves the estimates of its pods, here none.
     assert kept_off(state, **on_percentile("p95")) == {}
@@ -84,8 +84,8 @@ async def test_without_a_history_a_percentile_is_estimated_and_not_made_up() -> 
 
 async def test_a_report_holds_what_the_history_tells() -> None:
     state, feed = feeding("a")
-    await feed.take([reading("a", 1000, ago=200)])
-    await feed.take([reading("a", 3000)])
+    await feed.apply([reading("a", 1000, ago=200)])
+    await feed.apply([reading("a", 3000)])
     (usage,) = filter(None, state.view().usages)
     assert (usage.average, usage.deviation) == (
         {"cpu": 2000, "memory": 0},
@@ -96,9 +96,9 @@ async def test_a_report_holds_what_the_history_tells() -> None:
 
 async def test_a_reading_that_is_not_newer_changes_nothing() -> None:
     state, feed = feeding("a")
-    assert await feed.take([reading("a", 1000)]) == 1
+    assert await feed.apply([reading("a", 1000)]) == 1
     before = state.view()
-    assert await feed.take([reading("a", 9000), reading("a", 9000, ago=15)]) == 0
+    assert await feed.apply([reading("a", 9000), reading("a", 9000, ago=15)]) == 0
     assert state.view() is before
 
 
@@ -106,10 +106,10 @@ async def test_koordinators_report_outlives_a_node_that_the_feed_no_longer_sees(
     taken_over: set[str] = set()
     state = ClusterState()
     feed = UsageFeed(state, UsageHistory(15), by_koordinator=taken_over.__contains__)
-    await feed.take([reading("a", 1000)])
+    await feed.apply([reading("a", 1000)])
     taken_over.add("a")
     state.set_usage(NodeUsage(node_name="a", usage={"cpu": 7}))
-    await feed.take([])
+    await feed.apply([])
     (usage,) = filter(None, state.view().usages)
     assert usage.usage == {"cpu": 7}
     assert len(feed) == 0
@@ -126,5 +126,5 @@ async def test_koordinators_report_outlives_a_node_that_the_feed_no_longer_sees(
 )
 async def test_a_reading_that_is_not_complete_is_left_out(change: Callable[[], NodeUsage]) -> None:
     state, feed = feeding("a")
-    assert await feed.take([change()]) == 0
+    assert await feed.apply([change()]) == 0
     assert not any(state.view().usages)

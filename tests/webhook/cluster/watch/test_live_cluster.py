@@ -25,7 +25,7 @@ from tests.webhook.cluster.reflecting import (
     pod,
     quota,
 )
-from webhook.cluster.cluster import Cluster
+from webhook.cluster import Cluster
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.live_cluster import Source, live_cluster
 from webhook.cluster.watch.source_status import SourceStatus
