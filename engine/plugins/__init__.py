@@ -1,8 +1,8 @@
-"""Scheduling algorithms, one file each, and the table in which a policy finds them by name.
+"""Scheduling algorithms, one file or folder each, and the table by which policies name them.
 
-What belongs here is what upstream schedulers know as a plugin: its args, its filter, its score, in
-integers and with upstream's rounding. What never does is anything about policies, expressions or
-admission, nor one plugin that uses another.
+A plugin is what upstream schedulers call one: its args, its filter and its score, in integers and
+with upstream's rounding. Nothing about policies, expressions or admission belongs here, and no
+plugin uses another.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The two protocols a scheduling algorithm implements, and the values they speak in.
+"""The two protocols of a scheduling algorithm, and their values.
 
-A plugin is row-wise: what it says of a node depends on that node's row, the pod and `now` alone,
-so any selection of rows, in any order, gives the same answers. Where upstream looks at the whole
-cluster, as ImageLocality does, it is the one of which the rows are a selection. A plugin is built
-once per rule from its args (a pydantic model with the upstream names) and holds no state of its
-own; what is worth remembering goes through `view.node_column` and `view.pod_column`.
+A plugin is row-wise: its result for a node depends on that node's row, the pod and `now` alone, so
+any selection of rows, in any order, gives the same results. Where upstream reads the whole
+cluster, such as in ImageLocality, it is the one of which the rows are a selection. A plugin is
+built once per rule from its args (a pydantic model with the upstream names) and holds no state;
+`view.node_column` and `view.pod_column` cache what is worth it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Quantities: TypeAlias = Annotated[dict[str, _Text | _Number], AfterValidator(_re
 
 
 class Args(BaseModel):
-    """What a person writes under `args`: upstream's camelCase names, nothing else accepted."""
+    """The `args` of a rule: upstream's camelCase names, nothing else accepted."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True
@@ -61,7 +61,7 @@ class Args(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_pasted(cls, data: object) -> object:
-        """Accept args as they stand in a scheduler's configuration.
+        """Accept args copied from a scheduler's configuration.
 
         There a null is a field that is not set, and `apiVersion` and `kind` come first.
         """
@@ -87,10 +87,10 @@ class Scores(msgspec.Struct, frozen=True, gc=False):
 
 
 class Filter(Protocol):
-    """Says which nodes cannot, or should not, take a pod."""
+    """Rejects nodes that cannot, or should not, take a pod."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
-        """Return which nodes it rejects, and codes: PASS, FAULT, or a reason of its own > 0."""
+        """Return the rejected nodes, and codes: PASS, FAULT, or a reason > 0."""
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
         """Return the texts of a code > 0, in upstream's words and order."""
@@ -141,8 +141,9 @@ class Plugin:
 
     Attributes:
         args: the pydantic model of its args; upstream's names, defaults and validation.
-        reads: what of the cluster its answers rest on. INVARIANT: nothing else changes them, so a
-            rule goes on while the rest is too old to judge by, and abstains when one of these is.
+        reads: the parts of the cluster that its results depend on. INVARIANT: nothing else
+            changes them, so a rule works while other parts are stale, and abstains when one of
+            these is.
         filter: builds the filter, None if the plugin has none.
         score: builds the scorer, None if the plugin has none.
         sum_profiles: the sums over pods that the view must keep for these args.

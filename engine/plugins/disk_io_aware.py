@@ -1,16 +1,16 @@
-"""DiskIOAware: put pods that say how much they read and write where a disk has that much left.
+"""DiskIOAware: put pods that declare their disk throughput where a disk has that much left.
 
 Source: kubernetes-sigs/scheduler-plugins, kep/624-disk-io-aware-scheduling; a proposal that was
-never coded. Pods ask by annotation, and a driver tells what each disk has left.
+never implemented. Pods request by annotation, and a driver reports what each disk has left.
 
-The proposal leaves open how scores are scaled (here in percent, truncated), and what a pod gets of
-several disks: here all it asks for must be left on one of them, and the one with the most left
-counts. What a pod asks for becomes a driver's unit by a function of the vendor's, of which only the
-linear form is sketched; its coefficients are args here. Its two policies are named the wrong way
-round, so to speak: its MostAllocated prefers what has the most left. They are kept as written.
+The proposal leaves open how scores are scaled (here in percent, truncated), and how a request is
+split over several disks: here one of them must have all of it left, and the one with the most left
+counts. A vendor's function converts requests to the driver's unit; the proposal sketches only its
+linear form, whose coefficients are args here. The proposal's policy names are swapped: its
+MostAllocated prefers the disk with the most left. They are kept as written.
 
-A driver knows a pod once it runs. Pods that are expected on a node and not bound yet are taken off
-each of its disks, for nobody knows which one they will use.
+A driver knows a pod once it runs. Pods that are expected on a node and not bound yet are
+subtracted from each of its disks, because the disk they will use is unknown.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _Policy = Literal["LeastAllocated", "MostAllocated"]
 
 
 class DiskIOAwareArgs(Args):
-    """How nodes are ranked, and how much of a disk a pod takes.
+    """The ranking of nodes, and the throughput that a pod takes of a disk.
 
     Attributes:
         score_strategy: the proposal's policy, by its name there.
-        read_coefficient: what the bytes are multiplied by that a pod reads.
-        write_coefficient: what the bytes are multiplied by that it writes.
+        read_coefficient: the factor of the bytes that a pod reads.
+        write_coefficient: the factor of the bytes that it writes.
     """
 
     score_strategy: _Policy = "MostAllocated"
@@ -56,13 +56,13 @@ class DiskIOAwareArgs(Args):
 
     @property
     def needs(self) -> DiskNeeds:
-        """What pods take of disks by these arguments."""
+        """The throughput of pods by these arguments."""
         return DiskNeeds(self.read_coefficient, self.write_coefficient)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskNeeds:
-    """What pods need of disks, added up per node over those that no driver knows yet."""
+    """The disk throughput of pods, summed per node over those that no driver knows yet."""
 
     read_coefficient: float
     write_coefficient: float
@@ -70,21 +70,23 @@ class DiskNeeds:
     reads_reports: ClassVar[bool] = False
 
     def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
-        """Return what a pod will read and write, nothing for one that is bound."""
+        """Return the throughput that a pod will take, nothing for a bound pod."""
         need = self.of(pod.shape) if pod.assumed else None
         return need or (0, 0)
 
     def of(self, shape: PodShape) -> Throughput | None:
-        """Return what a pod reads and writes, normalised; None where it does not say."""
-        asked = shape.throughput
-        if asked is None:
+        """Return the normalised throughput of a pod; None if it declares none."""
+        throughput = shape.throughput
+        if throughput is None:
             return None
-        read, write = asked.read * self.read_coefficient, asked.write * self.write_coefficient
-        return Throughput(capped(int(read)), capped(int(write)))
+        read, write = throughput
+        return Throughput(
+            capped(int(read * self.read_coefficient)), capped(int(write * self.write_coefficient))
+        )
 
 
 class DiskIOAwareFilter(NeverFaults):
-    """Rejects nodes on which no disk has left what the pod asks for."""
+    """Rejects nodes on which no disk has the requested throughput left."""
 
     def __init__(self, args: DiskIOAwareArgs) -> None:
         self._needs = args.needs
@@ -99,11 +101,11 @@ class DiskIOAwareFilter(NeverFaults):
         return result_of(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the one reason of a code."""
+        """Return the reason of a code."""
         return (_REASONS[code],)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the pod asks for and what each disk has left."""
+        """Return the throughput that the pod requests, and that each disk has left."""
         return _inputs(pod, view, row, self._needs)
 
 
@@ -130,7 +132,7 @@ class DiskIOAwareScore(NeverFaults):
         return scores
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the pod asks for and what each disk has left."""
+        """Return the throughput that the pod requests, and that each disk has left."""
         return _inputs(pod, view, row, self._needs)
 
 
@@ -141,7 +143,7 @@ def holds(available: IntColumn, required: int) -> BoolColumn:
 
 
 def scored_part(strategy: _Policy, available: IntColumn, required: int) -> IntColumn:
-    """Return what of the bandwidth that is left counts for a node: the rest, or what is taken."""
+    """Return the bandwidth that counts for a node: the rest, or the request."""
     return (
         available - required if strategy == "MostAllocated" else np.full_like(available, required)
     )
@@ -188,7 +190,7 @@ def _throughput(name: str, total: int, read: int, write: int) -> RuleInput:
 
 def _counts(view: ClusterView) -> list[int | None]:
     known = (view.lookup(NodeDisks, name) for name in view.names)
-    return [len(one.disks) if one and one.disks else None for one in known]
+    return [len(node.disks) if node and node.disks else None for node in known]
 
 
 def _disk_table(view: ClusterView, most: int) -> IntColumn:

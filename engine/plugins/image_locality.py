@@ -25,7 +25,7 @@ from engine.view import ClusterView, Domain, IntColumn, image_column
 
 _MIB = 2**20
 _LEAST = 23 * _MIB
-"""What is smaller is pulled in no time."""
+"""Smaller images do not count: they are pulled in no time."""
 
 _MOST_PER_CONTAINER = 1000 * _MIB
 

@@ -57,8 +57,8 @@ class LoadVariationRiskBalancingScore(NeverFaults):
         """Return the points of the riskier resource that is measured, 0 where none is."""
         stats = load_stats(view)
         requests = pod.shape.peak_requests
-        own = np.array([[float(requests.get(name, 0))] for name in RESOURCES])
-        safe = safety(stats.offered, own, stats.average, self._variation(view))
+        requested = np.array([[float(requests.get(name, 0))] for name in RESOURCES])
+        safe = safety(stats.offered, requested, stats.average, self._variation(view))
         least = np.where(stats.is_measured, safe, math.inf).min(axis=0)
         is_known = stats.is_measured.any(axis=0) & is_recent(view, now)
         return Scores(rounded(np.where(is_known, least, 0)))
@@ -70,11 +70,11 @@ class LoadVariationRiskBalancingScore(NeverFaults):
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the load that is measured, how much it varies, and what the pod requests."""
         requests = pod.shape.peak_requests
-        own = (
+        requested = (
             RuleInput(f"{name} of this pod", requests.get(name, 0), unit_of(name))
             for name in RESOURCES
         )
-        return (*load_inputs(view, row, now), *own)
+        return (*load_inputs(view, row, now), *requested)
 
     def _variation(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

@@ -1,12 +1,12 @@
-"""NetworkOverhead: keep pods near those that they talk to, by what the network between them costs.
+"""NetworkOverhead: keep pods near the pods they communicate with, by network cost.
 
-Source: scheduler-plugins, pkg/networkaware/networkoverhead. What a pod talks to stands in the
-AppGroup that its label names, costs stand in a NetworkTopology, and where a node is in the labels
-of its region and zone. Bandwidth is not looked at. A node's answer rests on its own labels and on
-where the pods of the group are, wherever in the cluster that is.
+Source: scheduler-plugins, pkg/networkaware/networkoverhead. The dependencies of a
+pod are in the AppGroup that its label names, costs are in a NetworkTopology, and the place of a
+node in its region and zone labels. Bandwidth is ignored. The result for a node depends on its
+labels and on the places of the group's pods in the whole cluster.
 
-Where upstream would crash, for want of the AppGroup or the NetworkTopology, all nodes pass with
-equal scores. A pod whose node is unknown counts nothing, where upstream gives up on the new pod.
+Where upstream would crash, without the AppGroup or the NetworkTopology, all nodes pass with equal
+scores. A pod whose node is unknown does not count, where upstream gives up on the new pod.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class NetworkOverheadArgs(Args):
     """NetworkOverheadArgs, with upstream's defaults.
 
     Attributes:
-        namespaces: where AppGroups and the NetworkTopology are looked for, in this order.
-        weights_name: which set of costs of the NetworkTopology counts.
+        namespaces: the namespaces to search for AppGroups and the NetworkTopology, in order.
+        weights_name: the set of costs of the NetworkTopology that counts.
         network_topology_name: the name of the NetworkTopology.
     """
 
@@ -62,7 +62,7 @@ class NetworkOverheadArgs(Args):
 
 
 class _Relation(NamedTuple):
-    """What a node is to a pod that is talked to, or to all such pods together."""
+    """The relation of a node to one pod of a dependency, or its sum over all such pods."""
 
     satisfied: int = 0
     violated: int = 0
@@ -76,7 +76,7 @@ _UNKNOWN: Final = _Relation(cost=_MAX_COST)
 
 
 class Overheads:
-    """What putting a pod on each node would mean for its traffic."""
+    """Costs and dependencies of a pod on each node."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._args = args
@@ -102,7 +102,7 @@ class Overheads:
             origin = places.values[code] or _NOWHERE
             by_place[code] = _to_all(peers.in_places, origin, _costs_from(origin, by_label))
         table = by_place.T.take(places.codes, axis=1)
-        # A place is never the node itself, so what is on the very node is taken out again.
+        # Places ignore nodes: pods on the node itself were counted as on another one.
         rows = [view.rows[name] for name in peers.on_nodes if name in view.rows]
         counts = [count for name, count in peers.on_nodes.items() if name in view.rows]
         is_nowhere = places.codes[rows] == places.book.find(_NOWHERE)
@@ -112,17 +112,17 @@ class Overheads:
 
     def _find(self, view: ClusterView, kind: type[_Found], name: str) -> _Found | None:
         found = (view.lookup(kind, f"{space}/{name}") for space in self._args.namespaces)
-        return next((one for one in found if one is not None), None)
+        return next((item for item in found if item is not None), None)
 
 
 class NetworkOverheadFilter(NeverFaults):
-    """Rejects nodes from which more of what the pod talks to is too far away than is not."""
+    """Rejects nodes on which more dependencies of the pod are violated than satisfied."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._overheads = Overheads(args)
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
-        """Return PASS, or how many are too far away and how many are not, in one number."""
+        """Return PASS, or the counts of violated and satisfied dependencies in one number."""
         table = self._overheads.of(pod, view)
         if table is None:
             return FilterResult.passing(len(view))
@@ -130,13 +130,13 @@ class NetworkOverheadFilter(NeverFaults):
         return result_of(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the one reason of a code."""
+        """Return the reason of a code."""
         violated, satisfied = divmod(code, _COUNTS)
         what = "node(s) does not meet several network requirements from Workload dependencies"
         return (f"{what}: Satisfied: {satisfied} Violated: {violated}",)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return where the node is, and from how many of the others that is too far away."""
+        """Return the place of the node, and its counts of dependencies."""
         table = self._overheads.of(pod, view)
         if table is None:
             return ()
@@ -149,7 +149,7 @@ class NetworkOverheadFilter(NeverFaults):
 
 
 class NetworkOverheadScore(NeverFaults):
-    """Prefers nodes from which all that the pod talks to costs the least in sum."""
+    """Prefers nodes with the least total cost to the dependencies of the pod."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._overheads = Overheads(args)
@@ -164,13 +164,13 @@ class NetworkOverheadScore(NeverFaults):
         return inverse_minmax(scores) if scores.any() else scores
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return where the node is, and what the traffic of the pod would cost from there."""
+        """Return the place of the node, and the cost of the pod's traffic from there."""
         table = self._overheads.of(pod, view)
         return () if table is None else (*_place(view, row), RuleInput("cost", int(table[2, row])))
 
 
 class _Peers:
-    """The pods that a pod talks to.
+    """The pods that a pod communicates with.
 
     Attributes:
         on_nodes: how many there are by the name of the node, once for each dependency on them.
@@ -197,20 +197,20 @@ def _to_all(
     origin: Place,
     costs: Mapping[tuple[str, str], int],
 ) -> _Relation:
-    """Return what a node at `origin` is to pods on other nodes, all together."""
+    """Return the relation of a node at `origin` to all pods on other nodes."""
     satisfied = violated = cost = 0
     for (target, dependency), count in in_places.items():
-        one = _relation(origin, target, dependency, costs)
-        satisfied += count * one.satisfied
-        violated += count * one.violated
-        cost += count * one.cost
+        relation = _relation(origin, target, dependency, costs)
+        satisfied += count * relation.satisfied
+        violated += count * relation.violated
+        cost += count * relation.cost
     return _Relation(satisfied, violated, cost)
 
 
 def _relation(
     origin: Place, target: Place, dependency: Dependency, costs: Mapping[tuple[str, str], int]
 ) -> _Relation:
-    """Return what a node at `origin` is to a pod on another one at `target`."""
+    """Return the relation of a node at `origin` to a pod on another node at `target`."""
     if target == _NOWHERE:
         return _FROM_NOWHERE
     if origin == target:

@@ -96,7 +96,7 @@ class AddedAffinityArgs(Args):
 
 
 class NodeAffinityArgs(Args):
-    """What is asked of nodes on top of what each pod asks for."""
+    """Node affinity that is added to that of each pod."""
 
     added_affinity: AddedAffinityArgs | None = None
 
@@ -121,20 +121,20 @@ class NodeAffinityFilter:
         self._added = None if required is None else parse_node_selector(required)[0]
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
-        """Return PASS, or what does not match: the added affinity before the pod's own."""
+        """Return PASS, or the mismatch: of the added affinity before that of the pod."""
         required, _ = _sides(pod.affinity)
         if self._added is None and required is None and not pod.node_selector:
             return FilterResult.passing(len(view))
 
         def codes(rows: ClusterView) -> NDArray[np.int8]:
-            own = None if required is None else parse_node_selector(required)[0]
-            if _names_too_many(own.terms if own else (), pod.node_selector):
+            of_pod = None if required is None else parse_node_selector(required)[0]
+            if _names_too_many(of_pod.terms if of_pod else (), pod.node_selector):
                 return np.full(len(rows), FAULT, np.int8)
             fits = np.ones(len(rows), np.bool_)
             for key, value in pod.node_selector.items():
                 fits &= label_column(rows, key).isin((value,))
-            if own is not None:
-                fits &= _matching_any(own, rows)
+            if of_pod is not None:
+                fits &= _matching_any(of_pod, rows)
             found = np.where(fits, np.int8(PASS), np.int8(_POD_MISMATCH))
             if self._added is not None:
                 found[~_matching_any(self._added, rows)] = _ADDED_MISMATCH
@@ -152,10 +152,10 @@ class NodeAffinityFilter:
         return _TOO_MANY_KEYS
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the node has of the labels that are asked about."""
+        """Return the labels of the node that the terms name."""
         required, _ = _sides(pod.affinity)
-        own = None if required is None else parse_node_selector(required)[0]
-        selectors = (one for one in (own, self._added) if one is not None)
+        of_pod = None if required is None else parse_node_selector(required)[0]
+        selectors = (selector for selector in (of_pod, self._added) if selector is not None)
         terms = [term for selector in selectors for term in selector.terms]
         return _label_inputs(terms, pod.node_selector, view, row)
 
@@ -173,12 +173,12 @@ class NodeAffinityScore:
             return Scores(np.zeros(len(view), np.int64))
 
         def sums(rows: ClusterView) -> IntColumn:
-            own, mistakes = parse_preferred_terms(preferred)
-            if mistakes or _names_too_many([one.term for one in own], ()):
+            of_pod, mistakes = parse_preferred_terms(preferred)
+            if mistakes or _names_too_many([weighted.term for weighted in of_pod], ()):
                 return np.full(len(rows), FAULT)
             total = np.zeros(len(rows), np.int64)
-            for one in (*self._added, *own):
-                total[_matching(one.term, rows)] += one.weight
+            for weighted in (*self._added, *of_pod):
+                total[_matching(weighted.term, rows)] += weighted.weight
             return total
 
         total = view.pod_column((self, _ENCODE(preferred)), _NODES, sums)
@@ -195,9 +195,9 @@ class NodeAffinityScore:
         return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or _TOO_MANY_KEYS
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the node has of the labels that are asked about."""
-        own, _ = parse_preferred_terms(_sides(pod.affinity)[1])
-        return _label_inputs([one.term for one in (*self._added, *own)], (), view, row)
+        """Return the labels of the node that the terms name."""
+        of_pod, _ = parse_preferred_terms(_sides(pod.affinity)[1])
+        return _label_inputs([weighted.term for weighted in (*self._added, *of_pod)], (), view, row)
 
 
 _Sides: TypeAlias = tuple[api.NodeSelector | None, Sequence[api.PreferredSchedulingTerm]]
@@ -235,7 +235,7 @@ def _label_inputs(
     """Return the labels of a node that terms and `more` ask about, the first few by name."""
     node = view.nodes[row]
     labels = node.labels if node else {}
-    keys = sorted({one.key for term in terms for one in term.labels}.union(more))
+    keys = sorted({requirement.key for term in terms for requirement in term.labels}.union(more))
     return tuple(
         RuleInput(f"label {key}", text=labels.get(key, "absent"))
         for key in keys[:_MOST_LABELS_TOLD]
@@ -244,7 +244,7 @@ def _label_inputs(
 
 def _names_too_many(terms: Sequence[Term], more: Collection[str]) -> bool:
     """Return whether more label columns are needed than a pod may ask for."""
-    keys = {one.key for term in terms if term.only_name is None for one in term.labels}
+    keys = {label.key for term in terms if term.only_name is None for label in term.labels}
     return len(keys.union(more)) > _MOST_KEYS
 
 

@@ -72,7 +72,7 @@ class NodeResourcesBalancedAllocationArgs(Args):
     def _are_different(
         cls, resources: tuple[BalancedResource, ...]
     ) -> tuple[BalancedResource, ...]:
-        names = [one.name for one in resources]
+        names = [resource.name for resource in resources]
         twice = [i for i, name in enumerate(names) if name in names[:i]]
         if twice:
             raise ValidationError.from_exception_data(cls.__name__, [_duplicate(i) for i in twice])
@@ -111,8 +111,8 @@ class NodeResourcesBalancedAllocationScore:
             allocatable = rows.amounts(rows.allocatable, names)
             offered = allocatable > 0
             requested = rows.amounts(rows.sums[Sum.REQUESTS], names)
-            own = np.array([[amount] for _, amount in counted], np.int64).reshape(-1, 1)
-            balance = _balance(requested + own, allocatable, offered)
+            requests = np.array([[amount] for _, amount in counted], np.int64).reshape(-1, 1)
+            balance = _balance(requested + requests, allocatable, offered)
             if self._scores_the_change:
                 half = MAX_SCORE // 2
                 gain = balance - _balance(requested, allocatable, offered)
@@ -130,9 +130,9 @@ class NodeResourcesBalancedAllocationScore:
         return "resources not found"
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what would be requested with the pod, of what the node offers."""
-        own = {} if self.skips(pod) else dict(self._counted(pod))
-        return requests_with_pod(view, Sum.REQUESTS, row, own)
+        """Return the requests on the node with the pod, of its allocatable."""
+        requests = {} if self.skips(pod) else dict(self._counted(pod))
+        return requests_with_pod(view, Sum.REQUESTS, row, requests)
 
     def skips(self, pod: Pod) -> bool:
         """Return whether a pod requests none of the resources, and so gets no points anywhere.
@@ -146,11 +146,11 @@ class NodeResourcesBalancedAllocationScore:
 
         Scalar resources that it does not request do not.
         """
-        asked = pod.shape.requests
+        requests = pod.shape.requests
         return tuple(
-            (name, min(asked.get(name, 0), GREATEST_AMOUNT))
+            (name, min(requests.get(name, 0), GREATEST_AMOUNT))
             for name in self._names
-            if name in NATIVE or (asked.get(name) and is_scalar(name))
+            if name in NATIVE or (requests.get(name) and is_scalar(name))
         )
 
 

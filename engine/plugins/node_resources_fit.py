@@ -82,7 +82,7 @@ class ResourceSpec(Args):
 
 
 class ShapePoint(Args):
-    """What a node that is used by so many percent is worth, of 10."""
+    """The score, of 10, of a node with a utilization in percent."""
 
     utilization: Annotated[_Integer, _from_zero_to(100)]
     score: Annotated[_Integer, _from_zero_to(_GREATEST_SHAPE_SCORE)]
@@ -105,7 +105,7 @@ class RatioArgs(Args):
 
 
 class ScoringStrategy(Args):
-    """How full a node should be, judged by which resources."""
+    """The preferred utilization of nodes, and the resources that count."""
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
@@ -142,7 +142,7 @@ class NodeResourcesFitFilter(NeverFaults):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
-        """Return PASS, or complaints: too many pods, then one per resource that falls short."""
+        """Return PASS, or reasons: too many pods, then one per insufficient resource."""
         requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
         complaints = [requested[PODS] >= allocatable[PODS]]
         for name, amount in self._wanted(pod):
@@ -160,9 +160,9 @@ class NodeResourcesFitFilter(NeverFaults):
         return reason_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what would be requested with the pod, of what the node offers."""
-        own = {resource_names.PODS: 1, **dict(self._wanted(pod))}
-        return requests_with_pod(view, Sum.REQUESTS, row, own)
+        """Return the requests on the node with the pod, of its allocatable."""
+        requests = {resource_names.PODS: 1, **dict(self._wanted(pod))}
+        return requests_with_pod(view, Sum.REQUESTS, row, requests)
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
@@ -183,7 +183,7 @@ def _wanted(
         )
     )
     amounts = [(name, requests.get(name, 0)) for name in (*NATIVE, *scalars)]
-    return tuple([(name, min(one, GREATEST_AMOUNT)) for name, one in amounts if one > 0])
+    return tuple([(name, min(amount, GREATEST_AMOUNT)) for name, amount in amounts if amount > 0])
 
 
 _ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]
@@ -233,7 +233,7 @@ class NodeResourcesFitScore:
         return "resources not found"
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what would be requested, of what there is; where nothing is, some is assumed."""
+        """Return the requests with the pod, of allocatable; a default stands for a missing one."""
         return tuple(
             requested
             for name, _, amount in self._counted(pod)
@@ -246,11 +246,11 @@ class NodeResourcesFitScore:
         Scalar resources that it does not request do not: nodes with idle devices are neither
         better nor worse for it.
         """
-        asked = pod.shape.non_zero_requests
+        requests = pod.shape.non_zero_requests
         return tuple(
-            (spec.name, spec.weight, min(asked.get(spec.name, 0), GREATEST_AMOUNT))
+            (spec.name, spec.weight, min(requests.get(spec.name, 0), GREATEST_AMOUNT))
             for spec in self._resources
-            if spec.name in NATIVE or (asked.get(spec.name) and is_scalar(spec.name))
+            if spec.name in NATIVE or (requests.get(spec.name) and is_scalar(spec.name))
         )
 
     def _counts(self, allocatable: IntColumn, score: IntColumn) -> BoolColumn:

@@ -17,7 +17,7 @@ from engine.plugins.base import Args, NeverFaults, Plugin
 from engine.view import ClusterView, Domain
 
 _CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-"""Who tolerates this tolerates a cordoned node, tainted or not."""
+"""Pods that tolerate this tolerate a cordoned node, tainted or not."""
 
 
 class NodeUnschedulableArgs(Args):
@@ -39,7 +39,7 @@ class NodeUnschedulableFilter(NeverFaults):
         return FilterResult(cordoned, cordoned.view(np.int8))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the one reason there is."""
+        """Return the only reason."""
         return ("node(s) were unschedulable",)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)

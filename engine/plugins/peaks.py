@@ -101,7 +101,7 @@ class PeaksScore(NeverFaults):
 
         def compute(part: ClusterView) -> FloatColumn:
             models = [self._models.get(name) for name in part.names]
-            curves = [(one.k1, one.k2, 1) if one else (0, 0, 0) for one in models]
+            curves = [(model.k1, model.k2, 1) if model else (0, 0, 0) for model in models]
             table = np.array(curves, np.float64).reshape(len(part), 3).T.copy()
             table[2] *= measured_load(part).is_averaged[0]
             return table

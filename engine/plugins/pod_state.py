@@ -53,7 +53,7 @@ class PodStateScore(NeverFaults):
 
 def _differences(rows: ClusterView) -> IntColumn:
     each = [rows.transitions.get(name, NO_TRANSITIONS) for name in rows.names]
-    return np.array([one.terminating - one.nominated for one in each], np.int64)
+    return np.array([node.terminating - node.nominated for node in each], np.int64)
 
 
 PLUGIN = Plugin(args=PodStateArgs, score=PodStateScore, reads=_PODS)

@@ -34,7 +34,7 @@ class ScoredResource(Args):
 
 
 class ResourceLimitAwareArgs(Args):
-    """What is scored, and what a pod that limits nothing counts for.
+    """The scored resources, and the amounts of a pod without limits.
 
     Attributes:
         resources: cpu, memory, ephemeral-storage or a scalar resource each; others count nothing.
@@ -67,9 +67,9 @@ class ResourceLimitAwareScore(NeverFaults):
         total = np.zeros(len(view))
         for (name, weight), amount in zip(self._scored, self._amounts(pod), strict=True):
             offered = view.amount(view.allocatable, name)
-            taken = view.amount(view.sums[Sum.CONTAINER_LIMITS], name)
-            taken = taken + (offered if amount is None else amount)
-            percent = free_percent(np.maximum(offered, 1).astype(np.float64), offered - taken)
+            limits = view.amount(view.sums[Sum.CONTAINER_LIMITS], name)
+            limits = limits + (offered if amount is None else amount)
+            percent = free_percent(np.maximum(offered, 1).astype(np.float64), offered - limits)
             total += (offered > 0) * percent * weight
         return Scores(bounded_percent(total))
 
@@ -83,17 +83,16 @@ class ResourceLimitAwareScore(NeverFaults):
         for (name, _), amount in zip(self._scored, self._amounts(pod), strict=True):
             offered = int(view.amount(view.allocatable, name)[row])
             others = int(view.amount(view.sums[Sum.CONTAINER_LIMITS], name)[row])
-            own = offered if amount is None else amount
-            total = others + own
+            total = others + (offered if amount is None else amount)
             inputs.append(RuleInput(f"{name} limits", total, unit_of(name), capacity=offered))
         return tuple(inputs)
 
     def _amounts(self, pod: Pod) -> tuple[int | None, ...]:
         """Return what the pod counts for per scored resource; None is all the node offers."""
         limits_nothing = not pod.shape.limits
-        own = self._defaults if limits_nothing else pod.shape.peak_limits
+        limits = self._defaults if limits_nothing else pod.shape.peak_limits
         absent = None if limits_nothing else 0
-        amounts = (own.get(name, absent) for name, _ in self._scored)
+        amounts = (limits.get(name, absent) for name, _ in self._scored)
         return tuple(amount if amount is None else capped(amount) for amount in amounts)
 
 

@@ -69,14 +69,14 @@ class TargetLoadPackingArgs(TrimaranArgs):
 
     @property
     def prediction(self) -> CpuPrediction:
-        """How these arguments predict what pods use."""
+        """The prediction of pod usage by these arguments."""
         default = base_units(CPU, self.default_requests.get(CPU, 0))
         return CpuPrediction(default, float(self.default_requests_multiplier))
 
 
 @dataclass(frozen=True, slots=True)
 class CpuPrediction:
-    """What pods are predicted to use, summed up over those that no measurement knows.
+    """The predicted usage of pods, summed over those that no measurement includes.
 
     Attributes:
         default: of a container with neither limit nor request, millicores.
@@ -101,7 +101,7 @@ class CpuPrediction:
 
     def of(self, shape: PodShape) -> int:
         """Return what a pod is predicted to use, in millicores."""
-        containers = (self._of_container(*one) for one in shape.container_cpu)
+        containers = (self._of_container(*cpu) for cpu in shape.container_cpu)
         return capped(sum(containers) + shape.overhead_cpu)
 
     def _of_container(self, request: int | None, limit: int | None) -> int:
@@ -134,7 +134,7 @@ class TargetLoadPackingScore(NeverFaults):
         return np.clip(scores, 0, MAX_SCORE)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
-        """Return what is measured, and what of new pods and of this one is predicted."""
+        """Return the measured cpu, and the predicted cpu of new pods and of this pod."""
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         new = view.pod_sums[self._prediction][0, row]
         return (

@@ -1,4 +1,4 @@
-"""How loaded nodes are by measurement, in the terms of load-watcher, which feeds Trimaran.
+"""Measured load of nodes, in the terms of load-watcher, which feeds Trimaran.
 
 Source: scheduler-plugins, pkg/trimaran/resourcestats.go and collector.go. load-watcher gives a list
 of metrics per node, each of a type (CPU, Memory) and an operator, in percent of the node's
@@ -35,14 +35,14 @@ from engine.plugins.lib.inputs import report_age
 from engine.view import BoolColumn, ClusterView, Domain
 
 RESOURCES = (CPU, MEMORY)
-"""What is measured; the first axis of all that has one."""
+"""The measured resources: the first axis of the tables below."""
 
 _FORGOTTEN_AFTER = 300 * SECOND
 _PREFERRED_WINDOW_NS = 15 * 60 * 10**9
 
 
 class MeasuredLoad(NamedTuple):
-    """What reports say of each node, (n_resources, n) each, in millicores and bytes.
+    """The measured load of each node, (n_resources, n) each, in millicores and bytes.
 
     Attributes:
         average: AVG, else Latest, else 0.

@@ -1,4 +1,4 @@
-"""What a person writes for every Trimaran plugin: where upstream gets its metrics.
+"""Args of every Trimaran plugin: the source of upstream's metrics.
 
 Source: scheduler-plugins, apis/config/v1/types.go, TrimaranSpec, and pkg/trimaran/collector.go.
 """

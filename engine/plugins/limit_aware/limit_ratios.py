@@ -1,4 +1,4 @@
-"""How much of its allocatable a node lets its pods' limits add up to: Koordinator's ratios.
+"""Koordinator's limit ratios: the sum of limits that a node allows, in percent of allocatable.
 
 Source: Koordinator pull request 1486, apis/extension/limitaware.go and
 pkg/scheduler/plugins/limitaware/util.go. A ratio is a number of percent, written as an integer or
@@ -135,7 +135,7 @@ _Annotation: TypeAlias = (
 @lru_cache(maxsize=_ANNOTATIONS_REMEMBERED)
 def _annotated(text: str) -> Ratios:
     try:
-        own = msgspec.json.decode(text, type=_Annotation) or {}
+        ratios = msgspec.json.decode(text, type=_Annotation) or {}
     except (msgspec.DecodeError, RecursionError):
         return Ratios(fault=f"annotation `{LIMIT_TO_ALLOCATABLE}` is not a JSON map of ratios")
-    return read({name: 0 if value is None else value for name, value in own.items()})
+    return read({name: 0 if value is None else value for name, value in ratios.items()})

@@ -67,7 +67,7 @@ class LimitAwareArgs(Args):
 
 
 class _LimitAware:
-    """What filter and score have in common: the capacity for limits, and where it is unknown."""
+    """The capacity for limits, which filter and score share, and where it is unknown."""
 
     def __init__(self, args: LimitAwareArgs) -> None:
         ratios = args.default_limit_to_allocatable_ratio
@@ -103,7 +103,7 @@ class _LimitAware:
 
 @dataclass(frozen=True, slots=True)
 class _FilterSide:
-    """What is known of all nodes before a pod is.
+    """Columns of all nodes that do not depend on the pod.
 
     Attributes:
         capacities: of NATIVE up to the last one that any node has a ratio for, (n_rated, n).
@@ -120,7 +120,7 @@ class LimitAwareFilter(_LimitAware):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
-        """Return PASS, FAULT, or complaints: one per resource that falls short."""
+        """Return PASS, FAULT, or reasons: one per insufficient resource."""
         if pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
@@ -166,12 +166,12 @@ class LimitAwareFilter(_LimitAware):
         )
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what limits would add up to, of what they may."""
+        """Return the sums of limits with the pod, of the capacity for them."""
         checked = () if pod.is_daemon_set else _checked(pod.shape)
         return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS, checked)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the texts of the complaints in a code, cpu, memory, ephemeral-storage first."""
+        """Return the texts of the reasons in a code, cpu, memory, ephemeral-storage first."""
         checked = _checked(pod.shape)
         texts = [f"Insufficient {name} limit" for name, _ in checked]
         return reason_texts(code, texts, "Insufficient extended resources limit")
@@ -237,9 +237,9 @@ class LimitAwareScore(_LimitAware):
         return share.astype(np.int64)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what limits would add up to, of what they may; without one some are assumed."""
-        own = pod.shape.effective_limits_non_zero
-        scored = tuple((name, capped(own.get(name, 0))) for name in self._names)
+        """Return the sums of limits with the pod, of the capacity, with defaults for missing."""
+        limits = pod.shape.effective_limits_non_zero
+        scored = tuple((name, capped(limits.get(name, 0))) for name in self._names)
         return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
 
     def _capacities(self, view: ClusterView) -> IntColumn:
@@ -276,7 +276,7 @@ def _alike(column: FloatColumn) -> FloatColumn | float:
 
 @lru_cache(maxsize=_SHAPES_REMEMBERED)
 def _own(shape: PodShape, names: tuple[str, ...]) -> IntColumn:
-    """Return what a pod counts for of some resources, (len(names), 1)."""
+    """Return the amounts of a pod of these resources, (len(names), 1)."""
     amounts = [capped(shape.effective_limits_non_zero.get(name, 0)) for name in names]
     return np.array(amounts, np.int64).reshape(len(names), 1)
 

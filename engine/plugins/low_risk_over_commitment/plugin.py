@@ -69,7 +69,7 @@ class LowRiskOverCommitmentArgs(TrimaranArgs):
 
 
 class Totals(NamedTuple):
-    """What the pods of each node ask for, (n_resources, n) each, in millicores and bytes.
+    """Requests and limits on each node, (n_resources, n) each, in millicores and bytes.
 
     Attributes:
         offered: allocatable.
@@ -121,11 +121,11 @@ class LowRiskOverCommitmentScore(NeverFaults):
 
         Upstream leaves best-effort pods alone: such a pod gets 0 everywhere.
         """
-        own = COMMITTED.of(pod.shape)
-        if not any(own):
+        added = COMMITTED.of(pod.shape)
+        if not any(added):
             return Scores(np.zeros(len(view), np.int64))
-        asked = totals(own, view)
-        risk = combined(limit_risk(asked), self._load_risk(view), self._weights)
+        committed = totals(added, view)
+        risk = combined(limit_risk(committed), self._load_risk(view), self._weights)
         safe = rounded((1 - risk.max(axis=0)) * MAX_SCORE)
         return Scores(np.where(is_reported(view) & is_recent(view, now), safe, 0))
 
@@ -134,19 +134,19 @@ class LowRiskOverCommitmentScore(NeverFaults):
         return scores
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
-        """Return what pods request and limit with this one, of what there is, and the load."""
-        own, part = COMMITTED.of(pod.shape), view.take(np.array([row]))
-        if not any(own):
+        """Return requests and limits on the node with this pod, and the measured load."""
+        added, part = COMMITTED.of(pod.shape), view.take(np.array([row]))
+        if not any(added):
             return ()
-        asked = totals(own, part)
-        committed = (
+        committed = totals(added, part)
+        inputs = (
             RuleInput(f"{name} {what}", int(amount), unit_of(name), capacity=int(offered))
-            for what, amounts in (("requests", asked.requests), ("limits", asked.limits))
+            for what, amounts in (("requests", committed.requests), ("limits", committed.limits))
             for name, amount, offered in zip(
-                RESOURCES, amounts[:, 0].tolist(), asked.offered[:, 0].tolist(), strict=True
+                RESOURCES, amounts[:, 0].tolist(), committed.offered[:, 0].tolist(), strict=True
             )
         )
-        return (*committed, *load_inputs(view, row, now))
+        return (*inputs, *load_inputs(view, row, now))
 
     def _load_risk(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:
@@ -155,11 +155,11 @@ class LowRiskOverCommitmentScore(NeverFaults):
         return view.node_column(("LowRiskOverCommitment", self._windows), LOAD_DOMAINS, compute)
 
 
-def totals(own: tuple[int, ...], view: ClusterView) -> Totals:
-    """Return what the pods of each node ask for, with and without one that is `Committed.of`."""
+def totals(added: tuple[int, ...], view: ClusterView) -> Totals:
+    """Return requests and limits on each node, with and without those of a pod."""
     offered = view.amounts(view.allocatable, RESOURCES)
     requests, limits = np.split(view.pod_sums[COMMITTED], 2)
-    own_requests, own_limits = np.split(np.array(own)[:, np.newaxis], 2)
+    own_requests, own_limits = np.split(np.array(added)[:, np.newaxis], 2)
     return Totals(
         offered=offered,
         requests=np.minimum(requests + own_requests, offered),
@@ -169,32 +169,32 @@ def totals(own: tuple[int, ...], view: ClusterView) -> Totals:
     )
 
 
-def limit_risk(asked: Totals) -> FloatColumn:
+def limit_risk(committed: Totals) -> FloatColumn:
     """Return what part of all that may be used beyond requests is not there, (n_resources, n)."""
-    excess = (asked.limits - asked.offered).astype(np.float64)
-    burst = asked.limits - asked.requests
+    excess = (committed.limits - committed.offered).astype(np.float64)
+    burst = committed.limits - committed.requests
     risk: FloatColumn = np.zeros_like(excess)
     np.divide(excess, burst, out=risk, where=(excess > 0) & (burst != 0))
     return risk
 
 
-def load_risk(asked: Totals, stats: LoadStats, windows: int) -> FloatColumn:
+def load_risk(committed: Totals, stats: LoadStats, windows: int) -> FloatColumn:
     """Return how likely load exceeds requests, (n_resources, n); 0 where it is not measured.
 
     Where all limits are less than what is offered, load beyond them is ruled out: the probability
     is one given that load stays within the limits.
 
     Args:
-        asked: of the pods on each node; what it is with the incoming pod is not looked at.
+        committed: of the pods on each node; those of the incoming pod are not used.
         stats: the load of each node.
         windows: over how many of them the deviation was smoothed.
     """
-    offered = asked.offered.astype(np.float64)
+    offered = committed.offered.astype(np.float64)
     mean = share(stats.average, offered)
     deviation = share(stats.deviation, offered) * np.sqrt(windows)
     deviation = np.minimum(deviation, np.sqrt(greatest_variance(mean) * _VARIANCE_ALLOWED))
-    requested = share(asked.requests_before.astype(np.float64), offered)
-    limited = share(asked.limits_before.astype(np.float64), offered)
+    requested = share(committed.requests_before.astype(np.float64), offered)
+    limited = share(committed.limits_before.astype(np.float64), offered)
 
     is_steady = (mean == 0) | (deviation == 0)
     alpha, beta = fitted(mean, deviation**2)
@@ -202,13 +202,13 @@ def load_risk(asked: Totals, stats: LoadStats, windows: int) -> FloatColumn:
     within_requests = _distribution(requested, alpha, beta)
     within_requests[is_steady] = ((mean == 0) | (mean <= requested))[is_steady]
 
-    is_limited = (asked.limits_before < asked.offered) & (
-        asked.requests_before <= asked.limits_before
+    is_limited = (committed.limits_before < committed.offered) & (
+        committed.requests_before <= committed.limits_before
     )
     within_limits = _distribution(np.where(is_limited & ~is_steady, limited, 0), alpha, beta)
     divisor = np.where(within_limits > 0, within_limits, 1)
     within_requests = np.clip(within_requests / divisor, 0, 1)
-    within_requests[is_limited & (asked.limits_before == 0)] = 1
+    within_requests[is_limited & (committed.limits_before == 0)] = 1
     return np.where(stats.is_measured, 1 - within_requests, 0)
 
 

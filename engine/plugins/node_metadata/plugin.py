@@ -25,7 +25,7 @@ from engine.view import ClusterView, Domain, IntColumn
 _NODES = (Domain.NODES,)
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _NOT_THERE = INT64_MIN
-"""The raw score of a node that does not say, or nothing that can be read; less than any other."""
+"""The raw score of a node without a readable value; less than any other."""
 
 _FARTHEST = 2**62
 _BY_TYPE: Final = {"Number": ("Highest", "Lowest"), "Timestamp": ("Newest", "Oldest")}
@@ -64,17 +64,17 @@ class NodeMetadataArgs(Args):
 
     @model_validator(mode="after")
     def _has_a_strategy_of_its_type(self) -> Self:
-        for kind, (one, other) in _BY_TYPE.items():
-            if kind != self.metadata_type and self.scoring_strategy in (one, other):
+        for kind, (first, second) in _BY_TYPE.items():
+            if kind != self.metadata_type and self.scoring_strategy in (first, second):
                 raise ValueError(
-                    f"`scoringStrategy` `{one}` and `{other}` are only valid for `metadataType`"
+                    f"`scoringStrategy` `{first}` and `{second}` are only valid for `metadataType`"
                     f" `{kind}`"
                 )
         return self
 
 
 class NodeMetadataScore(NeverFaults):
-    """Scores nodes by what they say of themselves, 0 where they do not."""
+    """Scores nodes by a label or annotation, 0 without it."""
 
     def __init__(self, args: NodeMetadataArgs) -> None:
         self._key = args.metadata_key
@@ -86,11 +86,11 @@ class NodeMetadataScore(NeverFaults):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the number, or the age in whole seconds; below 0 where less is better."""
-        said = view.node_column(
-            self, _NODES, lambda rows: np.array([self._said(one) for one in rows.nodes], np.int64)
+        values = view.node_column(
+            self, _NODES, lambda rows: np.array([*map(self._value, rows.nodes)], np.int64)
         )
-        is_there = said != _NOT_THERE
-        raw = np.where(is_there, said, 0)
+        is_there = values != _NOT_THERE
+        raw = np.where(is_there, values, 0)
         if self._layout is not None:
             raw = trunc_div(now - raw, SECOND)
         return Scores(np.where(is_there, self._sign * raw, _NOT_THERE))
@@ -103,15 +103,15 @@ class NodeMetadataScore(NeverFaults):
         return points
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the node says."""
+        """Return the label or annotation."""
         node, source = view.nodes[row], "label" if self._in_labels else "annotation"
-        said = (node.labels if self._in_labels else node.annotations) if node else {}
-        return (RuleInput(f"{source} {self._key}", text=said.get(self._key, "absent")),)
+        texts = (node.labels if self._in_labels else node.annotations) if node else {}
+        return (RuleInput(f"{source} {self._key}", text=texts.get(self._key, "absent")),)
 
-    def _said(self, node: Node | None) -> int:
+    def _value(self, node: Node | None) -> int:
         """Return a node's number, or its time in microseconds since the epoch."""
-        said = (node.labels if self._in_labels else node.annotations) if node else {}
-        text = said.get(self._key)
+        texts = (node.labels if self._in_labels else node.annotations) if node else {}
+        text = texts.get(self._key)
         if text is None:
             return _NOT_THERE
         if self._layout is None:
@@ -121,7 +121,7 @@ class NodeMetadataScore(NeverFaults):
 
 
 def _number(text: str) -> int:
-    """Return the number that a text spells, without its fraction."""
+    """Return the number in a text, without its fraction."""
     number = float(text) if _NUMBER.fullmatch(text) else math.inf
     if not math.isfinite(number):
         return _NOT_THERE

@@ -1,4 +1,4 @@
-"""What a person writes for NodeResourceTopologyMatch.
+"""Args of NodeResourceTopologyMatch.
 
 Source: scheduler-plugins, apis/config/types.go and apis/config/v1/defaults.go.
 """
@@ -34,7 +34,7 @@ class ScoringStrategy(Args):
 
 
 class CacheArgs(Args):
-    """How upstream keeps its own copy of the zones; accepted and not used."""
+    """Upstream's cache of the zones; accepted and not used."""
 
     foreign_pods_detect: Literal["All", "None", "OnlyExclusiveResources"] = "All"
     resync_method: Literal["All", "Autodetect", "OnlyExclusiveResources"] = "Autodetect"
@@ -66,4 +66,4 @@ class NodeResourceTopologyMatchArgs(Args):
     @cached_property
     def weights(self) -> Mapping[str, int]:
         """The weights of resources; one that is not listed weighs 1."""
-        return {one.name: one.weight for one in self.scoring_strategy.resources}
+        return {resource.name: resource.weight for resource in self.scoring_strategy.resources}

@@ -25,10 +25,10 @@ from engine.view import BoolColumn, IntColumn
 
 _MOST_COMBINATIONS: Final = 255
 _AT_ONCE: Final = 2**14
-"""How many sums are made at once, so that nodes that are done take no part in the next ones."""
+"""Sums per batch: nodes that are done take no part in later batches."""
 
 _NO_LIMIT: Final = ABSENT // 2
-"""What a resource of which nothing is asked must exceed: a zone must list it all the same."""
+"""The bound of a resource with a request of 0: a zone must still list it."""
 
 _Rows = NDArray[np.intp]
 
@@ -94,7 +94,7 @@ def least_numa_nodes(
 
 
 class _Search:
-    """What is left in the zones of some nodes while requests take of it.
+    """The amounts left in the zones of a group of nodes while requests are placed.
 
     Amounts are floats. INVARIANT: they are capped, and no combination has more than 8 zones or so,
     so all sums are exact; one with an ABSENT in it is far below 0.
@@ -115,8 +115,8 @@ class _Search:
         """Yield where a request fits, and into what, of all rows where anything of it is listed."""
         if not rows.size:
             return
-        one, *more = self._combinations
-        rows = yield from self._among(one, request, rows)
+        first, *more = self._combinations
+        rows = yield from self._among(first, request, rows)
         rows = rows.compress(self._fit_together(request, rows))
         for every in more:
             if not rows.size:
@@ -133,9 +133,9 @@ class _Search:
             for name in request:
                 left = self._left[name].reshape(-1)
                 free = left.take(at)
-                taken = np.minimum(missing[name], free)
-                left[at] = free - taken
-                missing[name] = missing[name] - taken
+                placed = np.minimum(missing[name], free)
+                left[at] = free - placed
+                missing[name] = missing[name] - placed
 
     def _among(
         self, every: _Combinations, request: Amounts, rows: _Rows
@@ -144,14 +144,14 @@ class _Search:
         left = self._left_on(request, rows)
         at = 0
         while rows.size and at < len(every.zones):
-            some = every.zones[at : at + max(1, _AT_ONCE // rows.size)]
-            first = first_of(_suitable(some, request, left))
-            is_found = first < len(some)
+            combinations = every.zones[at : at + max(1, _AT_ONCE // rows.size)]
+            first = first_of(_suitable(combinations, request, left))
+            is_found = first < len(combinations)
             if is_found.any():
                 yield _Found(rows.compress(is_found), every, first.compress(is_found) + at)
                 rows = rows.compress(~is_found)
                 left = self._left_on(request, rows)
-            at += len(some)
+            at += len(combinations)
         return rows
 
     def _left_on(self, request: Amounts, rows: _Rows) -> Mapping[str, FloatColumn]:
@@ -160,7 +160,7 @@ class _Search:
         return {name: self._left[name].take(rows, axis=1) for name in request}
 
     def _may_fit(self, request: Amounts, rows: _Rows, size: int) -> BoolColumn:
-        """Return on which rows so many zones had what is asked for before any was taken."""
+        """Return on which rows so many zones had the request before any was placed."""
         names = frozenset(request)
         may_fit = np.ones(self._rows.size, np.bool_)
         for name, amount in request.items():
@@ -169,7 +169,7 @@ class _Search:
         return may_fit[rows]
 
     def _fit_together(self, request: Amounts, rows: _Rows) -> BoolColumn:
-        """Return on which rows all zones together that list everything have what is asked for."""
+        """Return on which rows the zones that list everything hold the request together."""
         left = self._left_on(request, rows)
         lists_all = np.logical_and.reduce([left[name] != ABSENT for name in request])
         together = [
@@ -196,21 +196,22 @@ def _combinations(layout: NumaLayout) -> tuple[_Combinations, ...]:
 def _of_one_size(layout: NumaLayout, those: list[tuple[int, ...]], size: int) -> _Combinations:
     pairs = size * size
     length = {
-        some: sum(layout.distances[one][other] for one in some for other in some) for some in those
+        zones: sum(layout.distances[zone][other] for zone in zones for other in zones)
+        for zones in those
     }
     nearest = min(UNKNOWN_DISTANCE * pairs, *length.values())
-    ways = [some for some in those if length[some] < (UNKNOWN_DISTANCE + 1) * pairs]
+    ways = [zones for zones in those if length[zones] < (UNKNOWN_DISTANCE + 1) * pairs]
     ways.sort(key=length.__getitem__)
     return _Combinations(
         np.array(ways, np.intp).reshape(len(ways), size),
-        np.array([length[some] == nearest for some in ways], np.bool_),
+        np.array([length[zones] == nearest for zones in ways], np.bool_),
     )
 
 
 def _suitable(
     combinations: NDArray[np.intp], request: Amounts, left: Mapping[str, FloatColumn]
 ) -> BoolColumn:
-    """Return which combinations have what is asked for, and all resources in each of their zones.
+    """Return which combinations hold the request, and list all resources in each of their zones.
 
     The shape is (n_combinations, n_rows).
     """

@@ -1,4 +1,4 @@
-"""How well a request fits each NUMA zone, by the three strategies that look at single zones.
+"""Scores of a request in each NUMA zone, by the three strategies for single zones.
 
 Source: scheduler-plugins, pkg/noderesourcetopology: least_allocated.go, most_allocated.go,
 balanced_allocation.go. All count in whole units, cpu in cores, and every resource of the request,
@@ -27,12 +27,12 @@ guess what comes next.
 """
 
 _UNFIT: Final = 2.0**62
-"""What sets zones that do not fit apart: more than any score."""
+"""The offset of zones that do not fit: more than any score."""
 
 
 def least_allocated(request: Amounts, zones: ZoneTables, weights: Mapping[str, int]) -> FloatColumn:
     """Return the weighted mean of what is left of each resource, in percent."""
-    return _weighted(request, zones, weights, lambda left, asked: left - asked)
+    return _weighted(request, zones, weights, lambda left, request: left - request)
 
 
 def most_allocated(request: Amounts, zones: ZoneTables, weights: Mapping[str, int]) -> FloatColumn:

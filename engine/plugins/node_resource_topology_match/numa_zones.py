@@ -1,4 +1,4 @@
-"""What is free in the NUMA zones of each node, in tables: one row per zone, one column per node.
+"""Free amounts in the NUMA zones of each node, in tables: one row per zone, one column per node.
 
 Zones stand in order of their ids, and tables are as high as the node with the most zones needs.
 """
@@ -43,7 +43,7 @@ class ZoneTables:
 
     Attributes:
         view: whose nodes.
-        layouts: the layout of each node, missing where nothing is told of its zones.
+        layouts: the layout of each node, missing without a report of its zones.
         most: the height of the tables, at least 1.
     """
 
@@ -151,7 +151,7 @@ class ZoneTables:
         def compute(part: ClusterView) -> BoolColumn:
             nodes = part.nodes
             return np.array(
-                [one is not None and resource in one.allocatable for one in nodes], bool
+                [node is not None and resource in node.allocatable for node in nodes], bool
             )
 
         return self.view.node_column(("offers", resource), _NODES, compute)
@@ -179,8 +179,8 @@ def first_of(suitable: BoolColumn) -> NDArray[np.intp]:
 def container_requests(pod: Pod) -> tuple[Sequence[Amounts], Sequence[Amounts]]:
     """Return what each init container and each container of a pod requests."""
     return (
-        [_requests(one) for one in pod.init_containers],
-        [_requests(one) for one in pod.containers],
+        [_requests(container) for container in pod.init_containers],
+        [_requests(container) for container in pod.containers],
     )
 
 

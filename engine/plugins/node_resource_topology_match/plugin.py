@@ -76,7 +76,7 @@ class NodeResourceTopologyMatchFilter:
         return result_of(found)
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
-        """Return the one reason of a code."""
+        """Return the reason of a code."""
         return (_REASONS[code],)
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
@@ -84,7 +84,7 @@ class NodeResourceTopologyMatchFilter:
         return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the pod asks for and what each zone has left of it."""
+        """Return the requests of the pod, and what each zone has left of them."""
         return _inputs(pod, view, row) if _is_concerned(pod) else ()
 
 
@@ -122,18 +122,18 @@ class NodeResourceTopologyMatchScore:
         return ""
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
-        """Return what the pod asks for and what each zone has left of it."""
+        """Return the requests of the pod, and what each zone has left of them."""
         return _inputs(pod, view, row) if pod.shape.qos_class == _GUARANTEED else ()
 
 
 class _Requests(NamedTuple):
-    """All that is read of a pod, so that pods of equal requests share what is remembered of them.
+    """All that is read of a pod: pods of equal requests share a cache entry.
 
     Attributes:
         qos_class: of the pod.
-        whole: what the pod as a whole asks for, by name.
-        init: what each init container asks for, and whether it goes on beside the others.
-        app: what each container asks for.
+        whole: the requests of the pod as a whole, by name.
+        init: the requests of each init container, and whether it is a sidecar.
+        app: the requests of each container.
     """
 
     qos_class: str
@@ -145,22 +145,22 @@ class _Requests(NamedTuple):
     def of(cls, pod: Pod) -> Self:
         """Return the requests of a pod."""
         init, app = container_requests(pod)
-        goes_on = [container.restart_policy == "Always" for container in pod.init_containers]
+        is_sidecar = [container.restart_policy == "Always" for container in pod.init_containers]
         return cls(
             pod.shape.qos_class,
             tuple(_pod_request(pod).items()),
-            tuple(zip((tuple(one.items()) for one in init), goes_on, strict=True)),
-            tuple(tuple(one.items()) for one in app),
+            tuple(zip((tuple(request.items()) for request in init), is_sidecar, strict=True)),
+            tuple(tuple(request.items()) for request in app),
         )
 
     def by_scope(self) -> Mapping[str, Sequence[Amounts]]:
         """Return what is looked at in turn in each scope."""
-        each = [*(one for one, _ in self.init), *self.app]
-        return {POD_SCOPE: [dict(self.whole)], CONTAINER_SCOPE: [dict(one) for one in each]}
+        each = [*(request for request, _ in self.init), *self.app]
+        return {POD_SCOPE: [dict(self.whole)], CONTAINER_SCOPE: [dict(request) for request in each]}
 
 
 class _Fit:
-    """What is left in the zones of all nodes while containers are put into them one by one."""
+    """The amounts left in the zones of all nodes while containers are put into them in turn."""
 
     def __init__(self, zones: ZoneTables, qos_class: str) -> None:
         self._zones = zones
@@ -229,9 +229,9 @@ def _container_codes(zones: ZoneTables, requests: _Requests) -> IntColumn:
     """
     fit = _Fit(zones, requests.qos_class)
     codes = np.full(len(zones.view), PASS, np.int64)
-    for request, goes_on in requests.init:
+    for request, is_sidecar in requests.init:
         _, fails = fit.zone_of(dict(request))
-        codes[(codes == PASS) & fails] = _SIDECAR if goes_on else _INIT_CONTAINER
+        codes[(codes == PASS) & fails] = _SIDECAR if is_sidecar else _INIT_CONTAINER
     for number, request in enumerate(requests.app, 1):
         zone, fails = fit.zone_of(dict(request))
         codes[(codes == PASS) & fails] = _CONTAINER
@@ -257,14 +257,14 @@ def _means(
     They are the mean over what is looked at of the least that any fitting zone gives.
     """
     points = np.zeros(len(zones.view), np.int64)
-    for scope, asked in requests.by_scope().items():
+    for scope, scoped in requests.by_scope().items():
         concerned = zones.has(SINGLE_ZONE, scope)
         if not concerned.any():
             continue
         total = np.zeros(len(points))
-        for request in asked:
+        for request in scoped:
             total += zone_score(request, zones, weights)
-        mean = np.trunc(total / (len(asked) or 1))  # exact, for the reason given in `trunc_div`
+        mean = np.trunc(total / (len(scoped) or 1))  # exact, for the reason given in `trunc_div`
         points[concerned] = mean[concerned]
     return points
 
@@ -299,7 +299,7 @@ def _amounts(name: str, amounts: Amounts) -> RuleInput:
 
 
 def _is_reserved(zones: ZoneTables) -> BoolColumn:
-    """Return where zones are told of but do not show a pod that is expected there."""
+    """Return where zones are reported but do not show a pod that is expected there."""
     return zones.layouts.present & (zones.view.assumed > 0)
 
 
