@@ -21,6 +21,7 @@ from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_o
 from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.resize import ActuatedResources, actuated_resources, statuses_of
+from engine.model.resource_names import CPU
 from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
 
@@ -356,7 +357,7 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         peak_requests=shared(resources.peak_requests(wire)),
         bare_requests=shared(resources.requests_without_overhead(wire)),
         container_cpu=resources.container_cpu(wire),
-        overhead_cpu=resources.amounts(wire.spec.overhead).get(resources.CPU, 0),
+        overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
         qos_class=qos_class,
         priority_class=_priority_class(key, qos_class),
         scaling_factors=_scaling_factors(key.scaling_factors),

@@ -13,36 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from engine.model import api
 from engine.model.quantity import base_units, in_base_units, quantity_of, to_int64
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages, is_scalar
-
-if TYPE_CHECKING:
-    from engine.model import api
-
-__all__ = [
-    "CPU",
-    "DEFAULT_MEMORY",
-    "DEFAULT_MILLICORES",
-    "EPHEMERAL_STORAGE",
-    "MEMORY",
-    "Amounts",
-    "QosClass",
-    "ResourceOptions",
-    "amounts",
-    "container_cpu",
-    "container_limits",
-    "effective_limits",
-    "is_scalar",
-    "non_zero_requests",
-    "peak_limits",
-    "peak_requests",
-    "pod_limits",
-    "pod_requests",
-    "qos_class",
-    "requests_without_overhead",
-]
 
 Amounts: TypeAlias = Mapping[str, int]
 """Resource name to amount in base units, without those that are never mentioned."""

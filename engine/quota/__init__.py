@@ -8,7 +8,6 @@ stored, how a request waits, and how an answer travels.
 from engine.quota.batch import BatchResult, QuotaRequest, draw, judge_batch, record_demand
 from engine.quota.bounds import CohortUsage, cohort_usage, limited
 from engine.quota.local_allowance import AllowanceConfig
-from engine.quota.report import QuotaReport, ResourceReport, StatusCounts, quota_report, status_used
 from engine.quota.reservations import (
     DEFAULT_RESERVATION_SECONDS,
     Allowance,
@@ -30,6 +29,7 @@ from engine.quota.rules import (
     used_by_namespace,
 )
 from engine.quota.state import PendingWrite, QuotaState
+from engine.quota.status import StatusCounts, status_used
 from engine.quota.validation import Findings, check_deletion, check_quota
 from engine.quota.verdict import QuotaVerdict, judge
 
@@ -46,7 +46,6 @@ __all__ = [
     "PendingWrite",
     "PodAccounting",
     "QuotaMode",
-    "QuotaReport",
     "QuotaRequest",
     "QuotaRules",
     "QuotaState",
@@ -54,7 +53,6 @@ __all__ = [
     "Reservation",
     "ReservationTimeouts",
     "Reservations",
-    "ResourceReport",
     "StatusCounts",
     "UnlistedResources",
     "check_deletion",
@@ -66,7 +64,6 @@ __all__ = [
     "judge_batch",
     "limited",
     "mode_of",
-    "quota_report",
     "quotas_of",
     "record_demand",
     "status_used",

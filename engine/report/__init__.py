@@ -1,4 +1,4 @@
-"""Reports: what was decided for a pod, and the state of a replica, as typed, frozen data.
+"""Reports: the decision for a pod, the verdict of its quotas, the state of a replica, as data.
 
 What belongs here: the structs behind JSON answers and terminal outputs, how they are built from a
 `Decision`, and its one-line summary. What never does: rendering, a clock, or a decision. Fields are
@@ -6,6 +6,7 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
+from engine.report.quota import QuotaReport
 from engine.report.status import (
     CertificateStatus,
     PoliciesStatus,
@@ -20,6 +21,7 @@ __all__ = [
     "DecisionReport",
     "PodName",
     "PoliciesStatus",
+    "QuotaReport",
     "RuleReason",
     "SourceReport",
     "StatusReport",

@@ -17,7 +17,7 @@ from engine.model.decision import Decision, Verdict
 from engine.model.time import Micros, date, micros
 from engine.pipeline import Scope
 from engine.quota import QuotaVerdict, judge, quotas_of
-from engine.report import DecisionReport, decision_report
+from engine.report import DecisionReport, QuotaReport, decision_report
 from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
@@ -32,17 +32,10 @@ _INPUTS = 3
 _SCOPE = Scope()
 
 
-class QuotaCheck(msgspec.Struct, frozen=True):
-    """The verdict of the quotas of a namespace."""
-
-    allowed: bool
-    message: str
-
-
 class ExplainReport(DecisionReport, frozen=True, kw_only=True):
     """A decision, with the verdict on its quota and with the answer of the webhook."""
 
-    quota: QuotaCheck
+    quota: QuotaReport
     patch: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
 
@@ -98,7 +91,7 @@ def explain(
     if json:
         report = ExplainReport(
             **structs.asdict(decision_report(decision, most_inputs=None)),
-            quota=QuotaCheck(quota.allowed, quota.message),
+            quota=QuotaReport(quota.allowed, quota.message),
             patch=tuple(advice.operations),
             warnings=tuple(advice.warnings),
         )

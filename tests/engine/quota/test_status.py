@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,18 +10,10 @@ from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import (
-    Allowance,
-    QuotaReport,
-    QuotaRules,
-    Reservation,
-    Reservations,
-    ResourceReport,
     StatusCounts,
     mode_of,
-    quota_report,
     status_used,
 )
-from engine.quota.reservations import encode
 from engine.view import ClusterState, ClusterView
 
 QUOTA = ElasticQuota(
@@ -102,30 +93,3 @@ def test_a_namespace_overrides_the_mode() -> None:
     state.set_namespace("shop", {})
     assert mode_of(state.view(), "shop", "Enforce") == "Enforce"
     assert mode_of(view, "shop", "Enforce") == "Audit"  # a view stays as it was
-
-
-def test_a_report_has_usage_reservations_and_bounds_in_base_units(view: ClusterView) -> None:
-    reservations = Reservations(
-        by_key={"u": Reservation("u", "new", {"cpu": 300, "pods": 1})},
-        allowances={"replica-1": Allowance("replica-1", 1, {"cpu": 700, "pods": 2})},
-    )
-    quota = replace(QUOTA, uid="q", reservations=encode(reservations, "q"))
-    # 1 + 2 + 4 + 0.5 and overhead of 50m each; 300 + 700 and 1 + 2 are reserved.
-    assert quota_report(quota, view, QuotaRules(), "Audit") == QuotaReport(
-        namespace="shop",
-        name="team",
-        group=UPSTREAM_GROUP,
-        mode="Audit",
-        resources={
-            "cpu": ResourceReport(used=7700, reserved=1000, max=8000, min=0),
-            "memory": ResourceReport(used=0, reserved=0, max=None, min=1),
-            "pods": ResourceReport(used=4, reserved=3, max=9, min=0),
-        },
-    )
-
-
-def test_a_report_shows_resources_that_are_forbidden_without_being_listed(
-    view: ClusterView,
-) -> None:
-    resources = quota_report(QUOTA, view, QuotaRules(unlisted_resources="Zero"), "Off").resources
-    assert resources["memory"].max == resources["ephemeral-storage"].max == 0
