@@ -57,30 +57,30 @@ def lint(
 
 def _rules(policies: PolicySet) -> Table:
     """Return the rules of each policy, with their effect and cost."""
-    table = plain_table("policy and rules", "does", "carried", "effort at 5,000 nodes")
+    table = plain_table("policy and rules", "does", "enforced by", "cost at 5,000 nodes")
     for policy in policies:
         priority = f", priority {policy.priority}" if policy.priority else ""
         table.add_row(f"[bold]{escape(policy.name)}[/]", f"{policy.mode.value}{priority}")
         for rule in _rules_of(policy):
             if isinstance(rule, ScoreRule):
-                does, carried = f"score x {rule.weight}", "as advice"
+                does, enforced_by = f"score x {rule.weight}", "advice only"
             else:
-                does, carried = "filter", _carried(policy, rule)
+                does, enforced_by = "filter", _enforced_by(policy, rule)
             plan = _plan(rule)
-            effort = "plugin" if plan is None else _effort(plan)
-            table.add_row(f"  {escape(rule.name)}", does, carried, effort)
+            cost = "plugin" if plan is None else _cost(plan)
+            table.add_row(f"  {escape(rule.name)}", does, enforced_by, cost)
     return table
 
 
-def _carried(policy: CompiledPolicy, rule: FilterRule) -> str:
+def _enforced_by(policy: CompiledPolicy, rule: FilterRule) -> str:
     """Return how a filter is written on a pod."""
     labels = rule.labels.summary
     by_name = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
     if not by_name or labels.exactness is Exactness.EXACT:
         return labels.summary
     if labels.exactness is Exactness.NONE:
-        return "by node names"
-    return f"{labels.summary}, by node names"
+        return "node names"
+    return f"{labels.summary}, node names"
 
 
 def _warnings(policy: CompiledPolicy) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _show_plan(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Con
             output.print(f"not by labels alone: {escape(reason)}")
 
 
-def _effort(plan: Plan) -> str:
+def _cost(plan: Plan) -> str:
     """Return the estimated cost of an expression, and the strategy of its costliest part."""
     costliest = max(plan.parts, key=lambda part: part.cost)
     return f"{plan.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.strategy.value}"

@@ -30,9 +30,9 @@ from engine.policy.label_analysis.label_predicate import (
 from engine.policy.label_analysis.requirements import NO_NUMBER
 
 _WORDS: Final = {
-    Exactness.EXACT: "by labels",
-    Exactness.PARTIAL: "by labels in part",
-    Exactness.NONE: "as advice",
+    Exactness.EXACT: "labels",
+    Exactness.PARTIAL: "labels in part",
+    Exactness.NONE: "advice only",
 }
 
 

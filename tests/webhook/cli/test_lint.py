@@ -27,8 +27,8 @@ def test_every_rule_is_listed_with_what_it_does(stowplan: Stowplan, tmp_path: Pa
     assert (ran.status, ran.err) == (0, "")
     words = [line.split() for line in ran.out.splitlines()]
     assert ["mixed", "Audit,", "priority", "7"] in words
-    assert ["zone", "filter", "by", "labels"] in [line[:4] for line in words]
-    assert ["empty", "score", "x", "3", "as", "advice"] in [line[:6] for line in words]
+    assert ["zone", "filter", "labels"] in [line[:3] for line in words]
+    assert ["empty", "score", "x", "3", "advice", "only"] in [line[:6] for line in words]
     assert ran.out.endswith("1 policy, no mistakes\n")
 
 
@@ -41,12 +41,12 @@ def test_what_an_author_should_think_of_is_a_warning(stowplan: Stowplan, tmp_pat
     assert "5,000 nodes" in slow
 
 
-def test_filters_that_are_required_for_now_are_carried_by_node_names(
+def test_required_dynamic_filters_are_enforced_by_node_names(
     stowplan: Stowplan, tmp_path: Path
 ) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     words = [line.split() for line in stowplan("lint", tmp_path).out.splitlines()]
-    assert ["LoadAware", "filter", "by", "node", "names", "plugin"] in words
+    assert ["LoadAware", "filter", "node", "names", "plugin"] in words
 
 
 def test_verbose_shows_how_each_part_is_evaluated(stowplan: Stowplan, tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def test_numbers_cannot_be_carried_where_failures_pass() -> None:
 
 
 def test_a_summary_has_a_few_words() -> None:
-    assert summary("'a' in node.labels").summary == "by labels"
-    assert summary("'a' in node.labels && node.ready").summary == "by labels in part"
-    assert summary("node.ready").summary == "as advice"
+    assert summary("'a' in node.labels").summary == "labels"
+    assert summary("'a' in node.labels && node.ready").summary == "labels in part"
+    assert summary("node.ready").summary == "advice only"
     (reason,) = summary("node.ready && variables.yes").reasons
     assert reason == "`node.ready` asks for more than labels"
 
