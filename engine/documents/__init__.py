@@ -6,12 +6,28 @@ of document never belongs here.
 
 from engine.documents.places import MOST_BYTES, Document, Path, read_documents
 from engine.documents.validation import MOST_PROBLEMS, several_mistakes, validate_model
+from engine.documents.yaml_tree import (
+    Composer,
+    MapNode,
+    Node,
+    ScalarNode,
+    Source,
+    TooDeepError,
+    fatal_problem,
+)
 
 __all__ = [
     "MOST_BYTES",
     "MOST_PROBLEMS",
+    "Composer",
     "Document",
+    "MapNode",
+    "Node",
     "Path",
+    "ScalarNode",
+    "Source",
+    "TooDeepError",
+    "fatal_problem",
     "read_documents",
     "several_mistakes",
     "validate_model",

@@ -13,9 +13,9 @@ from typing import TypeVar
 import msgspec
 import yaml
 
-from engine.documents import Document
-from engine.documents.yaml_tree import (
+from engine.documents import (
     Composer,
+    Document,
     MapNode,
     Node,
     ScalarNode,
