@@ -117,7 +117,7 @@ async def test_the_doctor_asks_replicas_by_the_api_server(
             ready = [one["message"] for one in found["replicas"] if one["level"] == "ok"]
             assert ready == [
                 *(f"{replica.name} is ready and knows 2 nodes" for replica in replicas),
-                "all replicas go by the same policies, 1 in number",
+                "all replicas use the same policies (1)",
             ]
             assert [one["level"] for one in found["admission"]] == ["ok", "ok"]
 

@@ -74,7 +74,7 @@ def _policies(replicas: Sequence[tuple[str, StatusReport]]) -> Iterator[Finding]
             message = "no policy is loaded, so no pod gets advice"
             yield Finding(Level.WARNING, message, "name some: see `policies` of the chart")
         else:
-            yield Finding(Level.OK, f"all replicas use the same {loaded} policies")
+            yield Finding(Level.OK, f"all replicas use the same policies ({loaded})")
 
 
 async def sources(installation: Installation) -> AsyncIterator[Finding]:

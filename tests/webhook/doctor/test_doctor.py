@@ -57,7 +57,7 @@ async def test_an_installation_that_is_well_needs_nothing(
         f"placement.stowplan.dev trusts the certificate, for `{HOST}`",
         f"quota.stowplan.dev trusts the certificate, for `{HOST}`",
     ]
-    assert "all replicas use the same 2 policies" in messages["replicas"]
+    assert "all replicas use the same policies (2)" in messages["replicas"]
     assert messages["platform"] == ["Kubernetes v1.36.3"]
 
 
