@@ -128,24 +128,24 @@ def _all_but(listed: frozenset[str], numbers: range | None, missing: bool) -> La
 def _spells(value: str, numbers: range) -> bool:
     """Return whether a label value spells one of the integers."""
     number = integer(value)
-    return number is not None and number in numbers  # a range looks for None one by one
+    return number is not None and number in numbers  # a range searches linearly for None
 
 
-def _overlap(one: range | None, two: range | None) -> range | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return range(max(one.start, two.start), min(one.stop, two.stop))
+def _overlap(left: range | None, right: range | None) -> range | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return range(max(left.start, right.start), min(left.stop, right.stop))
 
 
-def _joined(one: LabelStates, two: LabelStates) -> LabelStates | None:
+def _joined(left: LabelStates, right: LabelStates) -> LabelStates | None:
     """Return the union of the values of two sets, one of numbers; None if no set equals it."""
-    one, two = replace(one, missing=False), replace(two, missing=False)
-    if one <= two:
-        return two
-    if two <= one:
-        return one
-    first, second = one.numbers, two.numbers
-    if first is None or second is None or one.listed or two.listed:
+    left, right = replace(left, missing=False), replace(right, missing=False)
+    if left <= right:
+        return right
+    if right <= left:
+        return left
+    first, second = left.numbers, right.numbers
+    if first is None or second is None or left.listed or right.listed:
         return None
     if max(first.start, second.start) > min(first.stop, second.stop):
         return None  # there are integers between them

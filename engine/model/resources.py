@@ -117,8 +117,11 @@ def container_limits(pod: api.Pod) -> dict[str, int]:
 def container_cpu(pod: api.Pod) -> tuple[tuple[int | None, int | None], ...]:
     """Return request and limit of each app container in millicores, None where it names none."""
     sides = [
-        (amounts(_list_of(one.resources, "requests")), amounts(_list_of(one.resources, "limits")))
-        for one in pod.spec.containers or ()
+        (
+            amounts(_list_of(container.resources, "requests")),
+            amounts(_list_of(container.resources, "limits")),
+        )
+        for container in pod.spec.containers or ()
     ]
     return tuple((requests.get(CPU), limits.get(CPU)) for requests, limits in sides)
 

@@ -60,7 +60,7 @@ class ZoneTables:
 
     def has(self, policy: str, scope: str) -> BoolColumn:
         """Return which nodes have a kubelet with a policy in a scope, (n,)."""
-        table = [one is not None and (one.policy, one.scope) == (policy, scope) for one in self]
+        table = [node is not None and (node.policy, node.scope) == (policy, scope) for node in self]
         return self.layouts.spread(np.array(table, np.bool_))
 
     def rows_by_layout(self) -> Iterator[tuple[NumaLayout, NDArray[np.intp]]]:
