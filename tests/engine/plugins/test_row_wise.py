@@ -171,7 +171,7 @@ every_rule = pytest.mark.parametrize(
 
 
 @every_rule
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_what_is_remembered_is_what_would_be_computed_afresh(
     rules: Rules, data: st.DataObject
@@ -192,7 +192,7 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
 
 
 @every_rule
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data(), st.permutations(range(3)), st.integers(0, 3))
 def test_the_order_and_the_number_of_rows_do_not_matter(
     rules: Rules, data: st.DataObject, order: list[int], count: int
@@ -205,7 +205,7 @@ def test_the_order_and_the_number_of_rows_do_not_matter(
 
 
 @every_rule
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data(), st.sets(st.integers(0, 2), min_size=1))
 def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     rules: Rules, data: st.DataObject, winners: set[int]
