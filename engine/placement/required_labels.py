@@ -6,6 +6,7 @@ a pod without candidates: it waits for the right node.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 from engine.model import api, selectors
 from engine.model.decision import Decision, FilterOutcome
 from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition
+from engine.model.label_states import LabelStates
 from engine.model.selectors import Operator
 from engine.placement.affinity import Alternatives, Requirement
 
@@ -54,11 +56,27 @@ class RequiredLabels:
         if not wire:
             return False
         terms = selectors.parse_node_selector(wire)[0].terms
-        allowed = (Alternative.of(term.labels) for term in terms)
+        alternatives = self.condition.alternatives
+        keys = {key for each in alternatives for key in each.labels}
         return all(
-            term is None or any(each.covers(term) for each in self.condition.alternatives)
-            for term in allowed
+            any(each.covers(part) for each in alternatives)
+            for term in map(Alternative.of, (term.labels for term in terms))
+            if term is not None
+            for part in _by_presence(term, keys)
         )
+
+
+def _by_presence(term: Alternative, keys: Iterable[str]) -> list[Alternative]:
+    """Split a term by whether each label is missing: several alternatives may cover it together."""
+    parts = [term]
+    for key in keys:
+        parts = [
+            part
+            for whole in parts
+            for states in (LabelStates(missing=True), LabelStates(others=True))
+            if (part := whole & Alternative({key: states})) is not None
+        ]
+    return parts
 
 
 def required_labels(decision: Decision, user_terms: int) -> RequiredLabels:

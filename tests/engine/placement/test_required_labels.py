@@ -250,6 +250,19 @@ def test_a_patched_pod_goes_where_it_would_and_where_the_filters_let_it(
     assert placed(rules, after, view)[0] == after
 
 
+def test_terms_that_only_several_alternatives_cover_together_are_not_demanded_twice() -> None:
+    # A node without `b` is admitted by the first filter whether it has `a` or not.
+    rules = policies(
+        "node.labels[?'a'].optFlatMap(m, node.labels.?b).orValue('x') == 'x'",
+        "['x', 'y'].exists(z, node.labels.a == z || (node.labels[?'b'].optMap(m, int(m) != -1)"
+        ".orValue('gen' in node.labels)))",
+    )
+    view = view_of({f"n{i}": {} for i in range(6)})
+    after, _, _ = placed(rules, BARE, view)
+    assert after != BARE
+    assert placed(rules, after, view)[0] == after
+
+
 def ensure_kept(
     before: Json, after: Json, patch: Patch, decision: Decision, view: ClusterView
 ) -> None:
