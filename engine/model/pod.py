@@ -327,16 +327,17 @@ def _shape(encoded: bytes) -> PodShape:
 
 
 def _new_shape(key: _ShapeKey) -> PodShape:
+    first_init = len(key.containers)  # app and init containers share one set of names
     wire = api.Pod(
         spec=api.PodSpec(
             containers=_containers(key.containers),
-            init_containers=_containers(key.init_containers),
+            init_containers=_containers(key.init_containers, first_init),
             overhead=key.overhead,
             resources=key.pod_level,
         ),
         status=api.PodStatus(
             container_statuses=statuses_of(key.actuated),
-            init_container_statuses=statuses_of(key.init_actuated),
+            init_container_statuses=statuses_of(key.init_actuated, first_init),
         ),
     )
     qos_class = resources.qos_class(wire)
@@ -369,11 +370,11 @@ def _new_shape(key: _ShapeKey) -> PodShape:
     )
 
 
-def _containers(keys: Sequence[_ContainerKey]) -> list[api.Container]:
-    """Return containers that are named by their positions."""
+def _containers(keys: Sequence[_ContainerKey], first: int = 0) -> list[api.Container]:
+    """Return containers that are named by their positions, counted from `first`."""
     return [
         api.Container(name=str(position), resources=requirements, restart_policy=restart_policy)
-        for position, (requirements, restart_policy) in enumerate(keys)
+        for position, (requirements, restart_policy) in enumerate(keys, first)
     ]
 
 
