@@ -16,6 +16,9 @@ from webhook.admission.wire import AdmissionError, AdmissionRequest
 class Ledger(Protocol):
     """The reservations of quota."""
 
+    def has_quota(self, namespace: str) -> bool:
+        """Return whether the pods of a namespace are limited."""
+
     async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved."""
 
@@ -49,38 +52,63 @@ class QuotaReviews:
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
 
+        A pod that cannot be read does not fit any quota: an error would let it pass where the
+        failure policy says so.
+
         Raises:
-            AdmissionError: the object is not a pod.
             QuotaUndecidedError: there is no verdict.
         """
         mode = self._mode_of(request.namespace)
-        if mode == "Off":
+        if mode == "Off" or not (request.creates_pod or request.changes_pod):
             return ignored(request)
-        if request.creates_pod:
-            reservation = _for_new(pod_in(request), request)
-        elif request.changes_pod:
-            reservation = _for_change(pod_in(request), old_pod_in(request), request)
-        else:
-            return ignored(request)
+        try:
+            reservation = _reservation_for(request)
+        except AdmissionError as error:
+            return self._unreadable(request, mode, error)
         is_dry_run = bool(request.dry_run)
         quota_request = QuotaRequest(reservation, is_dry_run)
         verdict = await self._ledger.admit(request.namespace, quota_request)
         if verdict.allowed:
             return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
-        audit = {"quota": verdict.message}
         if mode == "Enforce":
             if not is_dry_run:
                 self._record_denial(request.namespace, verdict)
-            response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
-            return ReviewResult(Outcome.QUOTA_DENIED, response)
-        warning = f"admitted for quota is in Audit mode: {verdict.message}"
-        response = wire.allowed(request.uid, warnings=[warning], audit_annotations=audit)
-        return ReviewResult(Outcome.QUOTA_AUDITED, response)
+            return ReviewResult(Outcome.QUOTA_DENIED, _denied(request, mode, verdict.message))
+        return ReviewResult(Outcome.QUOTA_AUDITED, _denied(request, mode, verdict.message))
+
+    def _unreadable(
+        self, request: AdmissionRequest, mode: QuotaMode, error: AdmissionError
+    ) -> ReviewResult:
+        """Result for a pod that the API server can store, and we cannot count."""
+        if not self._ledger.has_quota(request.namespace):
+            return ReviewResult(Outcome.UNREADABLE, wire.allowed(request.uid))
+        message = f"quota cannot be judged: {error}"
+        return ReviewResult(Outcome.UNREADABLE, _denied(request, mode, message))
 
     def _mode_of(self, namespace: str) -> QuotaMode:
         if namespace in self._excluded_namespaces:
             return "Off"
         return mode_of(self._view(), namespace, self._mode)
+
+
+def _denied(request: AdmissionRequest, mode: QuotaMode, message: str) -> wire.AdmissionResponse:
+    """Response that denies a request, or warns where quota is audited."""
+    audit = {"quota": message}
+    if mode == "Enforce":
+        return wire.denied(request.uid, message, audit_annotations=audit)
+    warning = f"admitted for quota is in Audit mode: {message}"
+    return wire.allowed(request.uid, warnings=[warning], audit_annotations=audit)
+
+
+def _reservation_for(request: AdmissionRequest) -> Reservation:
+    """Return the reservation that a request needs.
+
+    Raises:
+        AdmissionError: the pod cannot be read.
+    """
+    if request.creates_pod:
+        return _for_new(pod_in(request), request)
+    return _for_change(pod_in(request), old_pod_in(request), request)
 
 
 def _for_new(pod: Pod, request: AdmissionRequest) -> Reservation:
