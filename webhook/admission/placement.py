@@ -5,12 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from engine.model import api
 from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from webhook.admission import wire
+from webhook.admission.advice_limits import MOST_BYTES, beyond_limits
 from webhook.admission.decision_cache import DecisionCache
-from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified, ignored, pod_in
+from webhook.admission.review_result import (
+    Outcome,
+    ReviewResult,
+    admit_unmodified,
+    ignored,
+    model_of,
+)
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.placement.placer import Placement, Placer
 
@@ -38,14 +46,20 @@ class PlacementReviews:
         """Advise a pod; where there can be no advice, the pod passes unmodified."""
         if not request.creates_pod:
             return ignored(request)
+        if request.is_too_large or len(request.object) > MOST_BYTES:
+            return _not_advised(request, f"more than {MOST_BYTES} bytes")
         try:
             policies, began = self._policies(), self._clock()
             placement = self._cache.get(request, policies)
             if placement is not None:
                 self._placer.assume(placement)
                 return _result(request, placement, Outcome.SHARED)
+            manifest = request.pod()
+            excess = beyond_limits(manifest)
+            if excess:
+                return _not_advised(request, excess)
             placement = self._placer.place(
-                _placement_request(request), policies, dry_run=bool(request.dry_run)
+                _placement_request(manifest, request), policies, dry_run=bool(request.dry_run)
             )
             self._cache.put(request, policies, placement, began)
             return _result(request, placement, _OUTCOMES[placement.verdict])
@@ -64,8 +78,12 @@ _OUTCOMES = {
 }
 
 
-def _placement_request(request: AdmissionRequest) -> PlacementRequest:
-    pod, raw = pod_in(request), bytes(request.object)
+def _not_advised(request: AdmissionRequest, excess: str) -> ReviewResult:
+    return admit_unmodified(request, Outcome.TOO_LARGE, f"the pod has {excess}")
+
+
+def _placement_request(manifest: api.Pod, request: AdmissionRequest) -> PlacementRequest:
+    pod, raw = model_of(manifest, request), bytes(request.object)
     return PlacementRequest(pod=pod, raw=raw, request=request.variables())
 
 
