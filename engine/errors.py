@@ -71,5 +71,7 @@ class PatchError(StowplanError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint that names the known word most like `word`, "" when none is."""
-    close = difflib.get_close_matches(word, known, n=1)
+    candidates = list(known)
+    alike = [other for other in candidates if other.casefold() == word.casefold()]
+    close = alike or difflib.get_close_matches(word, candidates, n=1)
     return f"did you mean `{close[0]}`?" if close else ""
