@@ -34,8 +34,7 @@ SECRET = "stowplan-certificate"  # noqa: S105 (its name)
 FailurePolicy = Literal["Ignore", "Fail"]
 
 _SYNC_SECONDS = 60
-_MUTATION_SECONDS = 1
-_QUOTA_SECONDS = 5
+_TIMEOUT_SECONDS = 5  # so long that no test of decisions depends on how busy the machine is
 _MANIFEST = Path(__file__).with_name("install.yaml")
 _ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 _GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
@@ -203,7 +202,7 @@ def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[st
         "sideEffects": "NoneOnDryRun",
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Ignore",
-        "timeoutSeconds": _MUTATION_SECONDS,
+        "timeoutSeconds": _TIMEOUT_SECONDS,
     }
     mutating = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -215,7 +214,7 @@ def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[st
     if quotas:
         values = {
             "webhook.url": url,
-            "quota": {"failurePolicy": quotas, "timeoutSeconds": _QUOTA_SECONDS},
+            "quota": {"failurePolicy": quotas, "timeoutSeconds": _TIMEOUT_SECONDS},
         }
         manifests = rendered(namespace=NAMESPACE, release=NAME, values=values)
         kind = "ValidatingWebhookConfiguration"
