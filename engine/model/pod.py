@@ -37,7 +37,6 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _CACHED_SHAPES = 32_768
 _MOST_CACHED_BYTES = 4_096  # some 20 for each amount; bounds the memory of hostile pods
 _MOST_DIGITS = 18  # below 2**63
-_AS_THE_SCHEDULER = resources.ResourceOptions(use_status_resources=True)
 
 
 class PriorityClass(StrEnum):
@@ -70,6 +69,8 @@ class PodShape:
         requests: Kubernetes' PodRequests; of a pod that is being resized, the greater of its
             requests and its actuated resources.
         limits: Kubernetes' PodLimits, likewise.
+        spec_requests: PodRequests by the specification alone, as Koordinator counts them.
+        spec_limits: PodLimits, likewise.
         non_zero_requests: cpu and memory with the scoring defaults of 100m and 200Mi.
         effective_limits: LimitAware's view: the greater of limit and request per container.
         effective_limits_non_zero: the same with 100m and 200Mi for containers without either.
@@ -80,6 +81,7 @@ class PodShape:
         bare_requests: the same without overhead (`status.used` of an ElasticQuota).
         container_cpu: request and limit of each app container in millicores, None for none.
         overhead_cpu: of the pod itself, millicores.
+        cpu_request: as the kubelet and Peaks count it, millicores.
         qos_class: Guaranteed, Burstable or BestEffort.
         priority_class: Koordinator's priority class.
         scaling_factors: the pod's own estimation factors in percent, None when it has none.
@@ -92,6 +94,8 @@ class PodShape:
 
     requests: Amounts
     limits: Amounts
+    spec_requests: Amounts
+    spec_limits: Amounts
     non_zero_requests: Amounts
     effective_limits: Amounts
     effective_limits_non_zero: Amounts
@@ -101,6 +105,7 @@ class PodShape:
     bare_requests: Amounts
     container_cpu: tuple[tuple[int | None, int | None], ...]
     overhead_cpu: int
+    cpu_request: int
     qos_class: str
     priority_class: PriorityClass
     scaling_factors: tuple[tuple[str, int], ...] | None
@@ -327,16 +332,17 @@ def _shape(encoded: bytes) -> PodShape:
 
 
 def _new_shape(key: _ShapeKey) -> PodShape:
+    first_init = len(key.containers)  # app and init containers share one set of names
     wire = api.Pod(
         spec=api.PodSpec(
             containers=_containers(key.containers),
-            init_containers=_containers(key.init_containers),
+            init_containers=_containers(key.init_containers, first_init),
             overhead=key.overhead,
             resources=key.pod_level,
         ),
         status=api.PodStatus(
             container_statuses=statuses_of(key.actuated),
-            init_container_statuses=statuses_of(key.init_actuated),
+            init_container_statuses=statuses_of(key.init_actuated, first_init),
         ),
     )
     qos_class = resources.qos_class(wire)
@@ -347,8 +353,10 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         return unique.setdefault(tuple(amounts.items()), amounts)
 
     return PodShape(
-        requests=shared(resources.pod_requests(wire, _AS_THE_SCHEDULER)),
-        limits=shared(resources.pod_limits(wire, _AS_THE_SCHEDULER)),
+        requests=shared(resources.pod_requests(wire, resources.AS_THE_SCHEDULER)),
+        limits=shared(resources.pod_limits(wire, resources.AS_THE_SCHEDULER)),
+        spec_requests=shared(resources.pod_requests(wire)),
+        spec_limits=shared(resources.pod_limits(wire)),
         non_zero_requests=shared(resources.non_zero_requests(wire)),
         effective_limits=shared(resources.effective_limits(wire, non_zero=False)),
         effective_limits_non_zero=shared(resources.effective_limits(wire, non_zero=True)),
@@ -358,6 +366,7 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         bare_requests=shared(resources.requests_without_overhead(wire)),
         container_cpu=resources.container_cpu(wire),
         overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
+        cpu_request=resources.cpu_request(wire),
         qos_class=qos_class,
         priority_class=_priority_class(key, qos_class),
         scaling_factors=_scaling_factors(key.scaling_factors),
@@ -369,11 +378,11 @@ def _new_shape(key: _ShapeKey) -> PodShape:
     )
 
 
-def _containers(keys: Sequence[_ContainerKey]) -> list[api.Container]:
-    """Return containers that are named by their positions."""
+def _containers(keys: Sequence[_ContainerKey], first: int = 0) -> list[api.Container]:
+    """Return containers that are named by their positions, counted from `first`."""
     return [
         api.Container(name=str(position), resources=requirements, restart_policy=restart_policy)
-        for position, (requirements, restart_policy) in enumerate(keys)
+        for position, (requirements, restart_policy) in enumerate(keys, first)
     ]
 
 

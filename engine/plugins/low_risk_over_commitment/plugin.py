@@ -7,6 +7,9 @@ distribution, exceeds what its pods request. The riskier of cpu and memory count
 
 Upstream's load is that of the pods on the node, without the incoming one; so it depends on the node
 alone and is remembered.
+
+A deviation close to 0, such as 2.5e-10 %, is no risk here, where upstream's numbers give out and it
+sees a great one. A report without any measurement counts as none.
 """
 
 from __future__ import annotations

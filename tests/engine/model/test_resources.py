@@ -15,6 +15,7 @@ from engine.model.resources import (
     amounts,
     container_cpu,
     container_limits,
+    cpu_request,
     effective_limits,
     non_zero_requests,
     peak_limits,
@@ -177,6 +178,40 @@ def test_scoring_assumes_100m_and_200mi_of_each_container_that_names_none() -> N
     )
     assert non_zero_requests(pod) == {"cpu": 100, "memory": 200 * MI + GI}
     assert non_zero_requests(_pod()) == {}
+
+
+def test_where_a_pod_names_requests_defaults_stand_for_what_nobody_names() -> None:
+    # A container without memory beside one that names it takes none: 1Gi, and not 1Gi + 200Mi.
+    containers = [_asks(memory="1Gi"), {"name": "b"}]
+    own = {"requests": {"cpu": "2"}}
+    assert non_zero_requests(_pod(containers=containers, resources=own)) == {
+        "cpu": 2000,
+        "memory": GI,
+    }
+    # Memory that nobody names is assumed of each container: 2 * 200Mi.
+    both = [{"name": "a"}, {"name": "b"}]
+    assert non_zero_requests(_pod(containers=both, resources=own)) == {
+        "cpu": 2000,
+        "memory": 400 * MI,
+    }
+    # Limits of the pod alone change nothing.
+    limited = _pod(containers=containers, resources={"limits": {"cpu": "2"}})
+    assert non_zero_requests(limited) == {"cpu": 200, "memory": 200 * MI + GI}
+
+
+def test_the_kubelet_counts_overhead_on_top_of_a_request_and_no_container_beside_the_pod() -> None:
+    overhead = {"cpu": "250m"}
+    assert cpu_request(_pod(containers=[_asks(cpu="1")], overhead=overhead)) == 1250
+    assert cpu_request(_pod(containers=[_asks(memory="1Gi")], overhead=overhead)) == 0
+    sidecar = _pod(containers=[_asks(cpu="1")], initContainers=[_sidecar(_asks(cpu="2"))])
+    assert cpu_request(sidecar) == 3000
+    named = _pod(containers=[_asks(cpu="1")], resources={"requests": {"cpu": "3"}})
+    assert cpu_request(named) == 3000
+    # The pod names memory only: its containers' cpu does not count, and so overhead neither.
+    memory = _pod(
+        containers=[_asks(cpu="1")], resources={"limits": {"memory": "1Gi"}}, overhead=overhead
+    )
+    assert cpu_request(memory) == 0
 
 
 def test_the_effective_limit_is_the_greater_of_limit_and_request_per_container() -> None:
