@@ -21,6 +21,7 @@ from webhook.admission.review_result import (
 )
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.placement.placer import Placement, Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 _log = logging.getLogger(__name__)
 
@@ -32,14 +33,20 @@ class PlacementReviews:
         placer: decides.
         policies: the policies in force.
         clock: monotonic seconds.
+        counts: where placements are counted, except those of dry runs.
     """
 
     def __init__(
-        self, placer: Placer, policies: Callable[[], PolicySet], clock: Callable[[], float]
+        self,
+        placer: Placer,
+        policies: Callable[[], PolicySet],
+        clock: Callable[[], float],
+        counts: PolicyCounts,
     ) -> None:
         self._placer = placer
         self._policies = policies
         self._clock = clock
+        self._counts = counts
         self._cache = DecisionCache(clock)
 
     def review(self, request: AdmissionRequest) -> ReviewResult:
@@ -53,14 +60,16 @@ class PlacementReviews:
             placement = self._cache.get(request, policies)
             if placement is not None:
                 self._placer.assume(placement)
+                self._counts.count(placement, policies)
                 return _result(request, placement, Outcome.SHARED)
-            manifest = request.pod()
+            manifest, dry_run = request.pod(), bool(request.dry_run)
             excess = beyond_limits(manifest)
             if excess:
                 return _not_advised(request, excess)
-            placement = self._placer.place(
-                _placement_request(manifest, request), policies, dry_run=bool(request.dry_run)
-            )
+            placement_request = _placement_request(manifest, request)
+            placement = self._placer.place(placement_request, policies, dry_run=dry_run)
+            if not dry_run:
+                self._counts.count(placement, policies)
             self._cache.put(request, policies, placement, began)
             return _result(request, placement, _OUTCOMES[placement.verdict])
         except AdmissionError as error:
@@ -117,7 +126,7 @@ def _audit_annotations(placement: Placement) -> dict[str, str]:
         annotations["policies"] = ",".join(placement.policies)
     if placement.errors:
         annotations["errors"] = "; ".join(placement.errors)
-    if placement.audited_policies:
-        annotations["audited-policies"] = ",".join(placement.audited_policies)
-        annotations["audited-decision"] = placement.audited_message
+    if placement.audit is not None:
+        annotations["audited-policies"] = ",".join(placement.audit.policies)
+        annotations["audited-decision"] = placement.audit.message
     return annotations

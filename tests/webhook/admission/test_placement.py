@@ -20,6 +20,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome
 from webhook.placement.explanations import Explanations, RecordedDecision
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 
@@ -44,8 +45,13 @@ def explanations() -> Explanations:
 
 
 @pytest.fixture
+def counts() -> PolicyCounts:
+    return PolicyCounts()
+
+
+@pytest.fixture
 def placement(
-    state: ClusterState, policies: Path, explanations: Explanations
+    state: ClusterState, policies: Path, explanations: Explanations, counts: PolicyCounts
 ) -> Callable[..., PlacementReviews]:
     """Return how to make the reviews: with other policies if wanted."""
     loaded = load_policies([policies])
@@ -64,7 +70,7 @@ def placement(
             freshness=freshness,
             explanations=explanations,
         )
-        return PlacementReviews(placer, current, clock)
+        return PlacementReviews(placer, current, clock, counts)
 
     return make
 
