@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from sys import getsizeof
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.pod import PodShape
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
-from engine.view.axis import IntColumn
+from engine.view.axis import IntColumn, ResourceAxis
 from engine.view.rows import NodeRows
 
 MOST_RESOURCES = 128
@@ -109,12 +110,16 @@ class ShapeContributions:
         a pod can name thousands, of any length while nothing has validated it.
         """
         axis = self._rows.axis
-        named = (name for name in resources if len(name) <= LONGEST_NAME)
-        new = [name for name in named if axis.find(name) is None]
         room = max(MOST_RESOURCES - len(axis), 0)
+        new = list(islice((n for n in resources if _is_new(n, axis)), room + 1))
         self._has_unplaced |= len(new) > room
         if self._rows.grow_axis(new[:room]):
             self.cached.clear()  # they lack the new resources
+
+
+def _is_new(name: str, axis: ResourceAxis) -> bool:
+    """Return whether a name may have a place on an axis, and has none."""
+    return len(name) <= LONGEST_NAME and axis.find(name) is None
 
 
 def _size_of(shape: PodShape, contribution: Contribution) -> int:
