@@ -69,7 +69,23 @@ class PatchError(StowplanError):
     """A patch that must not be sent: it does not apply to the object."""
 
 
+_CLOSE_WORDS = 3
+_ALIKE = 0.8  # of two words that begin differently, as `sage` and `usage`
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the known word most like `word`, "" when none is."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
+    """Return a hint that names the known word most like `word`, "" when none is.
+
+    Who mistypes a word rarely mistypes its first letter: words that begin differently must be more
+    alike.
+    """
+    candidates = list(known)
+    alike = [other for other in candidates if other.casefold() == word.casefold()]
+    close = (
+        other
+        for other in difflib.get_close_matches(word, candidates, n=_CLOSE_WORDS)
+        if other[:1].lower() == word[:1].lower()
+        or difflib.SequenceMatcher(None, other, word).ratio() >= _ALIKE
+    )
+    found = next(iter(alike), "") or next(close, "")
+    return f"did you mean `{found}`?" if found else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from engine.cel import ast, static_types
+from engine.cel import ast, hints, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
@@ -25,7 +25,6 @@ from engine.cel.values import (
     MAP,
     OPTIONAL,
     STRING,
-    UINT,
     CelType,
     type_of,
 )
@@ -70,8 +69,7 @@ class _Checker:
         resolved = self._scope.name(node)
         if resolved is not None:
             return resolved
-        hint = did_you_mean(node.name, self._scope.known())
-        self._report(node.offset, f"unknown name `{node.name}`", hint)
+        self._report(node.offset, f"unknown name `{node.name}`", self._scope.hint(node.name))
         return node, DYN
 
     # Fields and elements.
@@ -81,25 +79,38 @@ class _Checker:
         if resolved is not None:
             return resolved
         operand, of_type = self.visit(node.operand)
-        field_type = self._field(_unwrapped(of_type), node.field, node.offset)
+        field_type = self._field(_unwrapped(of_type), node)
         return replace(node, operand=operand), _wrapped(field_type, of_type, node.optional)
 
     def has(self, node: ast.Has) -> Typed:
         operand, of_type = self.visit(node.operand)
-        self._field(_unwrapped(of_type), node.field, node.offset)
+        self._field(_unwrapped(of_type), ast.Select(node.operand, node.field, offset=node.offset))
         return replace(node, operand=operand), BOOL
 
-    def _field(self, of_type: CelType, field: str, offset: int) -> CelType:
+    def _field(self, of_type: CelType, node: ast.Select) -> CelType:
+        """Return the type of a field, `of_type` being that of what has it."""
         if isinstance(of_type, ObjectType):
-            if field in of_type.fields:
-                return of_type.fields[field]
-            hint = did_you_mean(field, of_type.fields)
-            self._report(offset, f"`{of_type}` has no field `{field}`", hint)
-        elif of_type.name == MAP.name:
+            return self._declared_field(of_type, node.field, node.offset)
+        if of_type.name == MAP.name:
             return parameter(of_type, 1)
-        elif of_type != DYN:
-            self._report(offset, f"a value of type `{of_type}` has no fields")
+        if of_type != DYN:
+            hint = hints.for_field(node, self._type_of)
+            self._report(node.offset, f"a value of type `{of_type}` has no fields", hint)
         return DYN
+
+    def _declared_field(self, of_type: ObjectType, field: str, offset: int) -> CelType:
+        if field in of_type.fields:
+            return of_type.fields[field]
+        hint = of_type.hints.get(field) or did_you_mean(field, of_type.fields)
+        self._report(offset, f"`{of_type}` has no field `{field}`", hint)
+        return DYN
+
+    def _type_of(self, node: ast.Node) -> CelType:
+        """Return the type of a part, its mistakes left unreported."""
+        reported = len(self.problems)
+        _, of_type = self.visit(node)
+        del self.problems[reported:]
+        return of_type
 
     def index(self, node: ast.Index) -> Typed:
         operand, of_type = self.visit(node.operand)
@@ -108,13 +119,14 @@ class _Checker:
         element = DYN
         if isinstance(inner, ObjectType):
             if isinstance(index, ast.Literal) and index.type == STRING:
-                element = self._field(inner, str(index.value), index.offset)
+                element = self._declared_field(inner, str(index.value), index.offset)
         elif inner.name == MAP.name:
             element = parameter(inner, 1)
         elif inner.name == LIST.name:
             element = parameter(inner)
             if not can_be(index_type, *static_types.NUMERIC):
-                self._report(index.offset, f"a list has no index of type `{index_type}`")
+                hint = hints.for_index(node, element)
+                self._report(index.offset, f"a list has no index of type `{index_type}`", hint)
         elif inner != DYN:
             self._report(node.offset, f"a value of type `{inner}` has no elements")
         resolved = replace(node, operand=operand, index=index)
@@ -168,12 +180,23 @@ class _Checker:
         return replace(node, operand=operand), of_type
 
     def binary(self, node: ast.Binary) -> Typed:
+        reported = len(self.problems)
+        resolved = self._operands(node)
+        name = hints.signed_name(node) if len(self.problems) > reported else None
+        hint = hints.in_brackets(name.names, self._type_of) if name else ""
+        if name is not None and hint:
+            del self.problems[reported:]
+            self._report(name.offset, f"a name ends before `{name.sign}`", hint)
+        return resolved
+
+    def _operands(self, node: ast.Binary) -> Typed:
         left, left_type = self.visit(node.left)
         right, right_type = self.visit(node.right)
         result = static_types.binary(node.operator, left_type, right_type)
         if result is None:
             message = f"`{node.operator}` does not apply to `{left_type}` and `{right_type}`"
-            self._report(node.offset, message, _CONVERSIONS.get((left_type, right_type), ""))
+            hint = hints.for_operands(node.operator, left_type, right_type)
+            self._report(node.offset, message, hint)
         return replace(node, left=left, right=right), result or DYN
 
     def logic(self, node: ast.And | ast.Or) -> Typed:
@@ -192,6 +215,10 @@ class _Checker:
         function, node = self._scope.function(node)
         if function is None and (node.function, len(node.args)) in _ALTERNATIVES and node.member:
             return self._alternative(node)
+        if function is None and node.function == "has" and len(node.args) == 1:
+            hint = hints.for_has(node.args[0], self._type_of)
+            self._report(node.args[0].offset, "`has` needs a field", hint)
+            return node, DYN
         typed = [self.visit(arg) for arg in node.args]
         types = tuple(of_type for _, of_type in typed)
         node = replace(node, args=tuple(arg for arg, _ in typed))
@@ -204,7 +231,8 @@ class _Checker:
             if static_types.fits(overload, types, self._environment.opaque_classes)
         ]
         if not fitting:
-            self._report(node.offset, mismatch(function, types))
+            hint = hints.for_mismatch(node, types)
+            self._report(node.offset, mismatch(function, types), hint)
             return node, DYN
         return self._folded(node, fitting), join(overload.result for overload in fitting)
 
@@ -296,12 +324,6 @@ class _Checker:
 
 
 _ALTERNATIVES: Final = frozenset({("or", 2), ("orValue", 2)})
-
-_CONVERSIONS: Final = {
-    pair: "write the number with a decimal point, or convert it with `double(..)`"
-    for other in (INT, UINT)
-    for pair in ((DOUBLE, other), (other, DOUBLE))
-}
 
 
 def _unwrapped(of_type: CelType) -> CelType:

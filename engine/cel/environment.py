@@ -33,9 +33,14 @@ class ObjectType(CelType):
     """A map with declared fields, so that a misspelt one is a mistake at load.
 
     Only names and types are declared: any field may be absent at run time.
+
+    Attributes:
+        fields: the type of each field.
+        hints: what to write instead, by names that people take for fields.
     """
 
     fields: Mapping[str, CelType] = field(kw_only=True)
+    hints: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 _BUILT_IN_TYPES: Final = (
@@ -65,6 +70,7 @@ class Environment:
         container: the namespace in which names are looked up first, such as `a.b`.
         limits: size limits of an expression.
         macros: whether macros are expanded.
+        hints: what to write instead, by names that people take for variables.
     """
 
     variables: Mapping[str, CelType] = field(default_factory=dict)
@@ -74,6 +80,7 @@ class Environment:
     container: str = ""
     limits: Limits = DEFAULT_LIMITS
     macros: bool = True
+    hints: Mapping[str, str] = field(default_factory=dict, repr=False)
     types: Mapping[str, CelType] = field(init=False, repr=False)
     """Types by name: the built-in ones and the opaque types of functions."""
     opaque_classes: Mapping[str, type[Opaque]] = field(init=False, repr=False)

@@ -105,8 +105,20 @@ def _unexpected(source: str, position: int) -> CelSyntaxError:
             "a name in backticks is not closed, or has a character it may not have",
             "letters, digits, `_`, `-`, `.`, `/` and space are allowed",
         )
-    hint = {"=": "write `==` to compare", "&": "write `&&`", "|": "write `||`"}.get(character, "")
-    return CelSyntaxError(position, f"unexpected character `{character}`", hint)
+    hint = (
+        "write `x.matches('..')`" if source.startswith("=~", position) else _INSTEAD.get(character)
+    )
+    return CelSyntaxError(position, f"unexpected character `{character}`", hint or "")
+
+
+_INSTEAD: Final = {
+    "=": "write `==` to compare",
+    "&": "write `&&`",
+    "|": "write `||`",
+    "~": "write `x.matches('..')`",
+    "^": "there is no power: write the product",
+    "$": "a variable is written as it is, without a sign",
+}
 
 
 def _token(match: re.Match[str]) -> Token:

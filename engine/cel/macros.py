@@ -35,11 +35,10 @@ def _is_namespace(node: ast.Node, name: str) -> bool:
     return isinstance(node, ast.Name) and node.name == name and not node.absolute
 
 
-def _has(argument: ast.Node) -> ast.Node:
+def _has(argument: ast.Node) -> ast.Node | None:
+    """Return None for an argument that is no field: the checker, which knows types, reports it."""
     if not isinstance(argument, ast.Select) or argument.optional:
-        raise CelSyntaxError(
-            argument.offset, "`has` needs a field", "write `has(a.b)`, or `'b' in a`"
-        )
+        return None
     return ast.Has(argument.operand, argument.field, offset=argument.offset)
 
 

@@ -5,11 +5,14 @@ Recursion is bounded by `Limits.depth`, so no text can exhaust the stack.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from engine.cel import ast, lexer
 from engine.cel.budget import DEFAULT_LIMITS, Limits
 from engine.cel.errors import CelSyntaxError
+from engine.cel.hints import for_unexpected
 from engine.cel.macros import expand
 from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT, CelType
 
@@ -37,13 +40,20 @@ _LITERALS: Final[dict[str, CelType]] = {
 _CONSTANTS: Final = {"true": (True, BOOL), "false": (False, BOOL), "null": (None, NULL)}
 
 
-def parse(source: str, limits: Limits = DEFAULT_LIMITS, *, macros: bool = True) -> ast.Node:
+def parse(
+    source: str,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    macros: bool = True,
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> ast.Node:
     """Return the syntax tree of `source`, unresolved.
 
     Args:
         source: the text of one expression.
         limits: how large it may be.
         macros: whether `has`, `all` and the like are macros; otherwise they are plain calls.
+        hints: what to write instead of a reserved word that people take for a variable.
 
     Raises:
         CelSyntaxError: the text is not CEL, or is beyond a limit.
@@ -52,7 +62,7 @@ def parse(source: str, limits: Limits = DEFAULT_LIMITS, *, macros: bool = True) 
         raise CelSyntaxError(
             limits.source, f"the expression is longer than {limits.source} characters"
         )
-    root = _Parser(source, limits, macros=macros).whole()
+    root = _Parser(source, limits, hints, macros=macros).whole()
     for node, depth in ast.walk(root):
         if depth > limits.depth:
             raise _too_deep(node.offset, limits)
@@ -64,7 +74,11 @@ def _too_deep(offset: int, limits: Limits) -> CelSyntaxError:
 
 
 class _Parser:
-    def __init__(self, source: str, limits: Limits, *, macros: bool) -> None:
+    def __init__(
+        self, source: str, limits: Limits, hints: Mapping[str, str], *, macros: bool
+    ) -> None:
+        self._source = source
+        self._hints = hints
         self._tokens = lexer.tokens(source)
         self._token = next(self._tokens)
         self._limits = limits
@@ -93,6 +107,7 @@ class _Parser:
 
     def _unexpected(self, hint: str = "") -> CelSyntaxError:
         kind, value, offset = self._token
+        hint = for_unexpected(self._source, offset) or hint
         if kind == lexer.END:
             return CelSyntaxError(offset, "the expression ends too early", hint)
         text = f"`{value}`" if kind not in _LITERALS else f"{kind} literal"
@@ -237,6 +252,8 @@ class _Parser:
         if kind == "(":
             self._take()
             inner = self._expression()
+            if self._token.kind == ",":
+                raise self._unexpected("a list is written `['a', 'b']`")
             self._expect(")")
             return inner
         if kind == "[":
@@ -251,7 +268,8 @@ class _Parser:
         absolute = self._accept(".")
         _, name, offset = self._expect(lexer.NAME)
         if name in RESERVED:
-            raise CelSyntaxError(offset, f"`{name}` is a reserved word")
+            hint = self._hints.get(str(name)) or for_unexpected(self._source, offset)
+            raise CelSyntaxError(offset, f"`{name}` is a reserved word", hint)
         if self._token.kind == "(":
             return self._call(f".{name}" if absolute else str(name), offset, None)
         return ast.Name(str(name), absolute, offset=self._count(offset))

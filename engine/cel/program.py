@@ -60,7 +60,7 @@ def compile_program(source: str, environment: Environment) -> Program:
     Raises:
         CelProblemsError: it has mistakes; all are reported, with their offsets.
     """
-    root = parse(source, environment.limits, macros=environment.macros)
+    root = parse(source, environment.limits, macros=environment.macros, hints=environment.hints)
     checked = check(root, environment)
     if checked.problems:
         raise CelProblemsError(checked.problems)

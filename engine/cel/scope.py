@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from engine.cel import ast, macros
-from engine.cel.environment import Environment
+from engine.cel import ast, hints, macros
+from engine.cel.environment import Environment, ObjectType
 from engine.cel.functions import Function
 from engine.cel.values import TYPE, CelType
 from engine.errors import did_you_mean
@@ -29,9 +29,20 @@ class Scope:
         self._locals: dict[str, tuple[ast.Local, CelType]] = {}
         self._alive = 0  # variables of enclosing macros, shadowed ones included
 
-    def known(self) -> tuple[str, ...]:
-        """Names of all variables that are visible here."""
-        return (*self._locals, *self._environment.variables)
+    def hint(self, name: str) -> str:
+        """Return what to write instead of an unknown name, "" if that is not known."""
+        environment = self._environment
+        if name in environment.hints:
+            return environment.hints[name]
+        fields = [
+            f"`{variable}.{name}`"
+            for variable, of_type in environment.variables.items()
+            if isinstance(of_type, ObjectType) and name in of_type.fields
+        ]
+        if fields:
+            return f"write {' or '.join(fields)}"
+        known = (*self._locals, *environment.variables)
+        return hints.NAMES.get(name) or did_you_mean(name, known)
 
     @contextmanager
     def variables(
@@ -69,6 +80,7 @@ class Scope:
         functions = self._environment.functions
         path, absolute = call.function.removeprefix("."), call.function.startswith(".")
         args = call.args
+        qualified = None
         if call.member:
             qualified = self._qualified(args[0])
             if qualified is None:
@@ -78,7 +90,17 @@ class Scope:
         for full in self._environment.candidates(path, absolute=absolute):
             if (full, False) in functions:
                 return functions[full, False], replace(call, function=full, args=args, member=False)
+        if qualified is not None and self._is_namespace(qualified[0]):
+            return None, replace(call, function=path, args=args, member=False)
         return functions.get((call.function, True)) if call.member else None, call
+
+    def _is_namespace(self, path: str) -> bool:
+        """Return whether names of functions begin with a path, and no variable does."""
+        if path.partition(".")[0] in self._environment.variables:
+            return False
+        if path in hints.NAMESPACES:
+            return True
+        return any(name.startswith(f"{path}.") for name, _ in self._environment.functions)
 
     def _declared(self, path: str, root: ast.Name) -> Typed | None:
         for full in self._environment.candidates(path, absolute=root.absolute):
@@ -108,6 +130,8 @@ def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str
     """Return the message and hint for a call of an unknown function."""
     name = call.function.removeprefix(".")
     functions = environment.functions
+    if hint := hints.for_function(call):
+        return f"unknown function `{name}`", hint
     if (name, not call.member) in functions:
         hint = f"write `{name}(x)`" if call.member else f"write `x.{name}()`"
     elif name in macros.NAMES and environment.macros:

@@ -36,8 +36,8 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _CACHED_SHAPES = 32_768
 _MOST_CACHED_BYTES = 4_096  # some 20 for each amount; bounds the memory of hostile pods
+_MOST_DETAILED_BYTES = 16_384  # some 500 amounts; no node runs a pod with more
 _MOST_DIGITS = 18  # below 2**63
-_AS_THE_SCHEDULER = resources.ResourceOptions(use_status_resources=True)
 
 
 class PriorityClass(StrEnum):
@@ -66,10 +66,15 @@ class PodShape:
 
     All amounts are sparse and in base units (millicores for cpu, whole units for the rest).
 
+    Of a pod with many hundreds of containers or resources, which no node runs, `requests`, `limits`
+    and `bare_requests` are exact, as quota counts them, and the rest is made of them.
+
     Attributes:
         requests: Kubernetes' PodRequests; of a pod that is being resized, the greater of its
             requests and its actuated resources.
         limits: Kubernetes' PodLimits, likewise.
+        spec_requests: PodRequests by the specification alone, as Koordinator counts them.
+        spec_limits: PodLimits, likewise.
         non_zero_requests: cpu and memory with the scoring defaults of 100m and 200Mi.
         effective_limits: LimitAware's view: the greater of limit and request per container.
         effective_limits_non_zero: the same with 100m and 200Mi for containers without either.
@@ -80,6 +85,7 @@ class PodShape:
         bare_requests: the same without overhead (`status.used` of an ElasticQuota).
         container_cpu: request and limit of each app container in millicores, None for none.
         overhead_cpu: of the pod itself, millicores.
+        cpu_request: as the kubelet and Peaks count it, millicores.
         qos_class: Guaranteed, Burstable or BestEffort.
         priority_class: Koordinator's priority class.
         scaling_factors: the pod's own estimation factors in percent, None when it has none.
@@ -92,6 +98,8 @@ class PodShape:
 
     requests: Amounts
     limits: Amounts
+    spec_requests: Amounts
+    spec_limits: Amounts
     non_zero_requests: Amounts
     effective_limits: Amounts
     effective_limits_non_zero: Amounts
@@ -101,6 +109,7 @@ class PodShape:
     bare_requests: Amounts
     container_cpu: tuple[tuple[int | None, int | None], ...]
     overhead_cpu: int
+    cpu_request: int
     qos_class: str
     priority_class: PriorityClass
     scaling_factors: tuple[tuple[str, int], ...] | None
@@ -288,10 +297,39 @@ def shape_of(wire: api.Pod) -> PodShape:
     Raises:
         QuantityError: an amount is not a quantity.
     """
+    key = _shape_key(wire)
+    encoded = _encoded(key)
+    if encoded is None or len(encoded) > _MOST_DETAILED_BYTES:
+        return _condensed_shape(key)
+    return _shape(encoded) if len(encoded) <= _MOST_CACHED_BYTES else _new_shape(key)
+
+
+def requests_of(wire: api.Pod) -> Amounts:
+    """Return `shape_of(wire).requests`; for a large pod computes nothing else.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    key = _shape_key(wire)
+    encoded = _encoded(key)
+    if encoded is not None and len(encoded) <= _MOST_CACHED_BYTES:
+        return _shape(encoded).requests
+    return resources.pod_requests(_wire_of(key), resources.AS_THE_SCHEDULER)
+
+
+def _encoded(key: _ShapeKey) -> bytes | None:
+    """Return a key as bytes; None with a number beyond 64 bits, or with half a character."""
+    try:
+        return _encode(key)
+    except (OverflowError, UnicodeEncodeError):
+        return None
+
+
+def _shape_key(wire: api.Pod) -> _ShapeKey:
     spec, status = wire.spec, wire.status
     labels = wire.metadata.labels or {}
     annotations = wire.metadata.annotations or {}
-    key = _ShapeKey(
+    return _ShapeKey(
         _container_keys(spec.containers),
         _container_keys(spec.init_containers),
         actuated_resources(spec.containers, status.container_statuses),
@@ -309,11 +347,6 @@ def shape_of(wire: api.Pod) -> PodShape:
         workload_of(labels),
         annotations.get(THROUGHPUT_ANNOTATION),
     )
-    try:
-        encoded = _encode(key)
-    except (OverflowError, UnicodeEncodeError):  # a number beyond 64 bits, half a character
-        return _new_shape(key)
-    return _shape(encoded) if len(encoded) <= _MOST_CACHED_BYTES else _new_shape(key)
 
 
 def _container_keys(containers: list[api.Container] | None) -> list[_ContainerKey]:
@@ -326,19 +359,25 @@ def _shape(encoded: bytes) -> PodShape:
     return _new_shape(_decode(encoded))
 
 
-def _new_shape(key: _ShapeKey) -> PodShape:
-    wire = api.Pod(
+def _wire_of(key: _ShapeKey) -> api.Pod:
+    """Return a pod with all that its amounts depend on."""
+    first_init = len(key.containers)  # app and init containers share one set of names
+    return api.Pod(
         spec=api.PodSpec(
             containers=_containers(key.containers),
-            init_containers=_containers(key.init_containers),
+            init_containers=_containers(key.init_containers, first_init),
             overhead=key.overhead,
             resources=key.pod_level,
         ),
         status=api.PodStatus(
             container_statuses=statuses_of(key.actuated),
-            init_container_statuses=statuses_of(key.init_actuated),
+            init_container_statuses=statuses_of(key.init_actuated, first_init),
         ),
     )
+
+
+def _new_shape(key: _ShapeKey) -> PodShape:
+    wire = _wire_of(key)
     qos_class = resources.qos_class(wire)
     unique: dict[tuple[tuple[str, int], ...], Amounts] = {}
 
@@ -347,8 +386,10 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         return unique.setdefault(tuple(amounts.items()), amounts)
 
     return PodShape(
-        requests=shared(resources.pod_requests(wire, _AS_THE_SCHEDULER)),
-        limits=shared(resources.pod_limits(wire, _AS_THE_SCHEDULER)),
+        requests=shared(resources.pod_requests(wire, resources.AS_THE_SCHEDULER)),
+        limits=shared(resources.pod_limits(wire, resources.AS_THE_SCHEDULER)),
+        spec_requests=shared(resources.pod_requests(wire)),
+        spec_limits=shared(resources.pod_limits(wire)),
         non_zero_requests=shared(resources.non_zero_requests(wire)),
         effective_limits=shared(resources.effective_limits(wire, non_zero=False)),
         effective_limits_non_zero=shared(resources.effective_limits(wire, non_zero=True)),
@@ -358,6 +399,7 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         bare_requests=shared(resources.requests_without_overhead(wire)),
         container_cpu=resources.container_cpu(wire),
         overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
+        cpu_request=resources.cpu_request(wire),
         qos_class=qos_class,
         priority_class=_priority_class(key, qos_class),
         scaling_factors=_scaling_factors(key.scaling_factors),
@@ -369,11 +411,44 @@ def _new_shape(key: _ShapeKey) -> PodShape:
     )
 
 
-def _containers(keys: Sequence[_ContainerKey]) -> list[api.Container]:
-    """Return containers that are named by their positions."""
+def _condensed_shape(key: _ShapeKey) -> PodShape:
+    """Return the shape of a large pod by a quarter of the work: see `PodShape`."""
+    wire = _wire_of(key)
+    requests = resources.pod_requests(wire, resources.AS_THE_SCHEDULER)
+    limits = resources.pod_limits(wire, resources.AS_THE_SCHEDULER)
+    greater = resources.greater(requests, limits)
+    qos_class = "Burstable" if greater else "BestEffort"
+    return PodShape(
+        requests=requests,
+        limits=limits,
+        spec_requests=requests,
+        spec_limits=limits,
+        non_zero_requests=requests,
+        effective_limits=greater,
+        effective_limits_non_zero=greater,
+        container_limits=limits,
+        peak_limits=limits,
+        peak_requests=requests,
+        bare_requests=resources.requests_without_overhead(wire),
+        container_cpu=(),
+        overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
+        cpu_request=requests.get(CPU, 0),
+        qos_class=qos_class,
+        priority_class=_priority_class(key, qos_class),
+        scaling_factors=_scaling_factors(key.scaling_factors),
+        seconds_after_scheduled=_seconds(key.after_scheduled),
+        seconds_after_initialized=_seconds(key.after_initialized),
+        reserve_pod=key.reserve_pod,
+        workload=key.workload,
+        throughput=throughput_of(key.throughput),
+    )
+
+
+def _containers(keys: Sequence[_ContainerKey], first: int = 0) -> list[api.Container]:
+    """Return containers that are named by their positions, counted from `first`."""
     return [
         api.Container(name=str(position), resources=requirements, restart_policy=restart_policy)
-        for position, (requirements, restart_policy) in enumerate(keys)
+        for position, (requirements, restart_policy) in enumerate(keys, first)
     ]
 
 

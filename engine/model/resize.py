@@ -35,8 +35,8 @@ def actuated_resources(
     return tuple(_actuated(by_name.get(container.name)) for container in containers)
 
 
-def statuses_of(actuated: ActuatedResources) -> list[api.ContainerStatus]:
-    """Return statuses of containers that are named by their positions."""
+def statuses_of(actuated: ActuatedResources, first: int = 0) -> list[api.ContainerStatus]:
+    """Return statuses of containers that are named by their positions, counted from `first`."""
     return [
         api.ContainerStatus(
             name=str(position),
@@ -45,7 +45,7 @@ def statuses_of(actuated: ActuatedResources) -> list[api.ContainerStatus]:
             ),
             allocated_resources=dict(resources[2]),
         )
-        for position, resources in enumerate(actuated)
+        for position, resources in enumerate(actuated, first)
         if resources is not None
     ]
 

@@ -4,15 +4,16 @@ Every result is a sparse `dict` from resource name to an int64 in base units: mi
 whole units (bytes, devices) for everything else. An absent name is not the same as zero: upstream
 distinguishes the two, and so do we.
 
-Sums run over exact values and are rounded once at the end, as upstream does with quantities: two
-containers of 0.3Gi take 644,245,095 bytes, not twice 322,122,548. LimitAware alone rounds each
-container, because upstream it adds integers.
+Sums run over exact values and are rounded once at the end, as Kubernetes does with quantities: two
+containers of 0.3Gi take 644,245,095 bytes, not twice 322,122,548. LimitAware rounds each container,
+because upstream it adds integers. So do CapacityScheduling and Trimaran; theirs can come to a
+millicore or a byte more for each container than `peak_requests` and `peak_limits`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from engine.model import api
@@ -56,15 +57,23 @@ class ResourceOptions:
 
 
 _DEFAULT_OPTIONS = ResourceOptions()
-_SCORING_OPTIONS = ResourceOptions(
-    use_status_resources=True,
-    non_missing_container_requests={CPU: f"{DEFAULT_MILLICORES}m", MEMORY: DEFAULT_MEMORY},
-)
+_SCORING_DEFAULTS: api.ResourceList = {CPU: f"{DEFAULT_MILLICORES}m", MEMORY: DEFAULT_MEMORY}
+AS_THE_SCHEDULER = ResourceOptions(use_status_resources=True)
+"""The options by which the scheduler counts pods, on nodes and before."""
+
+_SCORING_OPTIONS = replace(AS_THE_SCHEDULER, non_missing_container_requests=_SCORING_DEFAULTS)
 
 
 def amounts(resource_list: Mapping[str, str | float | None] | None) -> dict[str, int]:
     """Return a resource list in base units."""
     return {name: base_units(name, text) for name, text in (resource_list or {}).items()}
+
+
+def greater(first: Amounts, second: Amounts) -> dict[str, int]:
+    """Return the greater amount of each resource that either names."""
+    total = dict(first)
+    _raise_to(total, second)
+    return total
 
 
 def pod_requests(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dict[str, int]:
@@ -101,9 +110,29 @@ def pod_limits(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dic
 def non_zero_requests(pod: api.Pod) -> dict[str, int]:
     """Return the requests as scoring sees them: containers that name none take 100m and 200Mi.
 
-    An explicit 0 stays 0, and a pod without containers gets nothing.
+    An explicit 0 stays 0, and a pod without containers gets nothing. Where the pod itself names
+    requests, containers take a default only of what neither it nor any of them names.
+    Source: pkg/scheduler/framework/types.go, getNonMissingContainerRequests.
     """
-    return pod_requests(pod, _SCORING_OPTIONS)
+    if pod.spec.resources is None or not _pod_level(pod.spec.resources.requests):
+        return pod_requests(pod, _SCORING_OPTIONS)
+    named = pod_requests(pod, AS_THE_SCHEDULER)
+    missing = {name: least for name, least in _SCORING_DEFAULTS.items() if name not in named}
+    return pod_requests(pod, replace(_SCORING_OPTIONS, non_missing_container_requests=missing))
+
+
+def cpu_request(pod: api.Pod) -> int:
+    """Return the millicores that the kubelet, and Peaks after it, count as requested.
+
+    The containers do not count if the pod itself names any resources, resizes in place do not at
+    all, and overhead does on top of a request only.
+    Source: pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity.
+    """
+    own = pod.spec.resources
+    is_pod_level = own is not None and bool(_pod_level(own.requests) or _pod_level(own.limits))
+    options = ResourceOptions(exclude_overhead=True, skip_container_level_resources=is_pod_level)
+    request = pod_requests(pod, options).get(CPU, 0)
+    return to_int64(request + amounts(pod.spec.overhead).get(CPU, 0)) if request else 0
 
 
 def container_limits(pod: api.Pod) -> dict[str, int]:
@@ -135,7 +164,7 @@ def peak_limits(pod: api.Pod) -> dict[str, int]:
 
 
 def peak_requests(pod: api.Pod) -> dict[str, int]:
-    """Return the request of a pod as Trimaran and CapacityScheduling count it: `peak_limits`."""
+    """Return the request of a pod, counted in the same way; CapacityScheduling does too."""
     return _peak(pod, "requests")
 
 
@@ -234,10 +263,11 @@ def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) ->
         if is_sidecar:
             _add(total, own)
             _add(sidecars, own)
-            _raise_to(peak, sidecars)
-        else:
-            _add(own, sidecars)
-            _raise_to(peak, own)
+        # Only of these names: of any other, `peak` has what the sidecars so far need.
+        beside = {name: sidecars.get(name, 0) for name in own}
+        if not is_sidecar:
+            _add(beside, own)
+        _raise_to(peak, beside)
     _raise_to(total, peak)
     return total
 

@@ -3,7 +3,7 @@
 Source: scheduler-plugins, pkg/noderesources/{allocatable,resource_allocation}.go. It is about the
 size of nodes: neither the pod nor what nodes run already plays a part. What a node offers of each
 resource is weighed, cpu in millicores and everything else in whole units, so that with the default
-weights a millicore is worth a MiB of memory.
+weights a millicore is worth a MiB of memory. Sums are exact; upstream's wrap around beyond int64.
 """
 
 from __future__ import annotations

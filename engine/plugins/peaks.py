@@ -7,6 +7,9 @@ A node that the pod would fill beyond 100 %, one without a measurement, and one 
 model cost nothing upstream, which makes each of them the best. Here they are the worst: nothing is
 known in their favour. Upstream reads a file that an environment variable names where the args have
 no model; here they must have one.
+
+The request is that which the kubelet sees: overhead counts on top of a request, not alone, and
+containers do not count where the pod itself names resources.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import numpy as np
 from pydantic import Field
 
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
@@ -67,7 +69,7 @@ class PeaksScore(NeverFaults):
         """Return by how much the power of each node would rise: the less the better."""
         used, whole = measured_load(view).average[0], capacity(view)[0]
         factor, rate, is_known = self._curves(view)
-        expected = _percent(used + pod.shape.requests.get(CPU, 0), whole)
+        expected = _percent(used + pod.shape.cpu_request, whole)
         with np.errstate(over="ignore", invalid="ignore"):
             rise = factor * (np.exp(rate * expected) - np.exp(rate * _percent(used, whole)))
             cost = np.clip(rise * _UNIT, -_DEAREST, _DEAREST)
@@ -91,7 +93,7 @@ class PeaksScore(NeverFaults):
         power = f"{model.k0:g} + {model.k1:g} * e^({model.k2:g} * x)" if model else "unknown"
         return (
             RuleInput("cpu measured", round(used), Unit.MILLICORES, capacity=round(whole)),
-            RuleInput("this pod", pod.shape.requests.get(CPU, 0), Unit.MILLICORES),
+            RuleInput("this pod", pod.shape.cpu_request, Unit.MILLICORES),
             RuleInput("power", text=power),
             report_age(view, row, now),
         )

@@ -144,6 +144,29 @@ TABLE: Final[tuple[Entry, ...]] = (
 )
 """Every name that an expression can read."""
 
+_AMOUNTS_OF_NODE: Final = "amounts are at `node.allocatable`, `node.requested` and `node.usage`"
+_HINTS: Final[Mapping[str, str]] = {
+    "namespace": "its name is `pod.namespace`, its labels are `namespaceObject.metadata.labels`",
+    "namespaceObject.annotations": "only its name and labels are known",
+    "namespaceObject.labels": "write `namespaceObject.metadata.labels`",
+    "namespaceObject.name": "write `pod.namespace`",
+    "node.age": "write `now - node.creationTimestamp`",
+    "node.capacity": "what pods may request of it is `node.allocatable`",
+    "node.cpu": _AMOUNTS_OF_NODE,
+    "node.memory": _AMOUNTS_OF_NODE,
+    "node.metadata": "write `node.name`, `node.labels`, `node.annotations`, without `metadata`",
+    "node.pods": "their number is `node.podCount`",
+    "node.spec": "write `node.taints` or `node.unschedulable`, without `spec`",
+    "node.status": "write `node.allocatable` or `node.conditions`, without `status`",
+    "node.zone": "write `node.labels['topology.kubernetes.io/zone']`",
+    "pod.containers": "write `object.spec.containers`: `object` is the pod as it was sent",
+    "pod.metadata": "write `pod.labels`, or `object.metadata`: the pod as it was sent",
+    "pod.nodeName": "it is absent: a pod that is being placed has no node",
+    "pod.spec": "write `object.spec`: `object` is the pod as it was sent",
+    "pod.status": "a pod that is being created has no status yet",
+}
+"""Advice for names that people take for known ones, by path."""
+
 _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == _AMOUNTS)
 
 
@@ -159,7 +182,9 @@ def environment(
     roots = {entry.path: _type_of(entry) for entry in TABLE if "." not in entry.path}
     roots["variables"] = ObjectType("variables", fields=variables)
     known = {entry.path for entry in TABLE if entry.scope <= scope}
-    return Environment(variables={name: of for name, of in roots.items() if name in known})
+    return Environment(
+        variables={name: of for name, of in roots.items() if name in known}, hints=_hints_below("")
+    )
 
 
 def scope_of(name: str) -> ExpressionScope | None:
@@ -201,7 +226,13 @@ def _type_of(entry: Entry) -> CelType:
     if entry.type != _OBJECT:
         return entry.type
     fields = {below.path.rpartition(".")[2]: _type_of(below) for below in _directly_below(entry)}
-    return ObjectType(entry.path, fields=fields)
+    return ObjectType(entry.path, fields=fields, hints=_hints_below(entry.path))
+
+
+def _hints_below(path: str) -> dict[str, str]:
+    """Return the hints for names directly below a path, "" for those of variables."""
+    parts = ((name.rpartition("."), hint) for name, hint in _HINTS.items())
+    return {name: hint for (above, _, name), hint in parts if above == path}
 
 
 def _directly_below(entry: Entry) -> Iterable[Entry]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from engine.model.advice import Advice, advice_in
 from engine.placement.annotations import ANNOTATIONS
 from tests.e2e.cluster import Json
@@ -16,6 +18,11 @@ def first_choice(pod: Json) -> str:
     """Return the node that a pod was advised to take, empty for none."""
     advice = advice_of(pod)
     return advice.nodes[0] if advice and advice.nodes else ""
+
+
+def without_advice(pods: Iterable[Json]) -> list[str]:
+    """Return the names of the pods that carry no advice."""
+    return [pod["metadata"]["name"] for pod in pods if advice_of(pod) is None]
 
 
 def is_untouched(pod: Json) -> bool:

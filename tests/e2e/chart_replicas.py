@@ -106,6 +106,7 @@ def values_beside(url: str, prefers: str, **more: object) -> dict[str, object]:
         # Strict: whatever is admitted, somebody has counted.
         "quota.failurePolicy": "Fail",
         "quota.timeoutSeconds": 5,
+        "placement.timeoutSeconds": 5,
         **more,
     }
 

@@ -13,11 +13,12 @@ from typing import Literal
 import yaml
 
 from engine.view import ClusterState
+from tests.e2e.chart import of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane, free_ports
 from tests.e2e.front import Front, fronting
 from tests.e2e.replica import Replica
-from tests.e2e.reviewer import Phase, rule
+from tests.e2e.reviewer import rule
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 from webhook.cluster import Cluster as FollowedCluster
@@ -33,7 +34,7 @@ SECRET = "stowplan-certificate"  # noqa: S105 (its name)
 FailurePolicy = Literal["Ignore", "Fail"]
 
 _SYNC_SECONDS = 60
-_TIMEOUTS: dict[Phase, int] = {"Mutating": 1, "Validating": 5}
+_TIMEOUT_SECONDS = 5  # so long that no test of decisions depends on how busy the machine is
 _MANIFEST = Path(__file__).with_name("install.yaml")
 _ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 _GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
@@ -185,40 +186,39 @@ def _replica(name: str, folder: Path, options: Sequence[tuple[str, str]]) -> Rep
 
 
 def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[str, Json]]:
-    """Yield the webhook configurations, without a `caBundle`: that is stowplan's to write."""
-    asked: dict[Phase, FailurePolicy] = {"Mutating": "Ignore"}
+    """Yield the webhook configurations, without a `caBundle`: that is stowplan's to write.
+
+    What the API server asks about quotas is the chart's to say, so that no test asks about more.
+    """
+    webhook = {
+        "name": "mutate.stowplan.dev",
+        "clientConfig": {"url": f"{url}/mutate"},
+        "rules": [rule("", ["pods"], "CREATE")],
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": _LEFT_ALONE}
+            ]
+        },
+        "sideEffects": "NoneOnDryRun",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": _TIMEOUT_SECONDS,
+    }
+    mutating = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME},
+        "webhooks": [webhook],
+    }
+    yield "mutatingwebhookconfigurations", mutating
     if quotas:
-        asked["Validating"] = quotas
-    paths = {"Mutating": "mutate", "Validating": "validate"}
-    for phase, failure_policy in asked.items():
-        webhook = {
-            "name": f"{paths[phase]}.stowplan.dev",
-            "clientConfig": {"url": f"{url}/{paths[phase]}"},
-            "rules": [rule("", ["pods"], "CREATE")],
-            "namespaceSelector": {
-                "matchExpressions": [
-                    {
-                        "key": "kubernetes.io/metadata.name",
-                        "operator": "NotIn",
-                        "values": _LEFT_ALONE,
-                    }
-                ]
-            },
-            "sideEffects": "NoneOnDryRun",
-            "admissionReviewVersions": ["v1"],
-            "failurePolicy": failure_policy,
-            "timeoutSeconds": _TIMEOUTS[phase],
+        values = {
+            "webhook.url": url,
+            "quota": {"failurePolicy": quotas, "timeoutSeconds": _TIMEOUT_SECONDS},
         }
-        kind = f"{phase}WebhookConfiguration"
-        yield (
-            f"{kind.lower()}s",
-            {
-                "apiVersion": "admissionregistration.k8s.io/v1",
-                "kind": kind,
-                "metadata": {"name": NAME},
-                "webhooks": [webhook],
-            },
-        )
+        manifests = rendered(namespace=NAMESPACE, release=NAME, values=values)
+        kind = "ValidatingWebhookConfiguration"
+        yield f"{kind.lower()}s", of_kind(manifests, kind)
 
 
 async def _is_asked(cluster: Cluster, stowplan: Installed) -> bool:

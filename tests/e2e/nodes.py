@@ -116,11 +116,12 @@ async def _report(cluster: Cluster, pod: Json) -> None:
         if "deletionTimestamp" in metadata:
             await cluster.delete("pods", metadata["name"], metadata["namespace"], grace_seconds=0)
         elif pod["status"].get("phase") == "Pending":
-            await _patch_pod_status(cluster, pod, _running(pod))
+            await _patch_pod_status(cluster, pod, _running(pod), if_unchanged=True)
         elif resized := _resized(pod):
-            await _patch_pod_status(cluster, pod, {"containerStatuses": resized})
+            await _patch_pod_status(cluster, pod, {"containerStatuses": resized}, if_unchanged=True)
     except CallError as error:
-        if error.status not in (404, 409):  # the pod is gone or another by now
+        # The pod is gone, is another by now, or has changed: then its next event is on the way.
+        if error.status not in (404, 409):
             raise
 
 
@@ -174,9 +175,12 @@ def _condition(name: str, reason: str = "", *, is_so: bool = True) -> Json:
     }
 
 
-async def _patch_pod_status(cluster: Cluster, pod: Json, status: Json) -> None:
+async def _patch_pod_status(
+    cluster: Cluster, pod: Json, status: Json, *, if_unchanged: bool = False
+) -> None:
     metadata = pod["metadata"]
-    patch = {"metadata": {"uid": metadata["uid"]}, "status": status}
+    preconditions = ("uid", "resourceVersion") if if_unchanged else ("uid",)
+    patch = {"metadata": {name: metadata[name] for name in preconditions}, "status": status}
     await cluster.patch(
         "pods",
         metadata["name"],

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -161,14 +161,7 @@ class Shop:
         await eventually(counted, "the ResourceQuotas are in force")
 
     async def _limit(self, namespace: str) -> None:
-        await self._cluster.create(
-            {
-                "apiVersion": f"{GROUP}/v1alpha1",
-                "kind": "ElasticQuota",
-                "metadata": {"name": _LIMIT, "namespace": namespace},
-                "spec": {"max": {"cpu": f"{100 * self.room}m"}},
-            }
-        )
+        await self._cluster.create(elastic_quota(namespace, {"cpu": f"{100 * self.room}m"}))
 
 
 async def new_namespaces(cluster: Cluster, count: int) -> list[str]:
@@ -231,6 +224,25 @@ async def one_on_a_link(
         stowplan.front.targets[-1] = far.port
         await asyncio.to_thread(far.start)
         yield link
+
+
+async def limit(
+    cluster: Cluster, stowplan: Installed, namespace: str, greatest: Mapping[str, str]
+) -> None:
+    """Create a quota, and wait until all replicas know it."""
+    known = len(await cluster.list_all(f"elasticquotas.{GROUP}"))
+    await cluster.create(elastic_quota(namespace, greatest))
+    await quotas_known(stowplan.replicas, known + 1)
+
+
+def elastic_quota(namespace: str, greatest: Mapping[str, str]) -> Json:
+    """Return a quota that sets `max` to the greatest amounts."""
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": _LIMIT, "namespace": namespace},
+        "spec": {"max": dict(greatest)},
+    }
 
 
 def nobodys_pod(namespace: str, name: str) -> Json:

@@ -119,7 +119,7 @@ async def test_a_webhook_killed_in_a_burst_holds_no_pod_up(stage: Stage) -> None
     await stage.knows_all()
 
 
-async def test_a_webhook_that_hangs_holds_pods_up_for_a_second(stage: Stage) -> None:
+async def test_a_webhook_that_hangs_holds_pods_up_until_the_time_out(stage: Stage) -> None:
     for replica in stage.stowplan.replicas:
         replica.pause()
     created = await stage.cluster.create(limited(stage.namespace, "meanwhile", "10m"))

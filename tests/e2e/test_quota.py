@@ -50,6 +50,8 @@ async def test_ten_namespaces_are_filled_at_once_to_the_last_pod(
     shop = Shop(cluster, await new_namespaces(cluster, 10))
     await shop.limit(stowplan)
     await shop.assert_filled_by(await shop.burst(retry=True), clients=1_000)
+    for namespace in shop.namespaces:
+        await cluster.delete("namespaces", namespace)
 
 
 async def test_a_large_quota_is_filled_to_the_last_pod(

@@ -14,8 +14,8 @@ class Admission(Enum):
     """State of the limiter when a review arrives."""
 
     FREE = auto()
-    FULL = auto()  # beyond the limit: it is shed, which takes reading it
-    CROWDED = auto()  # beyond twice the limit: it is rejected unread
+    FULL = auto()  # beyond the limit: it is shed, which takes decoding it
+    CROWDED = auto()  # beyond twice the limit: it is rejected undecoded
 
 
 class ConcurrencyLimiter:
@@ -36,7 +36,7 @@ class ConcurrencyLimiter:
 
     @property
     def in_flight(self) -> int:
-        """Number of reviews that have arrived and have no response yet."""
+        """Number of reviews that have arrived as a whole and have no response yet."""
         return self._in_flight
 
     def enter(self) -> Admission:

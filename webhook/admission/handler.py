@@ -19,6 +19,7 @@ from aiohttp import web
 from engine.errors import QuotaUndecidedError
 from engine.model.duration import DurationError, parse_duration
 from webhook.admission import wire
+from webhook.admission.body import Body, BodyReader
 from webhook.admission.concurrency_limiter import Admission, ConcurrencyLimiter
 from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified
 from webhook.admission.wire import AdmissionError, AdmissionRequest
@@ -28,6 +29,7 @@ Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[Review
 """Decides a review, at once or after waiting for others."""
 
 _NANOS = 1e9
+_BODY_SECONDS = 1.0  # an API server sends a body at once
 _MAX_TIMEOUT_SECONDS = 30.0  # the longest that a webhook configuration may set
 _CACHED_QUERIES = 16  # of at most a line each, 8 KiB; an API server sends one for each webhook
 _JSON = "application/json"
@@ -43,11 +45,13 @@ class ReviewLimits:
         max_in_flight: concurrent reviews of one path.
         default_timeout_seconds: timeout of a caller that sends none.
         deadline_fraction: the part of the timeout that may be used.
+        body_seconds: longest time for the body of a review to arrive.
     """
 
     max_in_flight: int
     default_timeout_seconds: float
     deadline_fraction: float
+    body_seconds: float = _BODY_SECONDS
 
     def seconds(self, request: web.Request) -> float:
         """Time from the arrival of a review to its deadline."""
@@ -107,36 +111,42 @@ class ReviewHandler:
         self._metrics = metrics
         self._clock = clock
         self._limiter = ConcurrencyLimiter(limits.max_in_flight)
+        self._bodies = BodyReader(limits.body_seconds)
         metrics.show_in_flight(path, lambda: self._limiter.in_flight)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Respond to one review."""
         arrived = self._clock()
         rule_errors, abstained = 0, NOTHING
-        admission = self._limiter.enter()
         try:
-            result = await self._result(request, admission, arrived + self._limits.seconds(request))
+            # INVARIANT: a review is in flight once its body is here, and not before: bodies that
+            # never end must not keep others out.
+            body = await self._read(request)
+            result = await self._counted(body, arrived + self._limits.seconds(request))
         except _ReviewFailedError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
             outcome, rule_errors, abstained = result.outcome, result.rule_errors, result.abstained
             response = web.Response(body=wire.encode(result.response), content_type=_JSON)
-        finally:
-            self._limiter.leave()
         seconds = self._clock() - arrived
         self._metrics.reviewed(
             self.path, outcome, seconds, rule_errors=rule_errors, abstained=abstained
         )
         return response
 
-    async def _result(
-        self, request: web.Request, admission: Admission, deadline: float
-    ) -> ReviewResult:
+    async def _counted(self, body: Body, deadline: float) -> ReviewResult:
+        admission = self._limiter.enter()
+        try:
+            return await self._result(body, admission, deadline)
+        finally:
+            self._limiter.leave()
+
+    async def _result(self, body: Body, admission: Admission, deadline: float) -> ReviewResult:
         is_full = admission is Admission.FULL
         if admission is Admission.CROWDED or (is_full and not self._fails_open):
             raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
-        review = await self._read(request, deadline)
+        review = self._decoded(body)
         if is_full:
             return admit_unmodified(review, Outcome.SHED, "too many pods at a time")
         result = await self._limiter.run_serialized(partial(self._started, review, deadline))
@@ -181,31 +191,39 @@ class ReviewHandler:
             return admit_unmodified(review, Outcome.DEADLINE, "no time was left")
         raise _ReviewFailedError(503, Outcome.DEADLINE, "no time was left")
 
-    async def _read(self, request: web.Request, deadline: float) -> AdmissionRequest:
-        """Read and decode a review.
+    async def _read(self, request: web.Request) -> Body:
+        """Read the body of a review.
 
         Raises:
-            _ReviewFailedError: it is malformed, too large, or did not arrive in time.
+            _ReviewFailedError: it is not JSON, is malformed, or did not arrive in time.
         """
         # The usual text is compared first: parsing a content type takes a while.
         if request.headers.get("Content-Type") != _JSON and request.content_type != _JSON:
             raise _ReviewFailedError(
                 415, Outcome.MALFORMED, "a review has the content type `application/json`"
             )
+        if "Content-Encoding" in request.headers:
+            # A small body can become a large one, and no API server compresses reviews.
+            raise _ReviewFailedError(
+                415, Outcome.MALFORMED, "a review has no content encoding: send it uncompressed"
+            )
         try:
-            if request.content.is_eof():  # nearly always: the body is here, no timeout is needed
-                return wire.decode(await request.read())
-            async with asyncio.timeout(deadline - self._clock()):
-                body = await request.read()
-            return wire.decode(body)
+            return await self._bodies.read(request)
         except TimeoutError as error:
             text = "the review did not arrive in time"
             raise _ReviewFailedError(408, Outcome.DEADLINE, text) from error
         except (ConnectionError, web.RequestPayloadError) as error:
             text = "the review broke off"
             raise _ReviewFailedError(400, Outcome.MALFORMED, text) from error
-        except web.HTTPRequestEntityTooLarge as error:
-            text = f"a review has at most {request.client_max_size} bytes"
-            raise _ReviewFailedError(413, Outcome.MALFORMED, text) from error
+
+    def _decoded(self, body: Body) -> AdmissionRequest:
+        """Decode a review, or at least the beginning of one that is too large.
+
+        Raises:
+            _ReviewFailedError: it is malformed.
+        """
+        try:
+            return wire.decode(body.data) if body.is_whole else wire.decode_beginning(body.data)
         except AdmissionError as error:
-            raise _ReviewFailedError(400, Outcome.MALFORMED, str(error)) from error
+            status = 400 if body.is_whole else 413
+            raise _ReviewFailedError(status, Outcome.MALFORMED, str(error)) from error

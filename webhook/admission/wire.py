@@ -25,6 +25,17 @@ _MAX_WARNING = 256  # a longer one may be cut by the API server
 _MAX_WARNINGS = 16  # 16 x 256: what the API server passes on in all
 _MAX_AUDIT_VALUE = 512
 
+MOST_INLINE_BYTES = 64 * 1024
+"""The largest object that is decoded on the event loop: a few milliseconds at most."""
+
+MOST_POD_BYTES = 3 * 1024 * 1024
+"""The largest object that is decoded at all, as large as a request that the API server accepts.
+
+Decoding holds the interpreter, in whichever thread: some 10 ms for each MiB.
+"""
+
+_BEFORE_OBJECT = b',"object":{'
+
 
 class AdmissionError(StowplanError):
     """A malformed review; the response has status 400.
@@ -63,6 +74,8 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         name: empty before the API server has generated it.
         namespace: always set for namespaced objects, also where the object's own is still empty.
         dry_run: whether the object will not be stored; then no trace may remain.
+        object: as it was sent; no bytes at all if the review was too large to be read.
+        old_object: the stored one, likewise.
     """
 
     uid: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_UID)]
@@ -91,6 +104,17 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         """Whether a stored pod is being changed, directly or through `resize`."""
         is_pod = self.resource == PODS and self.sub_resource in {"", "resize"}
         return self.operation == "UPDATE" and is_pod
+
+    @property
+    def is_large(self) -> bool:
+        """Whether decoding its objects would delay other reviews."""
+        return len(self.object) > MOST_INLINE_BYTES or len(self.old_object) > MOST_INLINE_BYTES
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether its objects are too large to be decoded."""
+        largest = max(len(self.object), len(self.old_object))
+        return largest > MOST_POD_BYTES or not self.object
 
     def pod(self) -> api.Pod:
         """Decode the object as a pod.
@@ -186,6 +210,20 @@ def decode(body: bytes) -> AdmissionRequest:
     if review.request is None:
         raise AdmissionError("the review has no `request`")
     return review.request
+
+
+def decode_beginning(body: bytes) -> AdmissionRequest:
+    """Decode the request of an AdmissionReview of which only the beginning was read.
+
+    The API server writes all that says what a request is about before its objects.
+
+    Raises:
+        AdmissionError: it is not the beginning of an AdmissionReview.
+    """
+    beginning, found, _ = body.partition(_BEFORE_OBJECT)
+    if not found:
+        raise AdmissionError("this is not an AdmissionReview, or it is too large")
+    return msgspec.structs.replace(decode(beginning + b"}}"), object=msgspec.Raw(b""))
 
 
 def _pod_in(raw: msgspec.Raw, field: str) -> api.Pod:

@@ -23,6 +23,7 @@ from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
@@ -88,10 +89,11 @@ async def run_server(
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
         )
-        _show_state(metrics, cluster, policies, certificate, health, now)
+        counts = PolicyCounts()
+        _show_state(metrics, cluster, policies, counts, certificate, health, now)
 
         # 4. The HTTP applications.
-        handlers = _handlers(settings, services, placer, policies, metrics)
+        handlers = _handlers(settings, services, placer, policies, counts, metrics)
         names = frozenset(settings.client_allowed_names)
         reviews = build_app(
             handlers=handlers,
@@ -164,6 +166,7 @@ def _show_state(
     metrics: Metrics,
     cluster: Cluster,
     policies: LivePolicies,
+    counts: PolicyCounts,
     certificate: LiveCertificate,
     health: Health,
     now: Callable[[], Micros],
@@ -180,6 +183,10 @@ def _show_state(
         digest=lambda: policies.digest,
         is_current=lambda: not policies.last_error,
     )
+    metrics.show_policy_counts(
+        decisions=lambda: counts.decisions(policies.current),
+        rejections=lambda: counts.rejections(policies.current),
+    )
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
@@ -190,10 +197,11 @@ def _handlers(
     services: Services,
     placer: Placer,
     policies: LivePolicies,
+    counts: PolicyCounts,
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
-    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic)
+    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts)
     view = services.cluster.state.view
     quota = QuotaReviews(
         ledger=services.ledger,

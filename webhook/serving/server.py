@@ -61,7 +61,7 @@ class RunningServer:
             lines += [
                 "self-signed authority (the `caBundle` of a webhook configuration, in base64):",
                 self.ca_pem.decode().rstrip(),
-                f"save it as ca.pem and try: curl --cacert ca.pem {self.url}/readyz",
+                f"save it as ca.pem and try: curl --cacert ca.pem {self.probe_url}/readyz",
             ]
         return "\n".join(lines)
 

@@ -169,7 +169,7 @@ def _averages(report: NodeUsage) -> Amounts:
 def _has_metrics(report: NodeUsage | None) -> bool:
     if report is None:
         return False
-    return report.usage is not None or bool(_averages(report)) or bool(report.deviation)
+    return bool(report.usage or _averages(report) or report.deviation)
 
 
 def _load_table(view: ClusterView) -> FloatColumn:

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
+from engine.documents import mistake, warn
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
@@ -21,12 +22,21 @@ from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
-from engine.plugins.limit_aware.limit_ratios import NodeRatios
+from engine.plugins.limit_aware.limit_ratios import (
+    LIMIT_TO_ALLOCATABLE,
+    MOST_PERCENT,
+    NodeRatios,
+    is_percentage,
+    read,
+)
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum, capped
 
 _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
+
+_PLAUSIBLE = 20
+"""Percent: below this a number is more likely a factor."""
 
 _SHAPES_REMEMBERED = 4096
 
@@ -40,9 +50,30 @@ _Limits: TypeAlias = tuple[tuple[str, int], ...]
 _Weight: TypeAlias = Annotated[
     int, Field(strict=True, ge=0, le=MAX_SCORE), AfterValidator(_one_for_zero)
 ]
-_Ratio: TypeAlias = (
-    Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Annotated[str, Field(strict=True)]
-)
+
+
+def _readable(value: object) -> object:
+    """Refuse what `limit_ratios.read` cannot read; on a node it would be a fault."""
+    is_whole = type(value) is int and -(2**31) <= value < 2**31
+    if is_whole or (isinstance(value, str) and is_percentage(value)):
+        return value
+    percent = _meant(str(value))
+    hint = 'such as 150 or "150%"' if percent is None else f'write {percent} or "{percent}%"'
+    raise mistake("expected a whole number of percent", hint)
+
+
+def _meant(text: str) -> int | None:
+    """Return the percent that a text most likely stands for: `1.5` is a factor."""
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        return None
+    is_factor = abs(number) < _PLAUSIBLE and "%" not in text
+    percent = 100 * number if is_factor else number
+    return round(percent) if abs(percent) <= MOST_PERCENT else None
+
+
+_Ratio: TypeAlias = Annotated[int | str, BeforeValidator(_readable)]
 _WEIGHTS = {"cpu": 1, "memory": 1}
 
 
@@ -56,14 +87,36 @@ class LimitAwareArgs(Args):
     Attributes:
         scoring_resource_weights: weight of each resource's score; 0 counts as 1.
         default_limit_to_allocatable_ratio: percent of its allocatable that a node's limits may
-            add up to, an integer or `"N%"`, by resource name. One that cannot be read is a fault
-            of every node it applies to.
+            add up to, an integer or `"N%"`, by resource name.
     """
 
     scoring_resource_weights: Annotated[dict[str, _Weight], AfterValidator(_default_weights)] = (
         Field(default=_WEIGHTS)
     )
-    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(default_factory=dict)
+    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(
+        default_factory=dict, validate_default=True
+    )
+
+    @field_validator("default_limit_to_allocatable_ratio")
+    @classmethod
+    def _ratios_are_plausible(
+        cls, ratios: dict[str, int | str], info: ValidationInfo
+    ) -> dict[str, int | str]:
+        """Warn of ratios that were meant as factors, and of none at all."""
+        for name, percent in read(ratios).percents.items():
+            if 0 < percent < _PLAUSIBLE:
+                warn(
+                    info,
+                    f"`defaultLimitToAllocatableRatio` of {name} is {percent} %; for {percent}"
+                    f" times what a node offers write {percent * 100}",
+                )
+        if not ratios:
+            warn(
+                info,
+                "without `defaultLimitToAllocatableRatio` it has an effect only on nodes with the"
+                f" annotation `{LIMIT_TO_ALLOCATABLE}`",
+            )
+        return ratios
 
 
 class _LimitAware:

@@ -68,8 +68,9 @@ class Estimation:
 def estimate(estimation: Estimation, shape: PodShape) -> Amounts:
     """Return the expected usage of a pod of this shape, for every resource with a factor.
 
-    The greater of limit and request, scaled and never above the limit. The pod's own factors,
-    where honoured, win over the arguments and may add resources.
+    The greater of limit and request, scaled and never above the limit; of a pod that is being
+    resized in place, by its specification alone. The pod's own factors, where honoured, win over
+    the arguments and may add resources.
     """
     factors = dict(estimation.factors)
     if estimation.customize and shape.scaling_factors:
@@ -129,8 +130,8 @@ def _window(seconds: int) -> int:
 
 def _estimated(shape: PodShape, name: str, factor: int) -> int:
     """Return the estimate of one resource, requested under `name`."""
-    limit = shape.limits.get(name, 0)
-    wanted = max(limit, shape.requests.get(name, 0))
+    limit = shape.spec_limits.get(name, 0)
+    wanted = max(limit, shape.spec_requests.get(name, 0))
     if wanted == 0:
         return _DEFAULTS.get(name, 0)
     scaled = _rounded(float(wanted) * float(factor) / 100)

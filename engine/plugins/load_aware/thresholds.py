@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -147,16 +147,23 @@ _Thresholds: TypeAlias = (
 )
 
 
-class _Aggregated(msgspec.Struct, rename="camel"):
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def _lower(name: str) -> str:
+    return name.replace("_", "")
+
+
+class _Aggregated(msgspec.Struct, rename=_lower):
     usage_thresholds: _Thresholds = None
     usage_aggregation_type: str | None = None
     usage_aggregated_duration: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
-class _Annotation(msgspec.Struct, rename="camel"):
+class _Annotation(msgspec.Struct, rename=_lower):
     usage_thresholds: _Thresholds = None
     prod_usage_thresholds: _Thresholds = None
-    aggregated_usage: _Aggregated | None = None
+    aggregated_usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @lru_cache(maxsize=_OVERLAYS_REMEMBERED)
@@ -166,12 +173,13 @@ def _overlaid(checks: Checks, known: tuple[str, ...], text: str) -> Checks:
     A part that is given replaces the cluster's as a whole. A malformed annotation is ignored.
     """
     try:
-        own = msgspec.json.decode(text, type=_Annotation | None) or _Annotation()
-        aggregated = own.aggregated_usage and _aggregated(
+        own = _read(text, _Annotation)
+        usage = _read(own.aggregated_usage, _Aggregated)
+        aggregated = _aggregated(
             known,
-            own.aggregated_usage.usage_thresholds,
-            own.aggregated_usage.usage_aggregation_type,
-            own.aggregated_usage.usage_aggregated_duration,
+            usage.usage_thresholds,
+            usage.usage_aggregation_type,
+            usage.usage_aggregated_duration,
         )
     except (msgspec.DecodeError, DurationError, RecursionError):
         return checks
@@ -183,6 +191,19 @@ def _overlaid(checks: Checks, known: tuple[str, ...], text: str) -> Checks:
     if aggregated:
         checks = replace(checks, aggregated=aggregated)
     return checks
+
+
+def _read(text: str | msgspec.Raw, kind: type[_Struct]) -> _Struct:
+    """Return a JSON object, in whose keys case does not matter, as Go reads them; null is empty.
+
+    Of a key that is given twice the last value counts, where Go would merge the maps of both.
+
+    Raises:
+        msgspec.DecodeError: the text is not JSON, or of another shape.
+    """
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw] | None) or {}
+    by_name = {name.casefold(): value for name, value in fields.items()}
+    return msgspec.json.decode(msgspec.json.encode(by_name), type=kind)
 
 
 def _aggregated(

@@ -18,6 +18,7 @@ NODE = ObjectType(
         "taints": CelType("list", (TAINT,)),
     },
 )
+NO_NUMBER = "a string is no number: drop the quotes, or convert it with `double(..)`"
 ENVIRONMENT = Environment(variables={"node": NODE, "pod": DYN})
 
 
@@ -105,17 +106,34 @@ def test_types_are_known_as_far_as_they_are_certain(source: str, type_name: str)
         ("size()", 0, "`size` takes 1 argument, not 0", ""),
         ("node.name.contains(1)", 10, "`string` has no function `contains(int)`", ""),
         ("size(1)", 0, "`size` does not take (int)", ""),
-        ("node.name + 1", 10, "`+` does not apply to `string` and `int`", ""),
-        ("node.name == 1", 10, "`==` does not apply to `string` and `int`", ""),
-        ("node.name < 1", 10, "`<` does not apply to `string` and `int`", ""),
-        ("1 in node.name", 2, "`in` does not apply to `int` and `string`", ""),
+        (
+            "node.name + 1",
+            10,
+            "`+` does not apply to `string` and `int`",
+            "convert one of them, with `string(..)` or with `double(..)`",
+        ),
+        ("node.name == 1", 10, "`==` does not apply to `string` and `int`", NO_NUMBER),
+        ("node.name < 1", 10, "`<` does not apply to `string` and `int`", NO_NUMBER),
+        (
+            "1 in node.name",
+            2,
+            "`in` does not apply to `int` and `string`",
+            "a list is written `['a', 'b']`; to search a string, `x.contains(y)`",
+        ),
+        ("has(node)", 4, "`has` needs a field", "write `has(a.b)`, or `'b' in a`"),
+        ("has(node.?name)", 10, "`has` needs a field", "write `has(a.b)`, or `'b' in a`"),
         ("-node.name", 0, "`-` does not apply to `string`", ""),
         ("!node.name", 6, "expected `bool`, not `string`", ""),
         ("node.name && true", 5, "expected `bool`, not `string`", ""),
         ("node.podCount ? 1 : 2", 5, "expected `bool`, not `int`", ""),
         ("node.taints.exists(t, t.key)", 24, "expected `bool`, not `string`", ""),
         ("node.name.all(c, true)", 5, "a value of type `string` cannot be looped over", ""),
-        ("node.taints['a']", 12, "a list has no index of type `string`", ""),
+        (
+            "node.taints['a']",
+            12,
+            "a list has no index of type `string`",
+            "write `node.taints.exists(e, e.key == 'a')`",
+        ),
         ("node.name.orValue('')", 5, "expected an optional, not `string`", ""),
         ("[?node.name]", 7, "expected an optional, not `string`", ""),
     ],

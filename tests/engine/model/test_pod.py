@@ -6,8 +6,13 @@ import pytest
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import PodShape, pod_of, shape_of
-from engine.model.resources import amounts
+from engine.model.pod import PodShape, pod_of, requests_of, shape_of
+from engine.model.resources import (
+    amounts,
+    pod_limits,
+    pod_requests,
+    requests_without_overhead,
+)
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:
@@ -64,3 +69,31 @@ def test_a_pod_has_the_images_of_all_its_containers_and_where_room_is_made_for_i
     assert pod.images == ("app", "", "app")
     assert pod.nominated_node_name == "a"
     assert pod_of(api.Pod()).images == ()
+
+
+def test_of_a_large_pod_what_quota_counts_is_exact() -> None:
+    containers = [
+        api.Container(
+            name=str(number),
+            resources=api.ResourceRequirements(
+                requests={"cpu": f"0.{number}", f"example.com/{number}": "1"}, limits={"cpu": "7"}
+            ),
+        )
+        for number in range(1, 1_000)
+    ]
+    wire = api.Pod(
+        spec=api.PodSpec(containers=containers, init_containers=containers, overhead={"cpu": "1m"})
+    )
+    shape = shape_of(wire)
+    assert shape.requests == requests_of(wire) == pod_requests(wire)
+    assert shape.limits == pod_limits(wire) == {"cpu": 999 * 7_000 + 1}
+    assert shape.bare_requests == requests_without_overhead(wire)
+    assert shape.effective_limits["cpu"] == 999 * 7_000 + 1
+    assert shape.effective_limits["example.com/1"] == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 90])
+def test_requests_alone_are_those_of_the_shape(count: int) -> None:
+    requirements = api.ResourceRequirements(requests={"cpu": "100m", "memory": "1Mi"})
+    wire = api.Pod(spec=api.PodSpec(containers=[api.Container(resources=requirements)] * count))
+    assert requests_of(wire) == shape_of(wire).requests

@@ -51,3 +51,33 @@ def test_while_it_is_resized_a_pod_counts_for_what_is_greater() -> None:
 
 def test_a_resize_that_is_infeasible_counts_as_asked() -> None:
     assert shape("8", "2", "2", reason="Infeasible").requests == {"cpu": 8000}
+
+
+def test_an_app_container_and_a_sidecar_are_resized_each_by_itself() -> None:
+    cpu = {"app": "2", "proxy": "100m", "setup": "9"}
+    app, proxy, setup = (
+        {"name": name, "resources": {"requests": {"cpu": amount}, "limits": {"cpu": amount}}}
+        for name, amount in cpu.items()
+    )
+    spec = {"containers": [app], "initContainers": [{**proxy, "restartPolicy": "Always"}]}
+
+    # The app has 3 where 2 are requested: 3000 + 100.
+    growing = {"containerStatuses": [{**app, "resources": amounts_of("3")}]}
+    assert both_of(spec, growing) == (3100, 3100)
+    # The sidecar has 500m where 100m are requested: 2000 + 500.
+    shrinking = {"initContainerStatuses": [{**proxy, "resources": amounts_of("500m")}]}
+    assert both_of(spec, shrinking) == (2500, 2500)
+    assert both_of(spec, growing | shrinking) == (3500, 3500)
+    # An ordinary init container before the sidecar does not shift it: max(9000, 3100).
+    spec["initContainers"].insert(0, setup)
+    assert both_of(spec, growing) == (9000, 9000)
+
+
+def amounts_of(cpu: str) -> dict[str, dict[str, str]]:
+    return {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
+
+
+def both_of(spec: dict[str, Any], status: dict[str, Any]) -> tuple[int, int]:
+    """Return request and limit of cpu, as the shape has them."""
+    found = shape_of(msgspec.convert({"spec": spec, "status": status}, api.Pod))
+    return found.requests["cpu"], found.limits["cpu"]

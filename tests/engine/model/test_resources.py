@@ -15,6 +15,7 @@ from engine.model.resources import (
     amounts,
     container_cpu,
     container_limits,
+    cpu_request,
     effective_limits,
     non_zero_requests,
     peak_limits,
@@ -179,6 +180,40 @@ def test_scoring_assumes_100m_and_200mi_of_each_container_that_names_none() -> N
     assert non_zero_requests(_pod()) == {}
 
 
+def test_where_a_pod_names_requests_defaults_stand_for_what_nobody_names() -> None:
+    # A container without memory beside one that names it takes none: 1Gi, and not 1Gi + 200Mi.
+    containers = [_asks(memory="1Gi"), {"name": "b"}]
+    own = {"requests": {"cpu": "2"}}
+    assert non_zero_requests(_pod(containers=containers, resources=own)) == {
+        "cpu": 2000,
+        "memory": GI,
+    }
+    # Memory that nobody names is assumed of each container: 2 * 200Mi.
+    both = [{"name": "a"}, {"name": "b"}]
+    assert non_zero_requests(_pod(containers=both, resources=own)) == {
+        "cpu": 2000,
+        "memory": 400 * MI,
+    }
+    # Limits of the pod alone change nothing.
+    limited = _pod(containers=containers, resources={"limits": {"cpu": "2"}})
+    assert non_zero_requests(limited) == {"cpu": 200, "memory": 200 * MI + GI}
+
+
+def test_the_kubelet_counts_overhead_on_top_of_a_request_and_no_container_beside_the_pod() -> None:
+    overhead = {"cpu": "250m"}
+    assert cpu_request(_pod(containers=[_asks(cpu="1")], overhead=overhead)) == 1250
+    assert cpu_request(_pod(containers=[_asks(memory="1Gi")], overhead=overhead)) == 0
+    sidecar = _pod(containers=[_asks(cpu="1")], initContainers=[_sidecar(_asks(cpu="2"))])
+    assert cpu_request(sidecar) == 3000
+    named = _pod(containers=[_asks(cpu="1")], resources={"requests": {"cpu": "3"}})
+    assert cpu_request(named) == 3000
+    # The pod names memory only: its containers' cpu does not count, and so overhead neither.
+    memory = _pod(
+        containers=[_asks(cpu="1")], resources={"limits": {"memory": "1Gi"}}, overhead=overhead
+    )
+    assert cpu_request(memory) == 0
+
+
 def test_the_effective_limit_is_the_greater_of_limit_and_request_per_container() -> None:
     # cpu: max(1, 2) + 500m; memory: max(2Gi, 1Gi)
     asks_more = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
@@ -306,3 +341,25 @@ def test_the_order_of_containers_does_not_matter_but_each_one_counts(
     assert pod_requests(pod) == pod_requests(_pod(containers=apps[::-1], initContainers=init))
     alone = pod_requests(_pod(containers=apps))
     assert all(pod_requests(pod)[name] >= amount for name, amount in alone.items())
+
+
+@given(st.lists(lists, max_size=2), st.lists(st.tuples(lists, st.booleans()), max_size=6))
+def test_at_each_moment_a_pod_needs_its_init_container_and_the_sidecars_before_it(
+    apps: list[dict[str, str]], inits: list[tuple[dict[str, str], bool]]
+) -> None:
+    moments: list[list[dict[str, str]]] = []
+    sidecars: list[dict[str, str]] = []
+    for requests, always in inits:
+        moments.append([*sidecars, requests])
+        sidecars += [requests] if always else []
+    moments.append([*sidecars, *apps])
+    needs = [
+        pod_requests(_pod(containers=[_asks(**container) for container in running]))
+        for running in moments
+    ]
+    expected = {
+        name: max(need[name] for need in needs if name in need) for name in set().union(*needs)
+    }
+    init = [_sidecar(_asks(**asks)) if always else _asks(**asks) for asks, always in inits]
+    pod = _pod(containers=[_asks(**container) for container in apps], initContainers=init)
+    assert pod_requests(pod) == expected

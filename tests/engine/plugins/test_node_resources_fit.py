@@ -318,3 +318,11 @@ def test_a_shape_must_be_a_line_from_left_to_right(
         _strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"shape": shape})
     loc = ("scoringStrategy", "requestedToCapacityRatio", "shape", *place)
     assert invalid.value.errors()[0]["loc"] == loc
+
+
+def test_what_a_pod_names_for_all_its_containers_counts_in_the_score() -> None:
+    # (10 - 2) / 10 cores are left; 1.36 scores the container's default of 100m instead: 99.
+    spec = {"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "2"}}}
+    pod = incoming({"pod": {"spec": spec}})
+    view = _cluster(a={"cpu": "10", "pods": "10"})
+    assert _scores(pod, view, _strategy("LeastAllocated", ("cpu", 1))) == [80]

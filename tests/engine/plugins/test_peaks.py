@@ -37,6 +37,14 @@ def test_the_cost_is_the_rise_of_the_power() -> None:
     assert costs["a"] == pytest.approx(1e15 * 20 * (math.exp(0.05 * 60) - math.exp(0.05 * 50)))
 
 
+def test_overhead_alone_costs_nothing() -> None:
+    view = cluster([node("a", cpu="10")], reports=[report("a", {"cpu": 5000})])
+    overhead = {"overhead": {"cpu": "1"}}
+    assert rule(a=STEEP).score(pod(**overhead), view, NOW).values.tolist() == [0]
+    both = rule(a=STEEP).score(pod(requests={"cpu": "1"}, **overhead), view, NOW).values
+    assert both[0] == pytest.approx(1e15 * 20 * (math.exp(0.05 * 70) - math.exp(0.05 * 50)))
+
+
 def test_the_least_rise_wins() -> None:
     # 20 * (e^3 - e^2.5) = 158.1, 20 * (e^0.6 - e^0.5) = 3.5, 20 * (e^1 - e^0.5) = 21.4
     assert costs_and_points(rule(a=STEEP, b=FLAT, c=STEEP), a=5000, b=5000, c=1000)[1] == [

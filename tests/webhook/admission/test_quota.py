@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
 from webhook.admission import wire
+from webhook.admission.large_pods import LargePods
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome
 from webhook.admission.wire import AdmissionError
@@ -52,6 +54,7 @@ def quota_reviews(
     mode: QuotaMode = "Enforce",
     time: Time | None = None,
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
+    large_pods: LargePods | None = None,
 ) -> QuotaReviews:
     config = QuotaConfig(
         clock=MonotonicClock(now=time or Time()), timeouts=ReservationTimeouts(unseen_seconds=60)
@@ -62,6 +65,7 @@ def quota_reviews(
         mode=mode,
         excluded_namespaces=["kube-system"],
         record_denial=record_denial,
+        large_pods=large_pods,
     )
 
 
@@ -198,3 +202,62 @@ async def test_denials_are_recorded_except_in_a_dry_run(state: ClusterState) -> 
     )
     await outcomes(reviews, asking("a"), asking("b"), asking("c"), asking("d", dryRun=True))
     assert denials == [("shop", ("team",))]
+
+
+def large(containers: int = 2_000, **resources: object) -> dict[str, object]:
+    """Return a pod that is judged apart from others."""
+    container = {"name": "c" * 40, "resources": resources}
+    return {"metadata": {"name": "large"}, "spec": {"containers": [container] * containers}}
+
+
+async def test_a_large_pod_is_judged_like_any_other(state: ClusterState) -> None:
+    state.set_quota(replace(state.view().namespaces.quotas["shop"][0], max={"cpu": 2_000}))
+    reviews = quota_reviews(state)
+    fits, exceeds = large(requests={"cpu": "1m"}), large(requests={"cpu": "1m", "memory": "1"})
+    assert asking("a", object=fits).is_large
+    assert await outcomes(reviews, asking("a", object=fits)) == [ADMITTED]
+    response = (await reviews.review(asking("b", object=exceeds))).response
+    assert not response.allowed
+    assert response.status is not None
+    assert "requested: cpu=2, used: cpu=2, limited: cpu=2" in response.status.message
+
+
+TOO_LARGE = {"metadata": {"annotations": {"a": "x" * wire.MOST_POD_BYTES}}}
+MANY_NAMES = large(1, requests={f"example.com/r{number}": "1" for number in range(1_001)})
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [(TOO_LARGE, "the pod is too large"), (MANY_NAMES, "the pod names more than 1000 resources")],
+)
+async def test_a_pod_beyond_judgement_is_denied_where_it_is_limited(
+    state: ClusterState, pod: object, reason: str
+) -> None:
+    reviews = quota_reviews(state)
+    result = await reviews.review(asking("a", object=pod))
+    assert result.outcome is DENIED
+    assert result.response.status is not None
+    assert result.response.status.message == f"pod not checked against quota team: {reason}"
+    audited = await quota_reviews(state, "Audit").review(asking("a", object=pod))
+    assert audited.outcome is Outcome.QUOTA_AUDITED
+    assert await outcomes(reviews, asking("a", "elsewhere", object=pod)) == [ADMITTED]
+
+
+async def test_large_pods_that_come_faster_than_they_are_judged_are_denied(
+    state: ClusterState,
+) -> None:
+    reviews = quota_reviews(state, large_pods=LargePods(most_waiting=0))
+    message = "pod not checked against quota team: too many large pods at a time"
+    response = (await reviews.review(asking("a", object=large()))).response
+    assert response.status is not None
+    assert response.status.message == message
+    assert await outcomes(reviews, asking("b")) == [ADMITTED]
+
+
+async def test_a_large_pod_that_is_changed_is_charged_the_difference(state: ClusterState) -> None:
+    state.set_quota(replace(state.view().namespaces.quotas["shop"][0], max={"cpu": 2_000}))
+    reviews = quota_reviews(state)
+    before, after = large(requests={"cpu": "1m"}), large(requests={"cpu": "2m"})
+    before["metadata"] = after["metadata"] = {"name": "large", "uid": "1", "resourceVersion": "7"}
+    assert await outcomes(reviews, changing(before, after)) == [ADMITTED]  # of 2 cores, 2 more
+    assert await outcomes(reviews, asking("b", object=with_cpu("1m"))) == [DENIED]

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import api
+from engine.model.pod import pod_of
 from engine.model.time import SECOND
 from engine.plugins.load_aware.estimation import (
     Estimation,
@@ -45,6 +48,24 @@ def test_the_greater_of_limit_and_request_is_scaled_and_rounded() -> None:
 def test_a_half_rounds_away_from_zero() -> None:
     # 85 % of 250m = 212.5m -> 213m
     assert _expected(pod(requests={"cpu": "250m"}))["cpu"] == 213
+
+
+def test_a_resize_in_place_has_no_say_before_the_specification_has() -> None:
+    resized = {
+        "spec": {
+            "containers": [
+                {"name": "app", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
+            ]
+        },
+        "status": {
+            "containerStatuses": [
+                {"name": "app", "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "8"}}}
+            ]
+        },
+    }
+    a_pod = pod_of(msgspec.convert(resized, api.Pod))
+    assert a_pod.shape.limits["cpu"] == 8000
+    assert _expected(a_pod)["cpu"] == 1700  # 85 % of 2 cores
 
 
 def test_an_estimate_never_exceeds_the_limit() -> None:

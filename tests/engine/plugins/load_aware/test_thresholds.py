@@ -72,6 +72,18 @@ def test_an_aggregated_check_needs_thresholds_and_a_type() -> None:
     assert _check({"aggregatedUsage": {"usageAggregationType": "p95"}}) == DEFAULTS
 
 
+def test_case_does_not_matter_in_the_keys_of_an_annotation_but_in_names_of_resources() -> None:
+    assert _check('{"UsageThresholds":{"cpu":7}}') == (WHOLE_NODE, [7, None])
+    assert _check('{"USAGETHRESHOLDS":{"CPU":7}}') == (WHOLE_NODE, [None, None])
+    aggregated = {"UsageThresholds": {"cpu": 50}, "usageaggregationtype": "p95"}
+    assert _check({"AggregatedUsage": aggregated}) == (UsageSource(aggregation="p95"), [50, None])
+
+
+def test_of_a_key_that_is_given_twice_the_last_value_counts() -> None:
+    twice = '{"usageThresholds":{"cpu":7},"usageThresholds":{"memory":8}}'
+    assert _check(twice) == (WHOLE_NODE, [None, 8])
+
+
 @pytest.mark.parametrize(
     "own",
     [
@@ -80,6 +92,7 @@ def test_an_aggregated_check_needs_thresholds_and_a_type() -> None:
         "null",
         [],
         {},
+        {"aggregatedUsage": [1]},
         {"usageThresholds": None},
         {"usageThresholds": {"cpu": "30"}},
         {"usageThresholds": {"cpu": 30.5}},

@@ -67,6 +67,11 @@ def test_load_beyond_limits_is_ruled_out() -> None:
     assert likely(asked(100, 0, 0), load(50, 20)) == 0
 
 
+def test_a_load_that_hardly_varies_is_a_steady_one() -> None:
+    # 60 of 100 are used, never 80: no risk. Upstream sees one of 1 below some 1e-9 %.
+    assert likely(asked(100, 80, 200), load(60, 2.5e-10)) == pytest.approx(0)
+
+
 def test_smoothing_hides_the_square_root_of_its_windows() -> None:
     flat = load(50, 100 / 12**0.5 / 2)
     assert load_risk(asked(100, 60, 200), flat, 4)[0, 0] == pytest.approx(0.4)
@@ -101,6 +106,7 @@ def test_a_pod_without_wants_and_a_node_without_metrics_get_nothing() -> None:
     assert scores(pod(requests=ONE_CORE), [], idle) == {"a": 100}
     assert scores(pod(requests={"x.com/gpu": "1"}), [], idle) == {"a": 0}
     assert scores(pod(requests=ONE_CORE), [], report("a", None)) == {"a": 0}
+    assert scores(pod(requests=ONE_CORE), [], report("a", {})) == {"a": 0}
 
 
 def test_args_out_of_range_are_the_defaults() -> None:
