@@ -16,6 +16,7 @@ from engine.errors import StowplanError
 from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
+from engine.policy_lint import lint_policy
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.loading import STANDARD_INPUT, load_policy_set
@@ -100,6 +101,7 @@ def _warnings(policy: CompiledPolicy) -> Iterator[str]:
         for warning in rule.labels.summary.warnings:
             yield f"{rule.name}: {warning}"
     yield from policy.warnings
+    yield from lint_policy(policy)
     for part in policy.slow_parts:
         yield f"slow: {part}"
 

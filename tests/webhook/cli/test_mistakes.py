@@ -34,6 +34,14 @@ def _score(plugin: str, args: str) -> str:
     return f"scores: [{{plugin: {plugin}, args: {{{args}}}}}]"
 
 
+def _scored(expression: str) -> str:
+    return f"scores: [{{name: r, expression: {expression!r}}}]"
+
+
+def _filtered(expression: str) -> str:
+    return f"filters: [{{name: r, expression: {expression!r}}}]"
+
+
 PERCENT = "expected a whole number of percent"
 
 REFUSED = (
@@ -121,6 +129,34 @@ WARNED = (
     Mistake(
         _score("LowRiskOverCommitment", "smoothingWindowSize: 0"),
         ("`smoothingWindowSize` 0 counts as 5",),
+    ),
+    # Effects on the sample cluster.
+    Mistake("filters: []", ("it has neither filters nor scores: it has no effect",)),
+    Mistake(_scored("1 / 0"), ("p: r: always fails: division by zero",)),
+    Mistake(_scored("5"), ("p: r: its score is the same for all nodes: it has no effect",)),
+    Mistake(_scored("pod.requests.cpu"), ("its score is the same for all nodes",)),
+    Mistake(_scored("node.ready || true ? 1 : 0"), ("its score is the same for all nodes",)),
+    Mistake(_filtered("true"), ("p: r: true for all nodes: it has no effect",)),
+    Mistake(_filtered("node.podCount < 0"), ("p: r: true for no node: it rejects all of them",)),
+    Mistake(
+        _scored("node.allocatable.cpu - pod.limits.cpu"),
+        ("for a pod without `pod.limits.cpu` no node gets points; ask `'cpu' in pod.limits`",),
+    ),
+    # Units.
+    Mistake(
+        _filtered("node.usage.memory < 4096"),
+        ("`node.usage.memory` is in bytes; for 4096 Mi write `4294967296.0`",),
+    ),
+    Mistake(
+        _filtered("node.allocatable.cpu > 4000"),
+        ("`node.allocatable.cpu` is in cores; for 4000 millicores write `4`",),
+    ),
+    Mistake(
+        _filtered("node.usage.cpu / node.allocatable.cpu < 65"),
+        (
+            "`node.usage.cpu` divided by `node.allocatable.cpu` is a fraction;",
+            "for 65 % write `0.65`",
+        ),
     ),
 )
 
