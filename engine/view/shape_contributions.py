@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -97,8 +98,8 @@ class ShapeContributions:
         a pod can name thousands.
         """
         axis = self._rows.axis
-        new = [name for name in resources if axis.find(name) is None]
         room = max(MOST_RESOURCES - len(axis), 0)
+        new = list(islice((name for name in resources if axis.find(name) is None), room + 1))
         self._has_unplaced |= len(new) > room
         if self._rows.grow_axis(new[:room]):
             self._by_shape.clear()  # they lack the new resources
