@@ -202,6 +202,7 @@ def decode(body: bytes) -> AdmissionRequest:
         AdmissionError: it is not an AdmissionReview.
     """
     try:
+        body.decode()  # the objects inside are only skimmed here, and must be UTF-8 too
         review = _decode_review(body)
     except _UNREADABLE as error:
         raise AdmissionError(_error_text("this is not an AdmissionReview", error)) from error
