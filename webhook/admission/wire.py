@@ -201,6 +201,7 @@ def decode(body: bytes) -> AdmissionRequest:
         AdmissionError: it is not an AdmissionReview.
     """
     try:
+        body.decode()  # the objects inside are only skimmed here, and must be UTF-8 too
         review = _reviews.decode(body)
     except _UNREADABLE as error:
         raise AdmissionError(_error_text("this is not an AdmissionReview", error)) from error

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -323,6 +324,21 @@ async def test_an_api_that_comes_later_is_picked_up_and_one_that_goes_is_dropped
 
 
 # Objects.
+
+
+async def test_a_large_object_is_prepared_in_a_thread_and_applied_in_its_turn(
+    tmp_path: Path,
+) -> None:
+    large = pod("large")
+    large["metadata"]["annotations"] = {"a": "x" * 65_536}
+    async with reflecting(tmp_path, objects=(*TEN, large)) as at:
+        await at.watching()
+        await at.equal()
+        at.server.delete("pods", large["metadata"]["namespace"], "large")
+        at.server.create(large | {"metadata": large["metadata"] | {"name": "next"}})
+        await at.equal()
+        assert len(at.prepared_in) == 2  # the small ones were applied at once
+        assert threading.get_ident() not in at.prepared_in
 
 
 async def test_an_object_that_cannot_be_read_is_said_once_and_left_out(
