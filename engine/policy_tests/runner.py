@@ -37,7 +37,7 @@ class CaseResult:
 
 
 @dataclass(slots=True)
-class TestRun:
+class CaseRun:
     """The results of all cases.
 
     Attributes:
@@ -51,7 +51,7 @@ class TestRun:
     untested: tuple[str, ...] = ()
 
 
-def run_cases(path: Path) -> TestRun:
+def run_cases(path: Path) -> CaseRun:
     """Run the cases of a file, or of every `cases.yaml` in a folder and below it.
 
     Cases are run against the policies in their folder and below; a policy in Audit mode is tested
@@ -63,11 +63,11 @@ def run_cases(path: Path) -> TestRun:
     files = sorted(path.rglob(CASES_FILE)) if path.is_dir() else [path]
     if not files:
         raise InvalidFileError([Diagnostic(file=str(path), message=f"holds no `{CASES_FILE}`")])
-    run, names = TestRun(), set[str]()
+    run, names = CaseRun(), set[str]()
     for file in files:
         names |= _run_file(file, run)
     if path.is_dir():  # policies of different folders need not go together
-        names |= {policy.name for policy in _loaded([path], TestRun())}
+        names |= {policy.name for policy in _loaded([path], CaseRun())}
     run.problems = list(dict.fromkeys(run.problems))
     applied = {name for result in run.results for name in result.decision.policies}
     # Cases that could not be run may apply any policy.
@@ -75,7 +75,7 @@ def run_cases(path: Path) -> TestRun:
     return run
 
 
-def _run_file(file: Path, run: TestRun) -> set[str]:
+def _run_file(file: Path, run: CaseRun) -> set[str]:
     """Add the results of a file of cases to a run; return the names of the policies beside it."""
     policies = _loaded([file.parent], run)
     now_is_read = any(
@@ -95,7 +95,7 @@ def _run_file(file: Path, run: TestRun) -> set[str]:
     return {policy.name for policy in policies}
 
 
-def _loaded(paths: Iterable[Path], run: TestRun) -> PolicySet:
+def _loaded(paths: Iterable[Path], run: CaseRun) -> PolicySet:
     """Return policies; none, with a note of the mistakes, if there are any."""
     try:
         return load_policies(paths)

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy import CASES_FILE
-from engine.policy_tests import CaseResult, TestRun, run_cases
+from engine.policy_tests import CaseResult, CaseRun, run_cases
 from engine.report import decision_report
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
@@ -59,7 +59,7 @@ def _show(result: CaseResult, output: Console, *, verbose: bool) -> None:
         show_decision(output, decision_report(result.decision))
 
 
-def _summary(run: TestRun, failed: int) -> str:
+def _summary(run: CaseRun, failed: int) -> str:
     parts = [f"{len(run.results) - failed} passed, {failed} failed"]
     if run.untested:
         count = len(run.untested)
