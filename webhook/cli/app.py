@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
@@ -23,9 +22,16 @@ def _shown_default(value: object) -> str | None:
     return None if value in (None, False) else str(value)
 
 
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - it parses mail headers
+
+    return version("stowplan")
+
+
 app = App(
     name="stowplan",
-    version=lambda: importlib.metadata.version("stowplan"),
+    version=_version,
+    version_format="plaintext",  # as Markdown it would load a parser
     default_parameter=Parameter(negative=(), show_default=_shown_default),
     help=f"""Placement policies and ElasticQuota for any Kubernetes cluster, beside its scheduler.
 

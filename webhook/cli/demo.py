@@ -26,8 +26,8 @@ from engine.report import DecisionReport
 from engine.view import ClusterView, Sum
 from webhook.cli import console
 from webhook.cli.api_server import ApiServer, connected
+from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
 from webhook.serving.composition import run_server

@@ -17,7 +17,7 @@ from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_policy_set
+from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import plain_table
 
 _MICROS_PER_MILLI = 1000

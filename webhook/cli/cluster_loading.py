@@ -1,4 +1,4 @@
-"""Loading of policies and recorded clusters, with progress and every mistake shown."""
+"""Loading of recorded clusters, with progress and every mistake shown."""
 
 from __future__ import annotations
 
@@ -8,23 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from engine.errors import Diagnostic, InvalidFileError
-from engine.policy import PolicySet, load_policies
 from webhook.cluster import Recording, load_recorded
-
-
-def load_policy_set(paths: Sequence[Path]) -> PolicySet:
-    """Return the policies of files and folders, at least one.
-
-    Raises:
-        InvalidFileError: there is none, or something is wrong with them.
-    """
-    policies = load_policies(paths)
-    if not policies:
-        raise InvalidFileError(
-            [Diagnostic(file=str(path), message="holds no policy") for path in paths]
-        )
-    return policies
 
 
 def load_cluster(paths: Sequence[Path], console: Console) -> Recording:
