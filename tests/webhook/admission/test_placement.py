@@ -238,3 +238,20 @@ def test_expressions_see_the_user(placement: Make, tmp_path: Path) -> None:
     reviews = placement(lambda: loaded)
     assert reviews.review(review_of(userInfo={"username": "bob"})).outcome is Outcome.ABSTAINED
     assert reviews.review(review_of(userInfo={"username": "alice"})).outcome is Outcome.PLACED
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        ({"metadata": {"annotations": {"a": "x" * 2**18}}}, "more than 262144 bytes"),
+        ({"spec": {"containers": [{}] * 300}}, "more than 256 containers"),
+    ],
+)
+def test_a_pod_that_would_delay_others_passes_with_a_warning(
+    placement: Make, pod: object, reason: str
+) -> None:
+    result = placement().review(review_of(object=pod))
+    assert result.outcome is Outcome.TOO_LARGE
+    assert result.response.allowed
+    assert result.response.patch is None
+    assert result.response.warnings == (f"stowplan gave no placement advice: the pod has {reason}",)
