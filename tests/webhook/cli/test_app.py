@@ -40,7 +40,7 @@ def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
         (["explain", POD, "--cluster"], "--cluster needs a value", "see `stowplan explain --help`"),
         (["snapshot"], "option `--output` is missing", "see `stowplan snapshot --help`"),
         (["snapshot", "-o"], "-o needs a value", "see `stowplan snapshot --help`"),
-        (["lint", "policies", "--vrbose"], "unknown option: --vrbose. Did you mean --verbose?", ""),
+        (["test", "policies", "--vrbose"], "unknown option: --vrbose. Did you mean --verbose?", ""),
         (["serve", "--prt", "1"], "unknown option: --prt", "see `stowplan serve --help`"),
         (
             ["explain", POD, *CLUSTER, *POLICIES, "policies/balanced"],
