@@ -79,11 +79,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     Who mistypes a word rarely mistypes its first letter: words that begin differently must be more
     alike.
     """
+    candidates = list(known)
+    alike = [other for other in candidates if other.casefold() == word.casefold()]
     close = (
         other
-        for other in difflib.get_close_matches(word, known, n=_CLOSE_WORDS)
+        for other in difflib.get_close_matches(word, candidates, n=_CLOSE_WORDS)
         if other[:1].lower() == word[:1].lower()
         or difflib.SequenceMatcher(None, other, word).ratio() >= _ALIKE
     )
-    found = next(close, "")
+    found = next(iter(alike), "") or next(close, "")
     return f"did you mean `{found}`?" if found else ""

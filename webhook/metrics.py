@@ -176,6 +176,35 @@ class Metrics:
             is_current,
         )
 
+    def show_policy_counts(
+        self,
+        *,
+        decisions: Callable[[], Mapping[tuple[str, ...], int]],
+        rejections: Callable[[], Mapping[tuple[str, ...], int]],
+    ) -> None:
+        """Show the effect of each policy in force.
+
+        Args:
+            decisions: by policy, mode and outcome.
+            rejections: nodes by policy, mode and filter.
+        """
+        for counts in (
+            _Counts(
+                "stowplan_policy_decisions",
+                "Decisions for pods that a policy took part in, by policy, mode and outcome.",
+                ("policy", "mode", "outcome"),
+                decisions,
+            ),
+            _Counts(
+                "stowplan_rule_rejections",
+                "Nodes that a filter was the first to reject, added up over decisions, by policy, "
+                "mode and rule.",
+                ("policy", "mode", "rule"),
+                rejections,
+            ),
+        ):
+            self.registry.register(counts)
+
     def answered(self) -> dict[str, int]:
         """Number of finished reviews, by path."""
         counts: dict[str, int] = {}
@@ -199,6 +228,23 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counts(Collector):
+    """Counts that are kept elsewhere, by label values, read at each scrape."""
+
+    name: str
+    text: str
+    labels: tuple[str, ...]
+    counts: Callable[[], Mapping[tuple[str, ...], int]]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        metric = CounterMetricFamily(self.name, self.text, labels=self.labels)
+        for values, count in self.counts().items():
+            metric.add_metric(values, count)
+        yield metric
 
 
 @dataclass(frozen=True, slots=True, eq=False)

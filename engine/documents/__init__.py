@@ -5,7 +5,13 @@ of document never belongs here.
 """
 
 from engine.documents.places import MOST_BYTES, Document, Path, read_documents
-from engine.documents.validation import MOST_PROBLEMS, several_mistakes, validate_model
+from engine.documents.validation import (
+    MOST_PROBLEMS,
+    mistake,
+    several_mistakes,
+    validate_model,
+    warn,
+)
 from engine.documents.yaml_tree import (
     Composer,
     MapNode,
@@ -28,7 +34,9 @@ __all__ = [
     "Source",
     "TooDeepError",
     "fatal_problem",
+    "mistake",
     "read_documents",
     "several_mistakes",
     "validate_model",
+    "warn",
 ]

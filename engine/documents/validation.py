@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.documents.places import Document, Path
@@ -18,8 +18,13 @@ _M = TypeVar("_M", bound=BaseModel)
 MOST_PROBLEMS: Final = 100
 """The most diagnostics of one model: more than that means a wrong kind of document."""
 
+_MISTAKE: Final = "mistake"
 _SEVERAL: Final = "several_mistakes"
 _CHOICE: Final = re.compile(r"'([^']*)'")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
+_NUMBERS: Final = frozenset({"int_type", "int_parsing", "float_type", "float_parsing"})
+_BOOLS: Final = frozenset({"bool_type", "bool_parsing"})
+_LISTS: Final = frozenset({"list_type", "tuple_type"})
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
 
 _MESSAGES: Final = {
@@ -47,15 +52,34 @@ _MESSAGES: Final = {
 }
 
 
-def several_mistakes(mistakes: Iterable[tuple[Path, str]]) -> PydanticCustomError:
-    """Return the error of a validator that finds mistakes below it, each with its path."""
+def mistake(message: str, hint: str = "") -> PydanticCustomError:
+    """Return the error of a validator that refuses a value, with the remedy."""
+    return PydanticCustomError(_MISTAKE, "{text}", {"text": message, "hint": hint})
+
+
+def several_mistakes(mistakes: Iterable[tuple[Path, str]], hint: str = "") -> PydanticCustomError:
+    """Return the error of a validator that finds mistakes below it, each with its path.
+
+    They have one remedy, if any.
+    """
     found = list(mistakes)
     text = "; ".join(message for _, message in found)
-    return PydanticCustomError(_SEVERAL, "{text}", {"text": text, "mistakes": found})
+    context = {"text": text, "mistakes": found, "hint": hint}
+    return PydanticCustomError(_SEVERAL, "{text}", context)
+
+
+def warn(info: ValidationInfo, message: str) -> None:
+    """Note, in a validator, that a value is allowed and probably not meant."""
+    if isinstance(info.context, list):
+        info.context.append(message)
 
 
 def validate_model(
-    model: type[_M], value: object, document: Document, at: Path = ()
+    model: type[_M],
+    value: object,
+    document: Document,
+    at: Path = (),
+    warnings: list[str] | None = None,
 ) -> tuple[_M | None, list[Diagnostic]]:
     """Return a part of a document as a model, or the mistakes in it.
 
@@ -64,9 +88,10 @@ def validate_model(
         value: the plain value.
         document: the document that holds it.
         at: the path that leads to it.
+        warnings: takes what validators note by `warn`.
     """
     try:
-        return model.model_validate(value), []
+        return model.model_validate(value, context=warnings), []
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
     shown = errors[:MOST_PROBLEMS]
@@ -80,14 +105,14 @@ def _problems(
     kind = error["type"]
     if kind == _SEVERAL:
         for below, message in error["ctx"]["mistakes"]:
-            yield document.problem((*path, *below), message)
+            yield document.problem((*path, *below), message, hint=error["ctx"]["hint"])
     elif kind == "missing":
         yield document.problem(path[:-1], f"missing key `{path[-1]}`")
     elif kind == "extra_forbidden":
         hint = did_you_mean(str(path[-1]), _keys_at(model, error["loc"][:-1]))
         yield document.problem_at_key(path, f"unknown key `{path[-1]}`", hint=hint)
     elif kind in {"literal_error", "enum"}:
-        known = _CHOICE.findall(error["ctx"]["expected"])
+        known = [choice for choice in _CHOICE.findall(error["ctx"]["expected"]) if choice]
         message = f"{_echo(error['input'])} is not " + " or ".join(
             f"`{choice}`" for choice in known
         )
@@ -103,9 +128,22 @@ def _problems(
 
 
 def _hint(error: ErrorDetails) -> str:
-    if error["type"] == "string_type" and isinstance(error["input"], bool | int | float):
-        return f'put it in quotes: "{json.dumps(error["input"])}"'
-    return ""
+    """Return the remedy that the value itself suggests."""
+    kind, value = error["type"], error["input"]
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return f'put it in quotes: "{json.dumps(value)}"'
+    if kind == _MISTAKE or not isinstance(value, str):
+        return str(error.get("ctx", {}).get("hint", ""))
+    text = value.strip()
+    if kind in _NUMBERS:
+        if _NUMBER.fullmatch(text):
+            return f"without quotes: {text}"
+        if _NUMBER.fullmatch(text.removesuffix("%")):
+            return f"without the percent sign: {text.removesuffix('%')}"
+        return ""
+    if kind in _BOOLS:
+        return f"without quotes: {text.lower()}" if text.lower() in {"true", "false"} else ""
+    return f"in a list: [{text}]" if kind in _LISTS and text else ""
 
 
 def _echo(value: object) -> str:

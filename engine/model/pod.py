@@ -8,15 +8,17 @@ holds some ten thousand of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
+from sys import getsizeof
 from typing import Annotated, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from engine.model import api, resources
+from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
 from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
@@ -34,8 +36,12 @@ AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-_CACHED_SHAPES = 32_768
-_MOST_CACHED_BYTES = 4_096  # some 20 for each amount; bounds the memory of hostile pods
+_SHAPE_CACHE_BYTES = 32 * 2**20  # some 18,000 shapes of everyday pods
+_LONGEST_KEY = 4_096  # some 20 for each amount
+_BARE_SHAPE = 512  # bytes of a shape without amounts, in a cache
+_AMOUNT = 32  # bytes of an int
+_PAIR = 128  # bytes of a tuple of two ints in a tuple
+_MOST_DETAILED_BYTES = 16_384  # some 500 amounts; no node runs a pod with more
 _MOST_DIGITS = 18  # below 2**63
 
 
@@ -59,11 +65,14 @@ _BANDS = (
 _KOORDINATOR_QOS = frozenset({"LSE", "LSR", "LS", "BE", "SYSTEM"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodShape:
     """The part of a pod that sums over pods depend on; compared by identity, shared between pods.
 
     All amounts are sparse and in base units (millicores for cpu, whole units for the rest).
+
+    Of a pod with many hundreds of containers or resources, which no node runs, `requests`, `limits`
+    and `bare_requests` are exact, as quota counts them, and the rest is made of them.
 
     Attributes:
         requests: Kubernetes' PodRequests; of a pod that is being resized, the greater of its
@@ -90,6 +99,7 @@ class PodShape:
         reserve_pod: whether it only reserves resources (Koordinator), and so carries no load.
         workload: its workload in an AppGroup, if it is in any.
         throughput: the disk bandwidth it needs, None for none.
+        size: the bytes that it takes in memory, about.
     """
 
     requests: Amounts
@@ -114,6 +124,10 @@ class PodShape:
     reserve_pod: bool
     workload: Workload | None
     throughput: Throughput | None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", _size_of(self))
 
     @property
     def is_prod(self) -> bool:
@@ -285,18 +299,81 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_ShapeKey).decode
 
 
-def shape_of(wire: api.Pod) -> PodShape:
+class ShapeCache:
+    """Shapes by their encoded keys: looking up and holding those takes a quarter of the cost.
+
+    Pods that exist keep their shapes alive, and their templates go on sharing them, whatever passes
+    through the cache meanwhile.
+
+    Args:
+        most_bytes: of the shapes that are held here.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.held: ByteLimitedCache[bytes, PodShape] = ByteLimitedCache(
+            most_bytes, lambda key, shape: len(key) + shape.size
+        )
+        self._alive: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+
+    def get(self, encoded: bytes) -> PodShape:
+        """Return the shape of a key."""
+        shape = self.held.get(encoded)
+        if shape is None:
+            shape = self._alive.get(encoded)
+            if shape is None:
+                shape = self._alive[encoded] = _new_shape(_decode(encoded))
+            self.held.put(encoded, shape)
+        return shape
+
+
+_shapes = ShapeCache(_SHAPE_CACHE_BYTES)
+
+
+def shape_of(wire: api.Pod, cache: ShapeCache = _shapes) -> PodShape:
     """Return the shape of a pod; equal inputs give the same object while it is cached.
 
     Shapes of extremely large pods are not cached.
 
+    Args:
+        wire: the decoded object.
+        cache: shared by all pods.
+
     Raises:
         QuantityError: an amount is not a quantity.
     """
+    key = _shape_key(wire)
+    encoded = _encoded(key)
+    if encoded is None or len(encoded) > _MOST_DETAILED_BYTES:
+        return _condensed_shape(key)
+    return cache.get(encoded) if len(encoded) <= _LONGEST_KEY else _new_shape(key)
+
+
+def requests_of(wire: api.Pod) -> Amounts:
+    """Return `shape_of(wire).requests`; for a large pod computes nothing else.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    key = _shape_key(wire)
+    encoded = _encoded(key)
+    if encoded is not None and len(encoded) <= _LONGEST_KEY:
+        return _shapes.get(encoded).requests
+    return resources.pod_requests(_wire_of(key), resources.AS_THE_SCHEDULER)
+
+
+def _encoded(key: _ShapeKey) -> bytes | None:
+    """Return a key as bytes; None with a number beyond 64 bits, or with half a character."""
+    try:
+        return _encode(key)
+    except (OverflowError, UnicodeEncodeError):
+        return None
+
+
+def _shape_key(wire: api.Pod) -> _ShapeKey:
     spec, status = wire.spec, wire.status
     labels = wire.metadata.labels or {}
     annotations = wire.metadata.annotations or {}
-    key = _ShapeKey(
+    return _ShapeKey(
         _container_keys(spec.containers),
         _container_keys(spec.init_containers),
         actuated_resources(spec.containers, status.container_statuses),
@@ -314,26 +391,16 @@ def shape_of(wire: api.Pod) -> PodShape:
         workload_of(labels),
         annotations.get(THROUGHPUT_ANNOTATION),
     )
-    try:
-        encoded = _encode(key)
-    except (OverflowError, UnicodeEncodeError):  # a number beyond 64 bits, half a character
-        return _new_shape(key)
-    return _shape(encoded) if len(encoded) <= _MOST_CACHED_BYTES else _new_shape(key)
 
 
 def _container_keys(containers: list[api.Container] | None) -> list[_ContainerKey]:
     return [(c.resources, c.restart_policy) for c in containers] if containers else []
 
 
-@lru_cache(maxsize=_CACHED_SHAPES)
-def _shape(encoded: bytes) -> PodShape:
-    """Return the shape of a key; looking up and holding it encoded takes a quarter of the cost."""
-    return _new_shape(_decode(encoded))
-
-
-def _new_shape(key: _ShapeKey) -> PodShape:
+def _wire_of(key: _ShapeKey) -> api.Pod:
+    """Return a pod with all that its amounts depend on."""
     first_init = len(key.containers)  # app and init containers share one set of names
-    wire = api.Pod(
+    return api.Pod(
         spec=api.PodSpec(
             containers=_containers(key.containers),
             init_containers=_containers(key.init_containers, first_init),
@@ -345,6 +412,10 @@ def _new_shape(key: _ShapeKey) -> PodShape:
             init_container_statuses=statuses_of(key.init_actuated, first_init),
         ),
     )
+
+
+def _new_shape(key: _ShapeKey) -> PodShape:
+    wire = _wire_of(key)
     qos_class = resources.qos_class(wire)
     unique: dict[tuple[tuple[str, int], ...], Amounts] = {}
 
@@ -367,6 +438,65 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         container_cpu=resources.container_cpu(wire),
         overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
         cpu_request=resources.cpu_request(wire),
+        qos_class=qos_class,
+        priority_class=_priority_class(key, qos_class),
+        scaling_factors=_scaling_factors(key.scaling_factors),
+        seconds_after_scheduled=_seconds(key.after_scheduled),
+        seconds_after_initialized=_seconds(key.after_initialized),
+        reserve_pod=key.reserve_pod,
+        workload=key.workload,
+        throughput=throughput_of(key.throughput),
+    )
+
+
+def _size_of(shape: PodShape) -> int:
+    """Return the bytes that a shape takes, about: mostly amounts, of which many share a dict."""
+    amounts = (
+        shape.requests,
+        shape.limits,
+        shape.spec_requests,
+        shape.spec_limits,
+        shape.non_zero_requests,
+        shape.effective_limits,
+        shape.effective_limits_non_zero,
+        shape.container_limits,
+        shape.peak_limits,
+        shape.peak_requests,
+        shape.bare_requests,
+    )
+    different = {id(each): each for each in amounts}.values()
+    factors = shape.scaling_factors or ()
+    names = [name for each in (*different, dict(factors)) for name in each]
+    return (
+        _BARE_SHAPE
+        + sum(map(getsizeof, (*different, *names, *(shape.workload or ()))))
+        + _AMOUNT * len(names)
+        + _PAIR * (len(shape.container_cpu) + len(factors))
+    )
+
+
+def _condensed_shape(key: _ShapeKey) -> PodShape:
+    """Return the shape of a large pod by a quarter of the work: see `PodShape`."""
+    wire = _wire_of(key)
+    requests = resources.pod_requests(wire, resources.AS_THE_SCHEDULER)
+    limits = resources.pod_limits(wire, resources.AS_THE_SCHEDULER)
+    greater = resources.greater(requests, limits)
+    qos_class = "Burstable" if greater else "BestEffort"
+    return PodShape(
+        requests=requests,
+        limits=limits,
+        spec_requests=requests,
+        spec_limits=limits,
+        non_zero_requests=requests,
+        effective_limits=greater,
+        effective_limits_non_zero=greater,
+        container_limits=limits,
+        peak_limits=limits,
+        peak_requests=requests,
+        bare_requests=resources.requests_without_overhead(wire),
+        container_cpu=(),
+        overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
+        cpu_request=requests.get(CPU, 0),
         qos_class=qos_class,
         priority_class=_priority_class(key, qos_class),
         scaling_factors=_scaling_factors(key.scaling_factors),

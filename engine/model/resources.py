@@ -69,6 +69,13 @@ def amounts(resource_list: Mapping[str, str | float | None] | None) -> dict[str,
     return {name: base_units(name, text) for name, text in (resource_list or {}).items()}
 
 
+def greater(first: Amounts, second: Amounts) -> dict[str, int]:
+    """Return the greater amount of each resource that either names."""
+    total = dict(first)
+    _raise_to(total, second)
+    return total
+
+
 def pod_requests(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dict[str, int]:
     """Return what the pod requests (component-helpers/resource/helpers.go, PodRequests)."""
     spec = pod.spec
@@ -256,10 +263,11 @@ def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) ->
         if is_sidecar:
             _add(total, own)
             _add(sidecars, own)
-            _raise_to(peak, sidecars)
-        else:
-            _add(own, sidecars)
-            _raise_to(peak, own)
+        # Only of these names: of any other, `peak` has what the sidecars so far need.
+        beside = {name: sidecars.get(name, 0) for name in own}
+        if not is_sidecar:
+            _add(beside, own)
+        _raise_to(peak, beside)
     _raise_to(total, peak)
     return total
 

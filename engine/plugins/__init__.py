@@ -73,6 +73,9 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
 )
 """Every plugin, by the name a policy uses."""
 
+UPSTREAM_NAMES: Final[Mapping[str, str]] = MappingProxyType({"LoadAwareScheduling": "LoadAware"})
+"""Our names of plugins by those in a scheduler's configuration, where they differ."""
+
 NODE_ANNOTATIONS: Final = (LIMIT_TO_ALLOCATABLE, RAW_ALLOCATABLE, USAGE_THRESHOLDS)
 """Annotations of nodes that plugins read beside their args."""
 
@@ -82,6 +85,7 @@ __all__ = [
     "NODE_ANNOTATIONS",
     "PASS",
     "PLUGINS",
+    "UPSTREAM_NAMES",
     "Args",
     "Filter",
     "NeverFaults",

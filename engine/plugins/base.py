@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod
-from engine.model.quantity import base_units
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
@@ -36,19 +35,6 @@ FAULT = -1
 
 
 _TYPE_META = ("apiVersion", "kind")
-
-
-def _readable(quantities: dict[str, str | float]) -> dict[str, str | float]:
-    for name, text in quantities.items():
-        base_units(name, text)
-    return quantities
-
-
-_Text: TypeAlias = Annotated[str, Field(strict=True)]
-_Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
-
-Quantities: TypeAlias = Annotated[dict[str, _Text | _Number], AfterValidator(_readable)]
-"""Quantities by resource name, as people write them; `base_units` reads each."""
 
 
 class Args(BaseModel):

@@ -11,8 +11,10 @@ import math
 from typing import Annotated, TypeAlias
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic.alias_generators import to_camel
 
+from engine.documents import warn
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
@@ -25,8 +27,11 @@ from engine.view import ClusterView, Domain, IntColumn
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
 
 
-def _one_if_negative(value: float) -> float:
-    return value if value >= 0 else 1
+def _one_if_negative(value: float, info: ValidationInfo) -> float:
+    if value >= 0:
+        return value
+    warn(info, f"`{to_camel(info.field_name or '')}` {value:g} counts as 1")
+    return 1
 
 
 _Factor: TypeAlias = Annotated[

@@ -21,7 +21,8 @@ from engine.model.quantity import base_units
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Quantities, Scores
+from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.lib.arg_types import Quantities
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
 from engine.view import ClusterView, Domain, IntColumn, Sum, capped
 

@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
+from engine.documents import warn
 from engine.model.pod import Pod, PodShape
 from engine.model.quantity import INT64_MIN, base_units
 from engine.model.resource_names import CPU
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Quantities, Scores
+from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
+from engine.plugins.lib.arg_types import Quantities, WholePercent
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.inputs import report_age
 from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
@@ -39,8 +41,11 @@ _GREATEST = 2.0**52
 _Text: TypeAlias = Annotated[str, Field(strict=True)]
 
 
-def _target(percent: int) -> int:
-    return percent if percent > 0 else _DEFAULT_TARGET
+def _target(percent: int, info: ValidationInfo) -> int:
+    if percent > 0:
+        return percent
+    warn(info, f"`targetUtilization` {percent} counts as {_DEFAULT_TARGET}")
+    return _DEFAULT_TARGET
 
 
 def _number(text: str) -> str:
@@ -62,7 +67,7 @@ class TargetLoadPackingArgs(TrimaranArgs):
     """
 
     target_utilization: Annotated[
-        int, Field(strict=True, ge=INT64_MIN, le=MAX_SCORE), AfterValidator(_target)
+        WholePercent, Field(ge=INT64_MIN, le=MAX_SCORE), AfterValidator(_target)
     ] = _DEFAULT_TARGET
     default_requests: Quantities = Field(default={CPU: "1000m"})
     default_requests_multiplier: Annotated[_Text, AfterValidator(_number)] = "1.5"

@@ -21,7 +21,7 @@ from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import PlacementOptions
-from engine.plugins import PLUGINS, Args, Plugin
+from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin
 from engine.policy import schema
 from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
@@ -42,25 +42,39 @@ _CONDITIONS: Final = ("spec", "match", "matchConditions")
 _VARIABLES: Final = ("spec", "variables")
 _FILTERS: Final = ("spec", "filters")
 _SCORES: Final = ("spec", "scores")
+_API_GROUP: Final = "stowplan.dev/"
+_SCHEDULER_CONFIGURATION: Final = "KubeSchedulerConfiguration"
+_COPY_ENTRIES: Final = (
+    "copy entries of `profiles[].pluginConfig`, `name` and `args`, into `spec.filters` or"
+    f" `spec.scores` of a `{schema.KIND}`; weights are in `profiles[].plugins.score.enabled`"
+)
 _MICROS_PER_MILLI = 1000
 _IDENTIFIER = re.compile(r"\w+")
 
 
 def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
     """Return the policy of a document, or None and every mistake in it."""
-    kind = document.value.get("kind") if isinstance(document.value, dict) else None
-    if kind is not None and kind != schema.KIND:
-        hint = did_you_mean(str(kind), [schema.KIND])
-        problem = document.problem(("kind",), f"`{kind}` is not `{schema.KIND}`", hint=hint)
-        return None, [problem]
+    other = _other_kind(document)
+    if other is not None:
+        return None, [other]
     written, problems = validate_model(schema.PlacementPolicy, document.value, document)
     programs = _Programs(document)
     plugins = _Plugins(document)
-    problems += programs.problems + plugins.problems
+    problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
     return replace(policy, digest=_digest(document)), []
+
+
+def _other_kind(document: Document) -> Diagnostic | None:
+    """Return the problem of a document that is something else altogether, None for a policy."""
+    value = document.value if isinstance(document.value, dict) else {}
+    kind, version = str(value.get("kind", schema.KIND)), str(value.get("apiVersion"))
+    if did_you_mean(kind, [schema.KIND]) or version.startswith(_API_GROUP):
+        return None
+    hint = _COPY_ENTRIES if kind == _SCHEDULER_CONFIGURATION else ""
+    return document.problem(("kind",), f"`{kind}` is not `{schema.KIND}`", hint=hint)
 
 
 def _digest(document: Document) -> bytes:
@@ -153,11 +167,13 @@ class _Plugins:
     Attributes:
         found: plugin and args by the path of the rule.
         problems: the mistakes in the others.
+        warnings: a line for each arg that is allowed and probably not meant.
     """
 
     def __init__(self, document: Document) -> None:
         self.found: dict[_Path, tuple[Plugin, Args]] = {}
         self.problems: list[Diagnostic] = []
+        self.warnings: list[str] = []
         self._document = document
         for path, item in _items(document, _FILTERS):
             self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
@@ -171,23 +187,37 @@ class _Plugins:
         can: Callable[[Plugin], bool],
         verb: str,
     ) -> None:
-        name = item.get("plugin")
-        if not isinstance(name, str):
-            return  # the schema reports it
+        name = schema.named_plugin(item)
+        if not name:
+            return  # an expression, or the schema reports it
+        key = "plugin" if "plugin" in item else "name"
         plugin = PLUGINS.get(name)
         if plugin is None or not can(plugin):
             able = [other for other, found in PLUGINS.items() if can(found)]
             message = f"plugin `{name}` does not {verb}" if plugin else f"unknown plugin `{name}`"
             hint = did_you_mean(name, able) or f"the plugins that {verb} are {', '.join(able)}"
-            self.problems.append(self._document.problem((*path, "plugin"), message, hint=hint))
+            self.problems.append(self._document.problem((*path, key), message, hint=hint))
             return
         at = (*path, "args")
         written = item.get("args") or {}
-        args, problems = validate_model(plugin.args, written, self._document, at)
+        self.problems += self._args_of_another(name, written, at)
+        warnings: list[str] = []
+        args, problems = validate_model(plugin.args, written, self._document, at, warnings)
+        self.warnings += (f"{item.get('name') or name}: {warning}" for warning in warnings)
         self.problems += problems
         self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
         if args is not None:
             self.found[path] = (plugin, args)
+
+    def _args_of_another(self, plugin: str, args: object, at: _Path) -> Iterator[Diagnostic]:
+        """Yield the problem of args whose `kind` is that of another plugin."""
+        kind = args.get("kind") if isinstance(args, dict) else None
+        if not isinstance(kind, str):
+            return
+        owner = kind.removesuffix("Args")
+        owner = UPSTREAM_NAMES.get(owner, owner)
+        if owner in PLUGINS and owner != plugin:
+            yield self._document.problem((*at, "kind"), f"these are args of plugin `{owner}`")
 
 
 def _items(document: Document, path: _Path) -> Iterator[tuple[_Path, dict[str, Any]]]:
@@ -240,6 +270,7 @@ def _assembled(
         sum_profiles=profiles,
         estimator=next(estimators, None),
         slow_parts=tuple(_slow_parts((*filters, *scores))),
+        warnings=tuple(plugins.warnings),
     )
 
 

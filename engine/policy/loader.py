@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from engine.documents import MOST_BYTES, Document, read_documents
@@ -19,21 +20,28 @@ _MAX_ATTEMPTS: Final = 10
 _ENDINGS = frozenset({".yaml", ".yml", ".json"})
 
 
-def load_policies(paths: Iterable[Path]) -> PolicySet:
+def load_policies(
+    paths: Iterable[Path], texts: Mapping[str, bytes] = MappingProxyType({})
+) -> PolicySet:
     """Return all policies of files and folders, compiled.
 
     A file may hold several documents. Folders are read recursively, without hidden files and
     folders, which Kubernetes puts beside the links of a mounted ConfigMap.
 
+    Args:
+        paths: the files and folders.
+        texts: the contents of further files, by the names that diagnostics give them.
+
     Raises:
         InvalidFileError: there are mistakes; carries every mistake of every file.
     """
-    contents, problems = _read(tuple(paths))
+    read, problems = _read(tuple(paths))
+    contents = {**{str(file): content for file, content in read.items()}, **texts}
     policies: list[CompiledPolicy] = []
     names: dict[str, str] = {}
     for file, content in contents.items():
         try:
-            documents = read_documents(content, str(file))
+            documents = read_documents(content, file)
             if not documents:
                 raise _unusable(file, "holds no policy")
         except InvalidFileError as error:
@@ -148,7 +156,7 @@ def _name_taken(document: Document, names: dict[str, str]) -> list[Diagnostic]:
     return [document.problem(("metadata", "name"), message)]
 
 
-def _unusable(file: Path, message: str) -> InvalidFileError:
+def _unusable(file: Path | str, message: str) -> InvalidFileError:
     return InvalidFileError([Diagnostic(file=str(file), message=message)])
 
 

@@ -15,7 +15,7 @@ from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.policy.activation import namespace_labels
 from engine.policy.context import PolicyContext, RuleContext
-from engine.policy.expressions import checked_bool
+from engine.policy.expressions import NodeExpression, checked_bool
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
 from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
@@ -35,6 +35,7 @@ class CompiledPolicy:
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
         slow_parts: a line for each part of an expression that is evaluated node by node for every
             pod, which takes long in a large cluster.
+        warnings: a line for each arg of a plugin that is allowed and probably not meant.
         digest: a hash of the policy's text, comments and layout aside.
     """
 
@@ -51,7 +52,15 @@ class CompiledPolicy:
     sum_profiles: tuple[PodSumProfile, ...] = ()
     estimator: Callable[[Pod], Amounts] | None = None
     slow_parts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     digest: bytes = b""
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every expression: match conditions, variables, filters and scores."""
+        evaluators = (rule.evaluator for rule in (*self.filters, *self.scores))
+        rules = (each.program for each in evaluators if isinstance(each, NodeExpression))
+        return (*self.conditions.values(), *self.variables.values(), *rules)
 
     def selects(self, request: PlacementRequest) -> bool:
         """Return whether its selectors select the pod of a request and its namespace."""

@@ -7,17 +7,19 @@ The models define the keys and the type of each value. Values that cannot be che
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
 
-from engine.documents import several_mistakes
+from engine.documents import mistake, several_mistakes
+from engine.errors import did_you_mean
 from engine.model import api, selectors
 from engine.model.decision import DEFAULT_GROUP_LABELS, DynamicFilters, WhenNoneFits
+from engine.plugins import PLUGINS, UPSTREAM_NAMES
 
 KIND: Final = "PlacementPolicy"
 
@@ -122,6 +124,22 @@ class LabelSelector(Model):
         tuple[LabelRequirement, ...], Field(description="Further requirements.")
     ] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_labels_in_their_place(cls, written: object) -> object:
+        if isinstance(written, dict):
+            keys = {field.alias for field in cls.model_fields.values()}
+            stray = {
+                key: value
+                for key, value in written.items()
+                if isinstance(value, str) and key not in keys and not did_you_mean(key, keys)
+            }
+            if stray:
+                labels = ", ".join(f"{key}: {value}" for key, value in stray.items())
+                mistakes = [((key,), f"`{key}` is not a part of a label selector") for key in stray]
+                raise several_mistakes(mistakes, f"matchLabels: {{ {labels} }}")
+        return written
+
     @model_validator(mode="after")
     def _is_a_selector(self) -> Self:
         _, mistakes = self._parsed()
@@ -194,15 +212,38 @@ class Rule(Model):
         """The given name, or that of the plugin."""
         return self.rule_name or self.plugin or ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_scheduler_configuration(cls, written: object) -> object:
+        """Accept an entry of a scheduler's `pluginConfig`, which names its plugin by `name`."""
+        if isinstance(written, dict) and (plugin := named_plugin(written)):
+            return {**written, "plugin": plugin}
+        return written
+
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
         if (self.plugin is None) == (self.expression is None):
-            raise PydanticCustomError("rule", "give either `plugin` or `expression`")
+            is_entry = self.plugin is None and self.args is not None
+            hint = f"there is no plugin `{self.rule_name}`" if is_entry else ""
+            raise mistake("give either `plugin` or `expression`", hint)
         if self.expression is not None and self.rule_name is None:
-            raise PydanticCustomError("rule", "a rule with an `expression` needs a `name`")
+            raise mistake("a rule with an `expression` needs a `name`")
         if self.expression is not None and self.args is not None:
-            raise PydanticCustomError("rule", "`args` belong to a `plugin`")
+            raise mistake("`args` belong to a `plugin`")
         return self
+
+
+def named_plugin(rule: Mapping[str, object]) -> str:
+    """Return the plugin that a rule is to run, by our name for it; "" for an expression.
+
+    Args:
+        rule: a filter or score as it was written, or an entry of a scheduler's `pluginConfig`.
+    """
+    name = rule.get("plugin" if "plugin" in rule or "expression" in rule else "name")
+    if not isinstance(name, str):
+        return ""
+    ours = UPSTREAM_NAMES.get(name, name)
+    return ours if "plugin" in rule or ours in PLUGINS else ""
 
 
 class Filter(Rule):
@@ -227,7 +268,7 @@ class Filter(Rule):
     @model_validator(mode="after")
     def _message_explains_an_expression(self) -> Self:
         if self.message is not None and self.plugin is not None:
-            raise PydanticCustomError("rule", "a plugin gives its own reasons, drop `message`")
+            raise mistake("a plugin gives its own reasons, drop `message`")
         return self
 
 

@@ -66,10 +66,11 @@ class ResourceAxis:
     def vector(self, amounts: Mapping[str, int]) -> IntColumn:
         """Return `amounts` on this axis, shape (n_resources,), capped; other names are dropped."""
         row = np.zeros(len(self.names), np.int64)
-        for name, amount in amounts.items():
+        known = amounts if len(amounts) <= len(self.names) else amounts.keys() & self._index.keys()
+        for name in known:
             at = self._index.get(name)
             if at is not None:
-                row[at] = capped(amount)
+                row[at] = capped(amounts[name])
         return row
 
 

@@ -58,6 +58,7 @@ from webhook.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 _POLICY = Path(__file__).with_name("policy.yaml")
 _NOW = micros(NOW)
@@ -181,7 +182,7 @@ class _Bench:
             explanations=Explanations(_EXPLANATIONS),
             assumed=known,
         )
-        placement = PlacementReviews(placer, lambda: policies, time.monotonic)
+        placement = PlacementReviews(placer, lambda: policies, time.monotonic, PolicyCounts())
         self._handler = ReviewHandler(
             "mutate",
             placement.review,

@@ -42,6 +42,7 @@ from webhook.admission.review_result import pod_in
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 Spent: TypeAlias = Sequence[float]
 """CPU nanoseconds of a few calls."""
@@ -198,7 +199,9 @@ class _WholeReviews:
             explanations=Explanations(_EXPLANATIONS),
             assumed=self._known,
         )
-        self._review = PlacementReviews(placer, lambda: world.policies, time.monotonic).review
+        self._review = PlacementReviews(
+            placer, lambda: world.policies, time.monotonic, PolicyCounts()
+        ).review
         self._bodies = iter(Reviews(world.cluster.workloads, _REVIEWS))
 
     def answered(self) -> Spent:

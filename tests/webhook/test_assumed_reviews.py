@@ -23,6 +23,7 @@ from tests.webhook.conftest import DENYING
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -71,7 +72,7 @@ def review(state: ClusterState, tmp_path: Path, assumed: Assumed) -> Review:
         placer = Placer(
             view=state.view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(assumed, state)
         )
-        reviews = PlacementReviews(placer, lambda: loaded, lambda: 0.0)
+        reviews = PlacementReviews(placer, lambda: loaded, lambda: 0.0, PolicyCounts())
         return reviews.review(review_of(**{"object": POD, **parts}))
 
     return review_by
@@ -190,7 +191,7 @@ def test_pods_of_one_template_share_a_decision_where_time_is_short_and_count_eac
     placer = Placer(
         view=slow_view, now=lambda: Micros(0), scope=Scope(), assumed=Recorder(assumed, state)
     )
-    reviews = PlacementReviews(placer, lambda: loaded, lambda: now[0])
+    reviews = PlacementReviews(placer, lambda: loaded, lambda: now[0], PolicyCounts())
     results = [reviews.review(review_of(uid=uid, object=POD)) for uid in ("first", "second")]
     assert [result.outcome for result in results] == [Outcome.PLACED, Outcome.SHARED]
     for result, (_, advice) in zip(results, assumed, strict=True):

@@ -31,6 +31,7 @@ from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.cluster import Cluster
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -136,7 +137,7 @@ class Replica:
             scope=Scope(),
             assumed=self._known if assuming else None,
         )
-        self._reviews = PlacementReviews(placer, lambda: policies, lambda: 0.0)
+        self._reviews = PlacementReviews(placer, lambda: policies, lambda: 0.0, PolicyCounts())
 
     def admitted(self, number: int) -> Pod:
         """Return the pod as the API server stores it once it is through its admission."""

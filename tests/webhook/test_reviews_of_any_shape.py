@@ -26,6 +26,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 REVIEWS = [
     json.loads(path.read_text())["review"]
@@ -55,7 +56,7 @@ class Mutate:
             clock=time.monotonic,
             explanations=Explanations(9),
         )
-        placement = PlacementReviews(placer, lambda: loaded, time.monotonic)
+        placement = PlacementReviews(placer, lambda: loaded, time.monotonic, PolicyCounts())
         self._handler = ReviewHandler(
             "mutate",
             placement.review,

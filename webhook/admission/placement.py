@@ -5,14 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from engine.model import api
 from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from webhook.admission import wire
+from webhook.admission.advice_limits import MOST_BYTES, beyond_limits
 from webhook.admission.decision_cache import DecisionCache
-from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified, ignored, pod_in
+from webhook.admission.review_result import (
+    Outcome,
+    ReviewResult,
+    admit_unmodified,
+    ignored,
+    model_of,
+)
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.placement.placer import Placement, Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 _log = logging.getLogger(__name__)
 
@@ -24,29 +33,43 @@ class PlacementReviews:
         placer: decides.
         policies: the policies in force.
         clock: monotonic seconds.
+        counts: where placements are counted, except those of dry runs.
     """
 
     def __init__(
-        self, placer: Placer, policies: Callable[[], PolicySet], clock: Callable[[], float]
+        self,
+        placer: Placer,
+        policies: Callable[[], PolicySet],
+        clock: Callable[[], float],
+        counts: PolicyCounts,
     ) -> None:
         self._placer = placer
         self._policies = policies
         self._clock = clock
+        self._counts = counts
         self._cache = DecisionCache(clock)
 
     def review(self, request: AdmissionRequest) -> ReviewResult:
         """Advise a pod; where there can be no advice, the pod passes unmodified."""
         if not request.creates_pod:
             return ignored(request)
+        if request.is_too_large or len(request.object) > MOST_BYTES:
+            return _not_advised(request, f"more than {MOST_BYTES} bytes")
         try:
             policies, began = self._policies(), self._clock()
             placement = self._cache.get(request, policies)
             if placement is not None:
                 self._placer.assume(placement)
+                self._counts.count(placement, policies)
                 return _result(request, placement, Outcome.SHARED)
-            placement = self._placer.place(
-                _placement_request(request), policies, dry_run=bool(request.dry_run)
-            )
+            manifest, dry_run = request.pod(), bool(request.dry_run)
+            excess = beyond_limits(manifest)
+            if excess:
+                return _not_advised(request, excess)
+            placement_request = _placement_request(manifest, request)
+            placement = self._placer.place(placement_request, policies, dry_run=dry_run)
+            if not dry_run:
+                self._counts.count(placement, policies)
             self._cache.put(request, policies, placement, began)
             return _result(request, placement, _OUTCOMES[placement.verdict])
         except AdmissionError as error:
@@ -64,8 +87,12 @@ _OUTCOMES = {
 }
 
 
-def _placement_request(request: AdmissionRequest) -> PlacementRequest:
-    pod, raw = pod_in(request), bytes(request.object)
+def _not_advised(request: AdmissionRequest, excess: str) -> ReviewResult:
+    return admit_unmodified(request, Outcome.TOO_LARGE, f"the pod has {excess}")
+
+
+def _placement_request(manifest: api.Pod, request: AdmissionRequest) -> PlacementRequest:
+    pod, raw = model_of(manifest, request), bytes(request.object)
     return PlacementRequest(pod=pod, raw=raw, request=request.variables())
 
 
@@ -99,7 +126,7 @@ def _audit_annotations(placement: Placement) -> dict[str, str]:
         annotations["policies"] = ",".join(placement.policies)
     if placement.errors:
         annotations["errors"] = "; ".join(placement.errors)
-    if placement.audited_policies:
-        annotations["audited-policies"] = ",".join(placement.audited_policies)
-        annotations["audited-decision"] = placement.audited_message
+    if placement.audit is not None:
+        annotations["audited-policies"] = ",".join(placement.audit.policies)
+        annotations["audited-decision"] = placement.audit.message
     return annotations

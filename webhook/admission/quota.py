@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
-from engine.model.pod import Pod
-from engine.quota import QuotaMode, QuotaRequest, QuotaVerdict, Reservation, mode_of
-from engine.view import ClusterView, counted_requests
+from engine.model.resource_names import PODS
+from engine.model.resources import Amounts
+from engine.quota import QuotaMode, QuotaRequest, QuotaVerdict, Reservation, mode_of, quotas_of
+from engine.view import ClusterView
 from webhook.admission import wire
-from webhook.admission.review_result import Outcome, ReviewResult, ignored, old_pod_in, pod_in
+from webhook.admission.large_pods import LargePods, LargePodsError
+from webhook.admission.review_result import Outcome, ReviewResult, ignored, requests_in
 from webhook.admission.wire import AdmissionError, AdmissionRequest
+
+_MOST_RESOURCES: Final = 1_000
+"""Resources that a pod may name; they are compared on the event loop. No node offers as many."""
 
 
 class Ledger(Protocol):
     """The reservations of quota."""
+
+    def has_quota(self, namespace: str) -> bool:
+        """Return whether the pods of a namespace are limited."""
 
     async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved."""
@@ -28,6 +37,7 @@ class QuotaReviews:
         view: the cluster.
         mode: effect of an exceeded quota in namespaces that name none.
         excluded_namespaces: those whose pods are always admitted.
+        large_pods: where large pods are decoded; a thread of their own if not given.
         record_denial: called with each denied request, but for dry runs.
     """
 
@@ -38,10 +48,12 @@ class QuotaReviews:
         view: Callable[[], ClusterView],
         mode: QuotaMode,
         excluded_namespaces: Collection[str],
+        large_pods: LargePods | None = None,
         record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
     ) -> None:
         self._ledger = ledger
         self._view = view
+        self._large_pods = large_pods or LargePods()
         self._record_denial = record_denial
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
@@ -49,27 +61,31 @@ class QuotaReviews:
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
 
+        A pod that cannot be judged, for it is too large or unreadable, is denied where it is
+        limited: were it an error, the failure policy could admit it.
+
         Raises:
-            AdmissionError: the object is not a pod.
             QuotaUndecidedError: there is no verdict.
         """
         mode = self._mode_of(request.namespace)
-        if mode == "Off":
+        if mode == "Off" or not (request.creates_pod or request.changes_pod):
             return ignored(request)
-        if request.creates_pod:
-            reservation = _for_new(pod_in(request), request)
-        elif request.changes_pod:
-            reservation = _for_change(pod_in(request), old_pod_in(request), request)
-        else:
-            return ignored(request)
-        is_dry_run = bool(request.dry_run)
-        quota_request = QuotaRequest(reservation, is_dry_run)
+        try:
+            reservation = await self._reservation(request)
+        except (AdmissionError, LargePodsError) as error:
+            return self._unchecked(request, error, mode)
+        quota_request = QuotaRequest(reservation, bool(request.dry_run))
         verdict = await self._ledger.admit(request.namespace, quota_request)
         if verdict.allowed:
             return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
+        return self._over_quota(request, verdict, mode)
+
+    def _over_quota(
+        self, request: AdmissionRequest, verdict: QuotaVerdict, mode: QuotaMode
+    ) -> ReviewResult:
         audit = {"quota": verdict.message}
         if mode == "Enforce":
-            if not is_dry_run:
+            if not request.dry_run:
                 self._record_denial(request.namespace, verdict)
             response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
             return ReviewResult(Outcome.QUOTA_DENIED, response)
@@ -82,13 +98,54 @@ class QuotaReviews:
             return "Off"
         return mode_of(self._view(), namespace, self._mode)
 
+    def _unchecked(
+        self, request: AdmissionRequest, error: AdmissionError | LargePodsError, mode: QuotaMode
+    ) -> ReviewResult:
+        """Result for a pod that the API server can store, and that cannot be judged."""
+        if not self._ledger.has_quota(request.namespace):
+            return ReviewResult(Outcome.UNREADABLE, wire.allowed(request.uid))
+        names = tuple(quota.name for quota in quotas_of(self._view(), request.namespace))
+        message = f"pod not checked against quota {', '.join(names)}: {error}"
+        return self._over_quota(request, QuotaVerdict(exceeded=names, message=message), mode)
 
-def _for_new(pod: Pod, request: AdmissionRequest) -> Reservation:
+    async def _reservation(self, request: AdmissionRequest) -> Reservation:
+        """Return what a request would reserve.
+
+        Raises:
+            AdmissionError: an object is not a pod.
+            LargePodsError: a pod is too large, or there is no time for it.
+        """
+        is_limited = bool(quotas_of(self._view(), request.namespace))
+        if not (request.is_large or request.is_too_large):
+            reservation = _reservation(request)
+        elif not is_limited:
+            return Reservation(request.uid, request.name, {})
+        elif request.is_too_large:
+            raise LargePodsError("the pod is too large")
+        else:
+            reservation = await self._large_pods.run(partial(_reservation, request))
+        if is_limited and len(reservation.amounts) > _MOST_RESOURCES:
+            raise LargePodsError(f"the pod names more than {_MOST_RESOURCES} resources")
+        return reservation
+
+
+def _reservation(request: AdmissionRequest) -> Reservation:
+    """Return what a new pod, or a change of one, would reserve.
+
+    Raises:
+        AdmissionError: an object is not a pod.
+    """
+    return _for_new(request) if request.creates_pod else _for_change(request)
+
+
+def _for_new(request: AdmissionRequest) -> Reservation:
     """Return the reservation of a new pod; its uid is final in the validating phase."""
-    return Reservation(pod.uid or request.uid, pod.name, dict(counted_requests(pod.shape)))
+    pod = request.pod()
+    amounts = {**requests_in(pod), PODS: 1}
+    return Reservation(pod.metadata.uid or request.uid, pod.metadata.name, amounts)
 
 
-def _for_change(new: Pod, old: Pod, request: AdmissionRequest) -> Reservation:
+def _for_change(request: AdmissionRequest) -> Reservation:
     """Return the reservation of what a pod requests in addition, as ResourceQuota charges it.
 
     The API server stores the new object as the successor of exactly the old one, or sends another
@@ -97,10 +154,15 @@ def _for_change(new: Pod, old: Pod, request: AdmissionRequest) -> Reservation:
     Raises:
         AdmissionError: the old object is not a stored one.
     """
-    before, after = counted_requests(old.shape), counted_requests(new.shape)
-    more = {name: max(0, amount - before.get(name, 0)) for name, amount in after.items()}
-    amounts = {name: amount for name, amount in more.items() if amount}
-    version = request.old_pod().metadata.version
+    new, old = request.pod(), request.old_pod()
+    amounts = _more(requests_in(new), requests_in(old))
+    version = old.metadata.version
     if amounts and not version:
         raise AdmissionError("the old object has no resourceVersion")
-    return Reservation(new.uid, new.name, amounts, version, request.uid)
+    return Reservation(new.metadata.uid, new.metadata.name, amounts, version, request.uid)
+
+
+def _more(after: Amounts, before: Amounts) -> dict[str, int]:
+    """Return what was added to some amounts."""
+    more = {name: amount - before.get(name, 0) for name, amount in after.items()}
+    return {name: amount for name, amount in more.items() if amount > 0}

@@ -9,7 +9,8 @@ import msgspec
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod, pod_of, requests_of
+from engine.model.resources import Amounts
 from webhook.admission import wire
 from webhook.admission.wire import AdmissionError, AdmissionRequest, AdmissionResponse
 
@@ -28,10 +29,12 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"  # its quotas cannot be evaluated for now
     IGNORED = "ignored"  # an object or operation that is not reviewed
     UNREADABLE = "unreadable"  # a pod that cannot be decoded
+    TOO_LARGE = "too_large"  # a pod that is larger than any that gets advice
     ERROR = "error"  # an internal error; see the log
     SHED = "shed"  # too many reviews at a time
     DEADLINE = "deadline"  # no time was left
     MALFORMED = "malformed"  # not a review at all
+    FORBIDDEN = "forbidden"  # of a caller whose client certificate has none of the allowed names
 
 
 class ReviewResult(msgspec.Struct, frozen=True):
@@ -65,20 +68,28 @@ def pod_in(request: AdmissionRequest) -> Pod:
     Raises:
         AdmissionError: its object is not a pod.
     """
-    return _pod_of(request.pod(), request)
+    return model_of(request.pod(), request)
 
 
-def old_pod_in(request: AdmissionRequest) -> Pod:
-    """Decode the stored version of the pod of a request.
+def model_of(manifest: api.Pod, request: AdmissionRequest) -> Pod:
+    """Return the model of the pod of a request.
 
     Raises:
-        AdmissionError: its old object is not a pod.
+        AdmissionError: an amount is not a quantity.
     """
-    return _pod_of(request.old_pod(), request)
-
-
-def _pod_of(manifest: api.Pod, request: AdmissionRequest) -> Pod:
     try:
         return pod_of(manifest, namespace=request.namespace)
+    except QuantityError as error:
+        raise AdmissionError(f"the object is not a pod: {error}") from error
+
+
+def requests_in(pod: api.Pod) -> Amounts:
+    """Return what a pod requests, as quotas count it, but for the pod itself.
+
+    Raises:
+        AdmissionError: an amount is not a quantity.
+    """
+    try:
+        return requests_of(pod)
     except QuantityError as error:
         raise AdmissionError(f"the object is not a pod: {error}") from error

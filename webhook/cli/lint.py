@@ -12,12 +12,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.cel.vector import Plan
+from engine.errors import StowplanError
 from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
+from engine.policy_lint import lint_policy
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_policy_set
+from webhook.cli.loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.render import plain_table
 
 _MICROS_PER_MILLI = 1000
@@ -27,7 +29,7 @@ _NAMES_NODES = (
 
 
 def lint(
-    paths: list[Path],
+    paths: Annotated[list[Path], Parameter(allow_leading_hyphen=True)],
     /,
     *,
     verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False,
@@ -38,9 +40,10 @@ def lint(
     `docs/plugins.md`.
 
     Args:
-        paths: policy files, or folders of them.
+        paths: policy files, or folders of them; `-` for standard input.
         verbose: also show how each part of an expression is evaluated.
     """
+    _refuse_options(paths)
     policies = load_policy_set(paths)
     output = console.output()
     output.print(_rules(policies))
@@ -53,6 +56,13 @@ def lint(
                 _show_plan(policy, rule, output)
     output.print(f"\n{len(policies)} {'policies' if len(policies) > 1 else 'policy'}, no mistakes")
     return Exit.OK
+
+
+def _refuse_options(paths: list[Path]) -> None:
+    """Refuse an option that is unknown: `-` is the only path that begins so."""
+    for path in paths:
+        if str(path).startswith("-") and path != STANDARD_INPUT:
+            raise StowplanError(f"unknown option: `{path}`\nhint: see `stowplan lint --help`")
 
 
 def _rules(policies: PolicySet) -> Table:
@@ -90,6 +100,8 @@ def _warnings(policy: CompiledPolicy) -> Iterator[str]:
     for rule in policy.filters:
         for warning in rule.labels.summary.warnings:
             yield f"{rule.name}: {warning}"
+    yield from policy.warnings
+    yield from lint_policy(policy)
     for part in policy.slow_parts:
         yield f"slow: {part}"
 

@@ -6,12 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from engine.model import api
-from engine.model.decision import Decision, Verdict
+from engine.model.decision import SCHEDULER, Decision, Verdict
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
@@ -43,6 +43,26 @@ class AssumedPods(Protocol):
         """Count a pod no longer; returns the advice it was counted by, None if it was not."""
 
 
+Rejections: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Policy, filter, and the number of nodes that it was the first to reject, if there are any."""
+
+
+class AuditedDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision that the matching policies in Audit mode would have made.
+
+    Attributes:
+        policies: their names, by precedence.
+        verdict: place, abstain or deny.
+        message: one line for a person.
+        rejections: by their filters.
+    """
+
+    policies: tuple[str, ...]
+    verdict: Verdict
+    message: str
+    rejections: Rejections
+
+
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A decision and its encoding, without the view that a `Decision` keeps alive.
 
@@ -54,8 +74,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         candidates: number of nodes that may take the pod.
         errors: rules that could not be evaluated, with the reason.
         abstained: number of rules that abstained, by the domain that was too old.
-        audited_policies: names of the matching policies in Audit mode.
-        audited_message: what those would have decided.
+        rejections: by the filters of policies.
+        audit: None where no matching policy is in Audit mode.
         patch: operations and warnings for the pod.
         advice: by which the pod counts as assumed; in a second round of admission that of the
             first.
@@ -68,8 +88,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     candidates: int = 0
     errors: tuple[str, ...] = ()
     abstained: Mapping[str, int] = {}
-    audited_policies: tuple[str, ...] = ()
-    audited_message: str = ""
+    rejections: Rejections = ()
+    audit: AuditedDecision | None = None
     patch: Patch
     advice: Advice
 
@@ -168,7 +188,6 @@ class Placer:
                 lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
                 always=decision.verdict is Verdict.DENY or bool(decision.errors),
             )
-        audit = decision.audit
         return Placement(
             pod=decision.pod,
             verdict=decision.verdict,
@@ -177,8 +196,8 @@ class Placer:
             candidates=decision.candidates.size,
             errors=decision.errors,
             abstained=Counter(domain for rule in decision.abstained for domain in rule.abstained),
-            audited_policies=audit.policies if audit else (),
-            audited_message=audit.message if audit else "",
+            rejections=_rejections(decision),
+            audit=_audited(decision.audit),
             patch=patch,
             advice=patch.advice,
         )
@@ -199,6 +218,29 @@ class Placer:
     ) -> Decision:
         freshness = self._freshness()
         return decide(request, policies, view, self._now(), scope=self._scope, freshness=freshness)
+
+
+def _audited(audit: Decision | None) -> AuditedDecision | None:
+    if audit is None:
+        return None
+    return AuditedDecision(
+        policies=audit.policies,
+        verdict=audit.verdict,
+        message=audit.message,
+        rejections=_rejections(audit),
+    )
+
+
+def _rejections(decision: Decision) -> Rejections:
+    """Rejections by policies; those of the scheduler's own filters are no policy's."""
+    rejected = zip(decision.filters, decision.first_rejections, strict=True)
+    return tuple(
+        [
+            (outcome.policy, outcome.rule, nodes)
+            for outcome, nodes in rejected
+            if nodes and outcome.policy != SCHEDULER
+        ]
+    )
 
 
 def _plain_pod(requests: dict[str, str]) -> bytes:

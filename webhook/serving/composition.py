@@ -23,7 +23,9 @@ from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
-from webhook.serving.app import build_app, build_monitoring_app
+from webhook.placement.policy_counts import PolicyCounts
+from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
+from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder, Services
@@ -74,7 +76,10 @@ async def run_server(
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
-            services.certificate, client_ca=settings.client_ca, now=lambda: date(now())
+            services.certificate,
+            client_ca=settings.client_ca,
+            client_ca_every_seconds=settings.reload_seconds,
+            now=lambda: date(now()),
         )
         health = Health(
             policies=policies,
@@ -84,14 +89,23 @@ async def run_server(
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
         )
-        _show_state(metrics, cluster, policies, certificate, health, now)
+        counts = PolicyCounts()
+        _show_state(metrics, cluster, policies, counts, certificate, health, now)
 
         # 4. The HTTP applications.
-        handlers = _handlers(settings, services, placer, policies, metrics)
+        handlers = _handlers(settings, services, placer, policies, counts, metrics)
+        names = frozenset(settings.client_allowed_names)
         reviews = build_app(
-            handlers=handlers, health=health, max_body_bytes=settings.max_body_bytes
+            handlers=handlers,
+            health=health,
+            max_body_bytes=settings.max_body_bytes,
+            clients=AllowedClients(names, metrics) if names else None,
         )
-        monitoring = build_monitoring_app(metrics=metrics, explanations=explanations)
+        monitoring = build_monitoring_app(
+            metrics=metrics,
+            explanations=explanations,
+            authorize=services.authorize if settings.debug_pages else None,
+        )
 
         # 5. Background tasks.
         _start_tasks(stack, settings, cluster, policies, certificate, metrics)
@@ -102,9 +116,14 @@ async def run_server(
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
         )
-        _log.info("listening on %s, metrics on %s", url, metrics_url)
+        probe_url = url
+        if settings.probe_port is not None:
+            tls, probes = certificate.current.probe_context, build_probe_app(health)
+            _, probe_url = await listen(stack, probes, settings.host, settings.probe_port, tls)
+        _log.info("listening on %s, probes on %s, metrics on %s", url, probe_url, metrics_url)
         yield RunningServer(
             url=url,
+            probe_url=probe_url,
             metrics_url=metrics_url,
             ca_pem=certificate.current.ca_pem,
             health=health,
@@ -147,6 +166,7 @@ def _show_state(
     metrics: Metrics,
     cluster: Cluster,
     policies: LivePolicies,
+    counts: PolicyCounts,
     certificate: LiveCertificate,
     health: Health,
     now: Callable[[], Micros],
@@ -163,6 +183,10 @@ def _show_state(
         digest=lambda: policies.digest,
         is_current=lambda: not policies.last_error,
     )
+    metrics.show_policy_counts(
+        decisions=lambda: counts.decisions(policies.current),
+        rejections=lambda: counts.rejections(policies.current),
+    )
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
@@ -173,10 +197,11 @@ def _handlers(
     services: Services,
     placer: Placer,
     policies: LivePolicies,
+    counts: PolicyCounts,
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
-    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic)
+    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts)
     view = services.cluster.state.view
     quota = QuotaReviews(
         ledger=services.ledger,

@@ -25,6 +25,9 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 ms, however few objects are new: it traverses large young objects each time.
 """
 
+_SWITCH_SECONDS: Final = 0.001
+"""How long a thread with a large pod may hold the interpreter while the event loop waits for it."""
+
 _TRIM_EVERY_SECONDS: Final = 10.0
 _M_MMAP_THRESHOLD: Final = -3  # of `mallopt`, see malloc.h
 _LARGE_BYTES: Final = 256 * 1024  # what uvloop takes for each TLS connection
@@ -42,6 +45,7 @@ def serve(settings: Settings) -> None:
         TlsError: the certificate cannot be used.
     """
     map_large_blocks()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     logs.configure(settings.log_level, settings.log_format, sys.stderr)
     recording = _recording(settings) if settings.cluster else None
     _freeze_objects()

@@ -10,6 +10,7 @@ from typing import Self
 from pydantic import model_validator
 
 from engine.plugins.base import Args
+from engine.plugins.lib.arg_types import Flag
 
 _PROVIDERS = ("KubernetesMetricsServer", "Prometheus", "SignalFx")
 
@@ -20,7 +21,7 @@ class MetricProvider(Args):
     type: str = ""
     address: str = ""
     token: str = ""
-    insecure_skip_verify: bool | None = None
+    insecure_skip_verify: Flag | None = None
 
 
 class TrimaranArgs(Args):

@@ -113,6 +113,11 @@ class NodeRatios:
         return self._of_cluster if text is None else _annotated(text)
 
 
+def is_percentage(text: str) -> bool:
+    """Return whether a text is a whole number of percent, such as `150%`."""
+    return _PERCENTAGE.fullmatch(text) is not None
+
+
 def read(written: Written) -> Ratios:
     """Return ratios as they are meant."""
     percents: dict[str, int] = {}

@@ -7,28 +7,36 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
+from engine.documents import mistake, warn
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
-from engine.plugins.limit_aware.limit_ratios import NodeRatios
+from engine.plugins.limit_aware.limit_ratios import (
+    LIMIT_TO_ALLOCATABLE,
+    MOST_PERCENT,
+    NodeRatios,
+    is_percentage,
+    read,
+)
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum, capped
 
 _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
 
-_SHAPES_REMEMBERED = 4096
+_PLAUSIBLE = 20
+"""Percent: below this a number is more likely a factor."""
 
 
 def _one_for_zero(weight: int) -> int:
@@ -40,9 +48,30 @@ _Limits: TypeAlias = tuple[tuple[str, int], ...]
 _Weight: TypeAlias = Annotated[
     int, Field(strict=True, ge=0, le=MAX_SCORE), AfterValidator(_one_for_zero)
 ]
-_Ratio: TypeAlias = (
-    Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Annotated[str, Field(strict=True)]
-)
+
+
+def _readable(value: object) -> object:
+    """Refuse what `limit_ratios.read` cannot read; on a node it would be a fault."""
+    is_whole = type(value) is int and -(2**31) <= value < 2**31
+    if is_whole or (isinstance(value, str) and is_percentage(value)):
+        return value
+    percent = _meant(str(value))
+    hint = 'such as 150 or "150%"' if percent is None else f'write {percent} or "{percent}%"'
+    raise mistake("expected a whole number of percent", hint)
+
+
+def _meant(text: str) -> int | None:
+    """Return the percent that a text most likely stands for: `1.5` is a factor."""
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        return None
+    is_factor = abs(number) < _PLAUSIBLE and "%" not in text
+    percent = 100 * number if is_factor else number
+    return round(percent) if abs(percent) <= MOST_PERCENT else None
+
+
+_Ratio: TypeAlias = Annotated[int | str, BeforeValidator(_readable)]
 _WEIGHTS = {"cpu": 1, "memory": 1}
 
 
@@ -56,14 +85,36 @@ class LimitAwareArgs(Args):
     Attributes:
         scoring_resource_weights: weight of each resource's score; 0 counts as 1.
         default_limit_to_allocatable_ratio: percent of its allocatable that a node's limits may
-            add up to, an integer or `"N%"`, by resource name. One that cannot be read is a fault
-            of every node it applies to.
+            add up to, an integer or `"N%"`, by resource name.
     """
 
     scoring_resource_weights: Annotated[dict[str, _Weight], AfterValidator(_default_weights)] = (
         Field(default=_WEIGHTS)
     )
-    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(default_factory=dict)
+    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(
+        default_factory=dict, validate_default=True
+    )
+
+    @field_validator("default_limit_to_allocatable_ratio")
+    @classmethod
+    def _ratios_are_plausible(
+        cls, ratios: dict[str, int | str], info: ValidationInfo
+    ) -> dict[str, int | str]:
+        """Warn of ratios that were meant as factors, and of none at all."""
+        for name, percent in read(ratios).percents.items():
+            if 0 < percent < _PLAUSIBLE:
+                warn(
+                    info,
+                    f"`defaultLimitToAllocatableRatio` of {name} is {percent} %; for {percent}"
+                    f" times what a node offers write {percent * 100}",
+                )
+        if not ratios:
+            warn(
+                info,
+                "without `defaultLimitToAllocatableRatio` it has an effect only on nodes with the"
+                f" annotation `{LIMIT_TO_ALLOCATABLE}`",
+            )
+        return ratios
 
 
 class _LimitAware:
@@ -274,14 +325,14 @@ def _alike(column: FloatColumn) -> FloatColumn | float:
     return float(column[0]) if column.size and (column == column[0]).all() else column
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _own(shape: PodShape, names: tuple[str, ...]) -> IntColumn:
     """Return the amounts of a pod of these resources, (len(names), 1)."""
     amounts = [capped(shape.effective_limits_non_zero.get(name, 0)) for name in names]
     return np.array(amounts, np.int64).reshape(len(names), 1)
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _checked(shape: PodShape) -> _Limits:
     """Return which resources a pod is checked for, and its own amounts; none if it limits nothing.
 
@@ -295,7 +346,7 @@ def _checked(shape: PodShape) -> _Limits:
     return tuple([(name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars)])
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _checked_natives(shape: PodShape) -> IntColumn:
     """Return a pod's own amounts of NATIVE, (len(NATIVE), 1); it is checked for them."""
     amounts = [amount for _, amount in _checked(shape)[: len(NATIVE)]]

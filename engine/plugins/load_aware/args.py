@@ -11,9 +11,11 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from engine.documents import warn
 from engine.model.duration import parse_duration
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.plugins.base import Args
+from engine.plugins.lib.arg_types import Flag, Percent, Seconds, Share, WholePercent
 from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.usage import UsageSource
 
@@ -28,10 +30,13 @@ def _not_negative(text: str) -> str:
 
 
 _Int64: TypeAlias = Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX)]
-_Percent: TypeAlias = Annotated[int, Field(strict=True, ge=0, le=100)]
-_Share: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=100)]
+_ProdThreshold: TypeAlias = Annotated[WholePercent, Field(ge=INT64_MIN, le=INT64_MAX)]
 _Duration: TypeAlias = Annotated[str, AfterValidator(_not_negative)]
 
+_TOO_LITTLE = 5
+"""Percent: an idle node uses more, so a fraction or a number of cores was meant."""
+
+_WHOLE = 100
 _WEIGHTS = {"cpu": 1, "memory": 1}
 _THRESHOLDS = {"cpu": 65, "memory": 95}
 _FACTORS = {"cpu": 85, "memory": 70}
@@ -48,7 +53,7 @@ class AggregatedArgs(Args):
         score_aggregated_duration: for the score; empty or zero means the longest reported.
     """
 
-    usage_thresholds: dict[str, _Percent] = Field(default_factory=dict)
+    usage_thresholds: dict[str, Percent] = Field(default_factory=dict)
     usage_aggregation_type: AggregationType = ""
     usage_aggregated_duration: _Duration = ""
     score_aggregation_type: AggregationType = ""
@@ -78,22 +83,40 @@ class LoadAwareArgs(Args):
         supported_resources: further known resources.
     """
 
-    filter_expired_node_metrics: bool = True
-    node_metric_expiration_seconds: Annotated[_Int64, Field(gt=0)] = 180
-    enable_schedule_when_node_metrics_expired: bool = False
-    dominant_resource_weight: _Percent = 0
-    resource_weights: dict[str, _Share] = Field(default_factory=dict, validate_default=True)
-    usage_thresholds: dict[str, _Percent] = Field(default=_THRESHOLDS)
-    prod_usage_thresholds: dict[str, _Int64] = Field(default_factory=dict)
-    prod_usage_include_sys: bool = False
-    score_according_prod_usage: bool = False
+    filter_expired_node_metrics: Flag = True
+    node_metric_expiration_seconds: Annotated[_Int64, Field(gt=0), Seconds] = 180
+    enable_schedule_when_node_metrics_expired: Flag = False
+    dominant_resource_weight: Percent = 0
+    resource_weights: dict[str, Share] = Field(default_factory=dict, validate_default=True)
+    usage_thresholds: dict[str, Percent] = Field(default=_THRESHOLDS)
+    prod_usage_thresholds: dict[str, _ProdThreshold] = Field(default_factory=dict)
+    prod_usage_include_sys: Flag = False
+    score_according_prod_usage: Flag = False
     estimator: str = ""
-    estimated_scaling_factors: dict[str, _Share] = Field(default=_FACTORS)
+    estimated_scaling_factors: dict[str, Share] = Field(default=_FACTORS)
     estimated_seconds_after_pod_scheduled: _Int64 = 0
     estimated_seconds_after_initialized: _Int64 = 0
-    allow_customize_estimation: bool = False
+    allow_customize_estimation: Flag = False
     aggregated: AggregatedArgs = AggregatedArgs()
     supported_resources: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _thresholds_are_plausible(self, info: ValidationInfo) -> Self:
+        """Warn of thresholds that reject almost every node, or none."""
+        given = {
+            "usageThresholds": self.usage_thresholds,
+            "prodUsageThresholds": self.prod_usage_thresholds,
+            "aggregated.usageThresholds": self.aggregated.usage_thresholds,
+        }
+        for key, thresholds in given.items():
+            for name, percent in thresholds.items():
+                if 0 < percent <= _TOO_LITTLE:
+                    warn(info, f"`{key}` of {name} is {percent}: {percent} % of what a node has")
+                elif not 0 <= percent <= _WHOLE:
+                    warn(info, f"`{key}` of {name} is {percent}, which is not within 0..100 %")
+        if self.aggregated.usage_thresholds and not self.aggregated.usage_aggregation_type:
+            warn(info, "`aggregated.usageThresholds` need a `usageAggregationType`, such as `p95`")
+        return self
 
     @field_validator("resource_weights")
     @classmethod

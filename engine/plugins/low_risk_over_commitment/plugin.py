@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
+from engine.documents import warn
 from engine.model.pod import Pod, PodShape
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
@@ -45,12 +46,19 @@ _DEFAULT_WEIGHT = 0.5
 _VARIANCE_ALLOWED = 0.99  # of the greatest, beyond which no beta distribution can be fitted
 
 
-def _windows(count: int) -> int:
-    return count if count > 0 else _DEFAULT_WINDOWS
+def _windows(count: int, info: ValidationInfo) -> int:
+    if count > 0:
+        return count
+    warn(info, f"`smoothingWindowSize` {count} counts as {_DEFAULT_WINDOWS}")
+    return _DEFAULT_WINDOWS
 
 
-def _weight(weight: float) -> float:
-    return weight if 0 <= weight <= 1 else _DEFAULT_WEIGHT
+def _weight(weight: float, info: ValidationInfo) -> float:
+    if 0 <= weight <= 1:
+        return weight
+    text = f"a weight of {weight:g} in `riskLimitWeights`"
+    warn(info, f"{text} is not within 0..1, and counts as {_DEFAULT_WEIGHT}")
+    return _DEFAULT_WEIGHT
 
 
 class LowRiskOverCommitmentArgs(TrimaranArgs):

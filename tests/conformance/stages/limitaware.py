@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import ValidationError
 
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
 from engine.plugins.limit_aware.plugin import LimitAwareArgs, LimitAwareFilter, LimitAwareScore
@@ -24,8 +25,14 @@ if TYPE_CHECKING:
 
 
 def _filter(case: Json, _: Json) -> str | None:
-    rule = LimitAwareFilter(LimitAwareArgs.model_validate(case["args"]))
-    return mismatch(case["expect"]["filter"], outcome_of_filter(rule, case, cluster_of(case)))
+    view = cluster_of(case)
+    try:
+        args = LimitAwareArgs.model_validate(case["args"])
+    except ValidationError:  # refused at load; upstream fails on each node
+        outcome = dict.fromkeys(view.rows, "error")
+    else:
+        outcome = outcome_of_filter(LimitAwareFilter(args), case, view)
+    return mismatch(case["expect"]["filter"], outcome)
 
 
 def _score(case: Json, _: Json) -> str | None:

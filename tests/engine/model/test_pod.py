@@ -6,8 +6,13 @@ import pytest
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import PodShape, pod_of, shape_of
-from engine.model.resources import amounts
+from engine.model.pod import PodShape, ShapeCache, pod_of, requests_of, shape_of
+from engine.model.resources import (
+    amounts,
+    pod_limits,
+    pod_requests,
+    requests_without_overhead,
+)
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:
@@ -64,3 +69,55 @@ def test_a_pod_has_the_images_of_all_its_containers_and_where_room_is_made_for_i
     assert pod.images == ("app", "", "app")
     assert pod.nominated_node_name == "a"
     assert pod_of(api.Pod()).images == ()
+
+
+def hostile(number: int, cache: ShapeCache) -> PodShape:
+    requests: api.ResourceList = {f"{number}.io/{name}": f"{name}" for name in range(99)}
+    resources = api.ResourceRequirements(requests=requests)
+    return shape_of(
+        api.Pod(spec=api.PodSpec(containers=[api.Container(resources=resources)])), cache
+    )
+
+
+def test_shapes_of_hostile_pods_are_held_within_bounds() -> None:
+    cache, most = ShapeCache(100 * 2**10), 0
+    for number in range(30):
+        hostile(number, cache)
+        most = max(most, cache.held.size)
+    assert 2 * hostile(0, cache).size < most <= 100 * 2**10
+
+
+def test_templates_share_a_shape_while_pods_of_them_exist_whatever_passes_meanwhile() -> None:
+    cache = ShapeCache(100 * 2**10)
+    existing = hostile(0, cache)
+    for number in range(1, 30):
+        hostile(number, cache)
+    assert hostile(0, cache) is existing
+
+
+def test_of_a_large_pod_what_quota_counts_is_exact() -> None:
+    containers = [
+        api.Container(
+            name=str(number),
+            resources=api.ResourceRequirements(
+                requests={"cpu": f"0.{number}", f"example.com/{number}": "1"}, limits={"cpu": "7"}
+            ),
+        )
+        for number in range(1, 1_000)
+    ]
+    wire = api.Pod(
+        spec=api.PodSpec(containers=containers, init_containers=containers, overhead={"cpu": "1m"})
+    )
+    shape = shape_of(wire)
+    assert shape.requests == requests_of(wire) == pod_requests(wire)
+    assert shape.limits == pod_limits(wire) == {"cpu": 999 * 7_000 + 1}
+    assert shape.bare_requests == requests_without_overhead(wire)
+    assert shape.effective_limits["cpu"] == 999 * 7_000 + 1
+    assert shape.effective_limits["example.com/1"] == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 90])
+def test_requests_alone_are_those_of_the_shape(count: int) -> None:
+    requirements = api.ResourceRequirements(requests={"cpu": "100m", "memory": "1Mi"})
+    wire = api.Pod(spec=api.PodSpec(containers=[api.Container(resources=requirements)] * count))
+    assert requests_of(wire) == shape_of(wire).requests

@@ -341,3 +341,25 @@ def test_the_order_of_containers_does_not_matter_but_each_one_counts(
     assert pod_requests(pod) == pod_requests(_pod(containers=apps[::-1], initContainers=init))
     alone = pod_requests(_pod(containers=apps))
     assert all(pod_requests(pod)[name] >= amount for name, amount in alone.items())
+
+
+@given(st.lists(lists, max_size=2), st.lists(st.tuples(lists, st.booleans()), max_size=6))
+def test_at_each_moment_a_pod_needs_its_init_container_and_the_sidecars_before_it(
+    apps: list[dict[str, str]], inits: list[tuple[dict[str, str], bool]]
+) -> None:
+    moments: list[list[dict[str, str]]] = []
+    sidecars: list[dict[str, str]] = []
+    for requests, always in inits:
+        moments.append([*sidecars, requests])
+        sidecars += [requests] if always else []
+    moments.append([*sidecars, *apps])
+    needs = [
+        pod_requests(_pod(containers=[_asks(**container) for container in running]))
+        for running in moments
+    ]
+    expected = {
+        name: max(need[name] for need in needs if name in need) for name in set().union(*needs)
+    }
+    init = [_sidecar(_asks(**asks)) if always else _asks(**asks) for asks, always in inits]
+    pod = _pod(containers=[_asks(**container) for container in apps], initContainers=init)
+    assert pod_requests(pod) == expected

@@ -33,7 +33,7 @@ ARGS: Mapping[str, list[dict[str, Any]]] = {
     "DiskIOAware": [{}, {"scoreStrategy": "LeastAllocated", "writeCoefficient": 1.5}],
     "LimitAware": [
         {"defaultLimitToAllocatableRatio": {"cpu": 120, GPU: "50%"}},
-        {"defaultLimitToAllocatableRatio": {"cpu": "?", "memory": 80}},
+        {"defaultLimitToAllocatableRatio": {"memory": 80}},
     ],
     "LoadAware": [
         {},

@@ -119,8 +119,8 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ("expected a text", 'put it in quotes: "1"'),
         ),
         (
-            "filters: [{plugin: LoadAwareScheduling}]",
-            ("unknown plugin `LoadAwareScheduling`", "did you mean `LoadAware`?"),
+            "filters: [{plugin: LoadAwre}]",
+            ("unknown plugin `LoadAwre`", "did you mean `LoadAware`?"),
         ),
         (
             "filters: [{plugin: LoadAware, args: {usageThreshold: {cpu: 1}}}]",

@@ -40,7 +40,7 @@ def _mistakes(spec: str) -> list[tuple[str, str]]:
         (
             "filters: [{plugin: LoadAware, args: {aggregated: {usageThresholds: {CPU: 1}}}}]",
             "`usageThresholds` cannot have a resource `CPU`",
-            _VENDOR,
+            "did you mean `cpu`?",
         ),
         (
             "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {memry: 1}}}]",

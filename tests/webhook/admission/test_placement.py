@@ -20,6 +20,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome
 from webhook.placement.explanations import Explanations, RecordedDecision
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
 
@@ -44,8 +45,13 @@ def explanations() -> Explanations:
 
 
 @pytest.fixture
+def counts() -> PolicyCounts:
+    return PolicyCounts()
+
+
+@pytest.fixture
 def placement(
-    state: ClusterState, policies: Path, explanations: Explanations
+    state: ClusterState, policies: Path, explanations: Explanations, counts: PolicyCounts
 ) -> Callable[..., PlacementReviews]:
     """Return how to make the reviews: with other policies if wanted."""
     loaded = load_policies([policies])
@@ -64,7 +70,7 @@ def placement(
             freshness=freshness,
             explanations=explanations,
         )
-        return PlacementReviews(placer, current, clock)
+        return PlacementReviews(placer, current, clock, counts)
 
     return make
 
@@ -232,3 +238,20 @@ def test_expressions_see_the_user(placement: Make, tmp_path: Path) -> None:
     reviews = placement(lambda: loaded)
     assert reviews.review(review_of(userInfo={"username": "bob"})).outcome is Outcome.ABSTAINED
     assert reviews.review(review_of(userInfo={"username": "alice"})).outcome is Outcome.PLACED
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        ({"metadata": {"annotations": {"a": "x" * 2**18}}}, "more than 262144 bytes"),
+        ({"spec": {"containers": [{}] * 300}}, "more than 256 containers"),
+    ],
+)
+def test_a_pod_that_would_delay_others_passes_with_a_warning(
+    placement: Make, pod: object, reason: str
+) -> None:
+    result = placement().review(review_of(object=pod))
+    assert result.outcome is Outcome.TOO_LARGE
+    assert result.response.allowed
+    assert result.response.patch is None
+    assert result.response.warnings == (f"stowplan gave no placement advice: the pod has {reason}",)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,9 @@ from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
 from webhook.admission import wire
+from webhook.admission.large_pods import LargePods
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome
-from webhook.admission.wire import AdmissionError
 from webhook.quota import (
     MemoryStore,
     MonotonicClock,
@@ -52,6 +53,7 @@ def quota_reviews(
     mode: QuotaMode = "Enforce",
     time: Time | None = None,
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
+    large_pods: LargePods | None = None,
 ) -> QuotaReviews:
     config = QuotaConfig(
         clock=MonotonicClock(now=time or Time()), timeouts=ReservationTimeouts(unseen_seconds=60)
@@ -62,6 +64,7 @@ def quota_reviews(
         mode=mode,
         excluded_namespaces=["kube-system"],
         record_denial=record_denial,
+        large_pods=large_pods,
     )
 
 
@@ -142,12 +145,46 @@ async def test_other_requests_are_not_judged(state: ClusterState) -> None:
     assert await outcomes(reviews, *requests) == [Outcome.IGNORED] * 2
 
 
-async def test_a_pod_that_makes_no_sense_is_not_admitted(state: ClusterState) -> None:
-    with pytest.raises(AdmissionError, match="the object is not a pod"):
-        await quota_reviews(state).review(asking("a", object={"spec": 1}))
-    much = {"spec": {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]}}
-    with pytest.raises(AdmissionError, match="the object is not a pod"):
-        await quota_reviews(state).review(asking("a", object=much))
+NO_POD = {"spec": 1}
+NO_QUANTITY = {"spec": {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]}}
+
+
+@pytest.mark.parametrize("unreadable", [NO_POD, NO_QUANTITY])
+async def test_a_pod_that_cannot_be_read_fits_no_quota(
+    state: ClusterState, unreadable: object
+) -> None:
+    result = await quota_reviews(state).review(asking("a", object=unreadable))
+    assert result.outcome is DENIED
+    assert not result.response.allowed
+    assert result.response.status is not None
+    assert "the object is not a pod" in result.response.status.message
+
+
+async def test_a_pod_that_cannot_be_read_is_admitted_where_there_is_no_quota(
+    state: ClusterState,
+) -> None:
+    result = await quota_reviews(state).review(asking("a", "other", object=NO_POD))
+    assert (result.outcome, result.response.allowed) == (Outcome.UNREADABLE, True)
+
+
+async def test_in_audit_mode_a_pod_that_cannot_be_read_is_admitted_with_a_warning(
+    state: ClusterState,
+) -> None:
+    result = await quota_reviews(state, "Audit").review(asking("a", object=NO_POD))
+    assert result.response.allowed
+    assert "the object is not a pod" in result.response.warnings[0]
+
+
+async def test_a_pod_that_nests_deeply_is_read(state: ClusterState) -> None:
+    requests = []
+    for name in "abc":
+        pod = {"metadata": {"name": name, "managedFields": ["nested"]}, "spec": {}}
+        request = {"uid": name, "operation": "CREATE", "resource": PODS, "namespace": "shop"}
+        body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND}
+        text = json.dumps({**body, "request": {**request, "object": pod}})
+        nested = text.replace('"nested"', "[" * 9_000 + "]" * 9_000)
+        requests.append(wire.decode(nested.encode()))
+    assert await outcomes(quota_reviews(state), *requests) == [ADMITTED, ADMITTED, DENIED]
 
 
 POD = {"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}
@@ -170,11 +207,15 @@ async def test_a_change_that_asks_for_nothing_more_is_admitted(state: ClusterSta
 
 async def test_a_change_of_no_stored_pod_is_not_admitted(state: ClusterState) -> None:
     reviews = quota_reviews(state)
-    with pytest.raises(AdmissionError, match="the old object is not a pod"):
-        await reviews.review(changing({"spec": 1}, with_cpu("2")))
     not_stored = {**with_cpu("1"), "metadata": {"name": "a", "uid": "u"}}
-    with pytest.raises(AdmissionError, match="the old object has no resourceVersion"):
-        await reviews.review(changing(not_stored, with_cpu("2")))
+    for old, problem in (
+        (NO_POD, "the old object is not a pod"),
+        (not_stored, "the old object has no resourceVersion"),
+    ):
+        response = (await reviews.review(changing(old, with_cpu("2")))).response
+        assert not response.allowed
+        assert response.status is not None
+        assert problem in response.status.message
 
 
 async def test_a_change_by_other_ways_is_not_judged(state: ClusterState) -> None:
@@ -198,3 +239,62 @@ async def test_denials_are_recorded_except_in_a_dry_run(state: ClusterState) -> 
     )
     await outcomes(reviews, asking("a"), asking("b"), asking("c"), asking("d", dryRun=True))
     assert denials == [("shop", ("team",))]
+
+
+def large(containers: int = 2_000, **resources: object) -> dict[str, object]:
+    """Return a pod that is judged apart from others."""
+    container = {"name": "c" * 40, "resources": resources}
+    return {"metadata": {"name": "large"}, "spec": {"containers": [container] * containers}}
+
+
+async def test_a_large_pod_is_judged_like_any_other(state: ClusterState) -> None:
+    state.set_quota(replace(state.view().namespaces.quotas["shop"][0], max={"cpu": 2_000}))
+    reviews = quota_reviews(state)
+    fits, exceeds = large(requests={"cpu": "1m"}), large(requests={"cpu": "1m", "memory": "1"})
+    assert asking("a", object=fits).is_large
+    assert await outcomes(reviews, asking("a", object=fits)) == [ADMITTED]
+    response = (await reviews.review(asking("b", object=exceeds))).response
+    assert not response.allowed
+    assert response.status is not None
+    assert "requested: cpu=2, used: cpu=2, limited: cpu=2" in response.status.message
+
+
+TOO_LARGE = {"metadata": {"annotations": {"a": "x" * wire.MOST_POD_BYTES}}}
+MANY_NAMES = large(1, requests={f"example.com/r{number}": "1" for number in range(1_001)})
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [(TOO_LARGE, "the pod is too large"), (MANY_NAMES, "the pod names more than 1000 resources")],
+)
+async def test_a_pod_beyond_judgement_is_denied_where_it_is_limited(
+    state: ClusterState, pod: object, reason: str
+) -> None:
+    reviews = quota_reviews(state)
+    result = await reviews.review(asking("a", object=pod))
+    assert result.outcome is DENIED
+    assert result.response.status is not None
+    assert result.response.status.message == f"pod not checked against quota team: {reason}"
+    audited = await quota_reviews(state, "Audit").review(asking("a", object=pod))
+    assert audited.outcome is Outcome.QUOTA_AUDITED
+    assert await outcomes(reviews, asking("a", "elsewhere", object=pod)) == [ADMITTED]
+
+
+async def test_large_pods_that_come_faster_than_they_are_judged_are_denied(
+    state: ClusterState,
+) -> None:
+    reviews = quota_reviews(state, large_pods=LargePods(most_waiting=0))
+    message = "pod not checked against quota team: too many large pods at a time"
+    response = (await reviews.review(asking("a", object=large()))).response
+    assert response.status is not None
+    assert response.status.message == message
+    assert await outcomes(reviews, asking("b")) == [ADMITTED]
+
+
+async def test_a_large_pod_that_is_changed_is_charged_the_difference(state: ClusterState) -> None:
+    state.set_quota(replace(state.view().namespaces.quotas["shop"][0], max={"cpu": 2_000}))
+    reviews = quota_reviews(state)
+    before, after = large(requests={"cpu": "1m"}), large(requests={"cpu": "2m"})
+    before["metadata"] = after["metadata"] = {"name": "large", "uid": "1", "resourceVersion": "7"}
+    assert await outcomes(reviews, changing(before, after)) == [ADMITTED]  # of 2 cores, 2 more
+    assert await outcomes(reviews, asking("b", object=with_cpu("1m"))) == [DENIED]

@@ -29,6 +29,10 @@ WRONG = {
     "not JSON": (b"<html>", "malformed"),
     "not an object": (b"[]", "expected `object`"),
     "not UTF-8": (b'{"kind": "\xff"}', "not UTF-8"),
+    "not UTF-8 in a field of a pod that is not read": (
+        body(object={"spec": {"affinity": {"podAffinity": "X"}}}).replace(b"X", b"\xff"),
+        "not UTF-8",
+    ),
     "no kind": (b"{}", "expected `admission.k8s.io/v1 AdmissionReview`"),
     "another kind": (body().replace(b"AdmissionReview", b"Pod"), "not `admission.k8s.io/v1 Pod`"),
     "an older version": (body().replace(b"/v1", b"/v1beta1"), "v1beta1"),
@@ -41,7 +45,7 @@ WRONG = {
     "a uid that is no text": (body(uid=7), "`$.request.uid`"),
     "a huge uid": (body(uid="u" * 10_000), "`$.request.uid`"),
     "labels that are no object": (body(userInfo=[]), "`$.request.userInfo`"),
-    "nested too deeply": (NESTED, "nested too deeply"),
+    "without an end": (NESTED, "truncated"),
     "text after its end": (body() + b"x", "malformed"),
 }
 
@@ -134,3 +138,44 @@ def test_warnings_are_short_few_and_on_one_line() -> None:
 def test_audit_annotations_are_bounded() -> None:
     answer = response_of(wire.allowed("u", audit_annotations={"decision": "x" * 5000}))
     assert len(answer["auditAnnotations"]["decision"]) == 512
+
+
+def sent(**request: object) -> bytes:
+    """Return a review as the API server writes it: in this order, without spaces."""
+    fields = {"uid": "u-1", "namespace": "shop", "operation": "CREATE", **request}
+    wrapped = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": fields}
+    return json.dumps(wrapped, separators=(",", ":")).encode()
+
+
+def test_of_a_review_that_was_not_read_to_its_end_all_but_the_objects_is_known() -> None:
+    whole = sent(userInfo={"username": ',"object":{'}, object={"spec": {}}, oldObject={})
+    request = wire.decode_beginning(whole[:-20])
+    assert (request.uid, request.namespace, request.operation) == ("u-1", "shop", "CREATE")
+    assert request.user_info == {"username": ',"object":{'}
+    assert request.is_too_large
+    with pytest.raises(AdmissionError, match="the object is not a pod"):
+        request.pod()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", sent(object=None), b',"object":{', b'[,"object":{'])
+def test_the_beginning_of_anything_else_is_refused(text: bytes) -> None:
+    with pytest.raises(AdmissionError):
+        wire.decode_beginning(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "is_large", "is_too_large"),
+    [
+        (wire.MOST_INLINE_BYTES, False, False),
+        (wire.MOST_INLINE_BYTES + 1, True, False),
+        (wire.MOST_POD_BYTES, True, False),
+        (wire.MOST_POD_BYTES + 1, True, True),
+    ],
+)
+@pytest.mark.parametrize("field", ["object", "oldObject"])
+def test_a_request_is_as_large_as_the_larger_of_its_objects(
+    field: str, size: int, *, is_large: bool, is_too_large: bool
+) -> None:
+    fields = {"object": {"metadata": {}}, field: {"x": "x" * (size - len('{"x":""}'))}}
+    request = wire.decode(sent(**fields))
+    assert (request.is_large, request.is_too_large) == (is_large, is_too_large)

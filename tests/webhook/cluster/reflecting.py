@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +62,14 @@ class Reflecting:
 
     Attributes:
         stored: what the reflector applied, by `namespace/name`.
+        prepared_in: threads in which large objects were prepared.
     """
 
     server: FakeApiServer
     reflector: Reflector
     time: Time
     stored: dict[str, Any]
+    prepared_in: list[int]
 
     @property
     def status(self) -> SourceStatus:
@@ -112,7 +116,13 @@ async def reflecting(
     def delete(namespace: str, name: str) -> None:
         stored.pop(f"{namespace}/{name}", None)
 
-    applier = KindApplier(kind=kind, apply=apply, delete=delete)
+    prepared_in: list[int] = []
+
+    def prepare_object(wire: api.Pod) -> Callable[[], None]:
+        prepared_in.append(threading.get_ident())
+        return partial(apply, wire)
+
+    applier = KindApplier(kind=kind, apply=apply, delete=delete, prepare=prepare_object)
     time = Time()
     async with fake_api_server() as server, connected_to(server, folder) as connection:
         for one in objects:
@@ -121,7 +131,7 @@ async def reflecting(
         reflector = Reflector(connection, applier, time.clock, config)
         task = asyncio.create_task(reflector.run())
         try:
-            yield Reflecting(server, reflector, time, stored)
+            yield Reflecting(server, reflector, time, stored, prepared_in)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -45,3 +45,23 @@ async def test_changed_policy_files_are_noticed_and_a_bad_change_is_told(
         assert 'stowplan_policy_reloads_total{outcome="loaded"}' in metrics
         assert 'stowplan_policy_reloads_total{outcome="failed"}' in metrics
         assert "stowplan_policies_last_reload_successful 0.0" in metrics
+
+
+async def test_metrics_show_what_each_policy_and_rule_does(start: Start) -> None:
+    async with start() as caller:
+        for namespace in ("shop", "closed"):
+            request = {**REVIEW["request"], "namespace": namespace}
+            request["object"] = {**request["object"], "metadata": {"generateName": "web-"}}
+            await caller.post("/mutate", {**REVIEW, "request": request})
+            await caller.post("/mutate", {**REVIEW, "request": {**request, "dryRun": True}})
+        _, metrics = await caller.get(f"{caller.server.metrics_url}/metrics")
+    decisions = 'stowplan_policy_decisions_total{mode="Enforce",outcome="%s",policy="%s"} %s'
+    for outcome, policy, count in (
+        ("placed", "balance-limits", 1.0),
+        ("denied", "balance-limits", 1.0),
+        ("denied", "closed", 1.0),
+        ("abstained", "closed", 0.0),
+    ):
+        assert decisions % (outcome, policy, count) in metrics
+    rejected = 'stowplan_rule_rejections_total{mode="Enforce",policy="closed",rule="nobody"} 3.0'
+    assert rejected in metrics

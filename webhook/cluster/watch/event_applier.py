@@ -50,12 +50,15 @@ class KindApplier:
             used.
         delete: by namespace, "" for none, and name.
         intern: returns the string to hold for `namespace/name`, so that equal ones are one object.
+        prepare: does what of `apply` needs no state, and so may run in a thread; returns the rest.
+            None where that is nothing.
     """
 
     kind: Kind
     apply: Callable[[Any], None]
     delete: Callable[[str, str], None]
     intern: Callable[[str], str] = str
+    prepare: Callable[[Any], Callable[[], None]] | None = None
 
 
 class EventApplier:
@@ -128,7 +131,11 @@ class EventApplier:
                 return KindApplier(kind=kind, apply=self.node, delete=self.delete_node)
             case api.Pod:
                 return KindApplier(
-                    kind=kind, apply=self.pod, delete=self.delete_pod, intern=self.state.pod_key
+                    kind=kind,
+                    apply=self.pod,
+                    delete=self.delete_pod,
+                    intern=self.state.pod_key,
+                    prepare=self.prepare_pod,
                 )
             case api.Namespace:
                 return KindApplier(kind=kind, apply=self.namespace, delete=self.delete_namespace)
@@ -170,8 +177,14 @@ class EventApplier:
 
     def pod(self, wire: api.Pod) -> None:
         """Apply a pod; the state drops one that has finished."""
+        self.prepare_pod(wire)()
+
+    def prepare_pod(self, wire: api.Pod) -> Callable[[], None]:
+        """Return what applies a pod; for a large one making its model takes nearly all the time."""
         _check_name(wire.metadata)
-        pod = pod_of(wire, namespace=DEFAULT_NAMESPACE)
+        return partial(self._pod, wire, pod_of(wire, namespace=DEFAULT_NAMESPACE))
+
+    def _pod(self, wire: api.Pod, pod: Pod) -> None:
         created = self._observe_time(wire.metadata.creation_timestamp)
         self.state.set_pod(pod, seen_at=self._now() if self._now else created)
         version = wire.metadata.version

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -22,12 +24,14 @@ from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, 
 from webhook.cluster.client.envelopes import event_of, meta_of, page_of, status_of
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
+from webhook.cluster.readable_part import readable_part
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
 from webhook.cluster.watch.event_applier import KindApplier
 from webhook.cluster.watch.source_status import SourceStatus
 
 _T = TypeVar("_T")
 
+_MOST_INLINE_BYTES = 64 * 1024  # of an object; reviews must not wait for a larger one to be decoded
 _YIELD_EVERY = 100  # objects, some 3 ms: reviews must not wait for a list
 _MOST_REPORTED = 1_000
 _STREAMED_LIST: Query = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
@@ -122,7 +126,7 @@ class Reflector:
             page = _decoded(page_of, await self._connection.get(self._path, query))
             self._contacted()
             for raw in page.items or ():
-                self._apply_object(raw)
+                await self._apply_object(raw)
                 await self._yield_sometimes()
             if not page.metadata.token:
                 await self._end_list(page.metadata.resource_version)
@@ -169,7 +173,7 @@ class Reflector:
                     self._contacted()
                     last = event.object
                     if event.type != "BOOKMARK":
-                        self._apply_event(event.type, event.object)
+                        await self._apply_event(event.type, event.object)
                         await self._yield_sometimes()
                     elif not self._version and meta_of(last).ends_initial_events:
                         await self._end_list(meta_of(last).resource_version)
@@ -195,13 +199,13 @@ class Reflector:
         selector = self._kind.field_selector
         return [("fieldSelector", selector)] if selector else []
 
-    def _apply_event(self, kind: str, raw: msgspec.Raw) -> None:
+    async def _apply_event(self, kind: str, raw: msgspec.Raw) -> None:
         if kind == "DELETED":
             meta = meta_of(raw)
             self._delete(meta.key)
             version = meta.resource_version
         else:
-            version = self._apply_object(raw)
+            version = await self._apply_object(raw)
         if self._version:
             self.status.version = version_number(version) or self.status.version
             self.status.events += 1
@@ -216,22 +220,35 @@ class Reflector:
 
     # Objects.
 
-    def _apply_object(self, raw: msgspec.Raw) -> str:
-        """Apply an object and return its resourceVersion; an unreadable one changes nothing."""
+    async def _apply_object(self, raw: msgspec.Raw) -> str:
+        """Apply an object, or the part of it that counts; return its resourceVersion."""
         try:
-            wire: Any = self._decode(raw)
-            self._applier.apply(wire)
+            if len(raw) <= _MOST_INLINE_BYTES:
+                wire: Any = self._decode(raw)
+                self._applier.apply(wire)
+            else:
+                wire, apply = await asyncio.to_thread(self._prepare, raw)
+                apply()
             key = f"{wire.metadata.namespace}/{wire.metadata.name}"
             version: str = wire.metadata.resource_version
         except UNREADABLE as error:
             meta = meta_of(raw)
             key, version = meta.key, meta.resource_version
             self._report(key, raw, error)
+            if self._kind.counts_in_part:
+                with suppress(*UNREADABLE):
+                    self._applier.apply(readable_part(raw, self._kind.wire))
         if key not in self._known:
             self._known.add(self._applier.intern(key))
         self._unseen.discard(key)
         self.status.objects = len(self._known)
         return version
+
+    def _prepare(self, raw: msgspec.Raw) -> tuple[Any, Callable[[], None]]:
+        """Decode an object, and return what applies it too; touches no state."""
+        wire: Any = self._decode(raw)
+        prepare = self._applier.prepare
+        return wire, partial(self._applier.apply, wire) if prepare is None else prepare(wire)
 
     def _delete(self, key: str) -> None:
         namespace, _, name = key.partition("/")
@@ -248,8 +265,9 @@ class Reflector:
         self._reported.add(key)
         kind = self._kind
         found = JsonObject(kind.name, (), kind.group, kind.kind, len(raw), raw)
-        for problem in decode_errors(found, kind.wire, error):
-            _log.warning("left out: %s", problem)
+        consequence = "counts without that" if kind.counts_in_part else "is left out"
+        for problem in decode_errors(found, kind.wire, error, consequence=consequence):
+            _log.warning("cannot be read: %s", problem)
 
     async def _yield_sometimes(self) -> None:
         """Let other tasks run after every few objects."""

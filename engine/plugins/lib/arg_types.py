@@ -1,0 +1,56 @@
+"""Types of args that several plugins take, each with one message and a remedy for any mistake."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from engine.documents import mistake
+from engine.errors import QuantityError
+from engine.model.duration import SECOND, DurationError, parse_duration
+from engine.model.quantity import quantity_of
+
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
+"""True or false, and no text that reads like it."""
+
+
+def _whole_percent(value: object) -> object:
+    if isinstance(value, float):
+        whole = round(value * 100) if 0 <= value <= 1 else round(value)
+        raise mistake("expected a whole number of percent", f"write {whole} for {whole} %")
+    return value
+
+
+WholePercent: TypeAlias = Annotated[int, Field(strict=True), BeforeValidator(_whole_percent)]
+Percent: TypeAlias = Annotated[WholePercent, Field(ge=0, le=100)]
+Share: TypeAlias = Annotated[WholePercent, Field(ge=1, le=100)]
+"""A percentage above 0."""
+
+
+def _whole_seconds(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        seconds = parse_duration(value) // SECOND
+    except DurationError:
+        return value
+    raise mistake("expected a whole number of seconds", f"write {seconds}")
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise mistake("expected a quantity", "such as 2, `500m` or `4Gi`")
+    try:
+        quantity_of(value)
+    except QuantityError as error:
+        raise mistake(str(error), "such as 2, `500m` or `4Gi`") from error
+    return value
+
+
+Seconds = BeforeValidator(_whole_seconds)
+"""Marks whole seconds, so that a duration in their place gets a hint."""
+
+Quantity: TypeAlias = Annotated[str | int | float, BeforeValidator(_readable)]
+Quantities: TypeAlias = dict[str, Quantity]
+"""Quantities by resource name, as people write them; `base_units` reads each."""

@@ -1,0 +1,205 @@
+"""Effects: rules that come to the same everywhere, or to an error, on the cluster of `samples`.
+
+Where an expression reads texts, such as labels, the samples may lack what decides it: then nothing
+is said of it. Numbers, bools and moments are varied as far as real clusters go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cel import CelError, Program, Reference
+from engine.model.request import PlacementRequest
+from engine.plugins import FAULT, PASS
+from engine.policy import CompiledPolicy, FilterRule, NodeExpression, RuleContext, ScoreRule
+from engine.policy.expressions import FilterExpression, ScoreExpression
+from engine.policy.schema import OnFilterError, OnScoreError
+from engine.policy_lint.samples import Samples
+
+_VARIED: Final = frozenset(
+    {
+        *(("node", name) for name in ("allocatable", "requested", "limits", "usage")),
+        *(("node", name) for name in ("creationTimestamp", "podCount", "ready", "unschedulable")),
+        *(("pod", name) for name in ("limits", "priority", "qosClass", "requests")),
+        ("now",),
+    }
+)
+"""What the samples vary as far as real clusters do."""
+
+_MAPS_OF_PODS: Final = frozenset({"annotations", "labels", "limits", "nodeSelector", "requests"})
+_KEY_OF_A_POD: Final = 3  # `pod.limits.cpu`
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A rule evaluated for one pod.
+
+    Attributes:
+        request: the pod.
+        values: a number for each node, not finite where it could not be evaluated; of a filter 1
+            where a node passes, else 0.
+        error: why the first such node could not be.
+    """
+
+    request: PlacementRequest
+    values: NDArray[np.float64]
+    error: str
+
+    @property
+    def fails(self) -> bool:
+        """Whether it could not be evaluated for any node."""
+        return not bool(np.isfinite(self.values).any())
+
+
+def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
+    """Yield a line for each part of a policy that has no effect or cannot be evaluated."""
+    if not policy.filters and not policy.scores:
+        yield "it has neither filters nor scores: it has no effect"
+    if not samples.requests:
+        return
+    broken: set[str] = set()
+    for name, program in policy.variables.items():
+        if error := _failure_of_variable(policy, samples, program):
+            broken.add(name)
+            yield f"variable `{name}` always fails: {error}"
+    for rule in (*policy.filters, *policy.scores):
+        evaluator = rule.evaluator
+        if not isinstance(evaluator, NodeExpression):
+            continue
+        if {path[1] for path in evaluator.program.references if path[0] == "variables"} & broken:
+            continue
+        for warning in _rule_warnings(policy, rule, evaluator, samples):
+            yield f"{rule.name}: {warning}"
+
+
+def _failure_of_variable(policy: CompiledPolicy, samples: Samples, program: Program) -> str:
+    """Return why a variable cannot be evaluated for any pod, "" if it can be for some."""
+    if not _is_varied(_references(policy, program)):
+        return ""
+    error = ""
+    for request in samples.requests:
+        context = policy.context(request, samples.view, samples.now)
+        try:
+            program.evaluate(context.activation(program), context.budget)
+        except CelError as failed:
+            error = str(failed)
+        else:
+            return ""
+    return error
+
+
+def _rule_warnings(
+    policy: CompiledPolicy,
+    rule: FilterRule | ScoreRule,
+    evaluator: NodeExpression,
+    samples: Samples,
+) -> Iterator[str]:
+    trials = [_tried(policy, evaluator, request, samples) for request in samples.requests]
+    references = _references(policy, evaluator.program)
+    if not _is_varied(references) and any(path[0] == "node" for path in references):
+        yield from _missing_keys(rule, trials, references)
+    elif all(trial.fails for trial in trials):
+        if _is_varied(references):
+            yield f"always fails: {trials[0].error}"
+    elif missing := list(_missing_keys(rule, trials, references)):
+        yield from missing
+    elif isinstance(rule, ScoreRule):
+        if all(_is_constant(trial.values) for trial in trials):
+            yield "its score is the same for all nodes: it has no effect"
+    elif _is_varied(references):
+        yield from _filter_warnings(trials, reads_anything=bool(references))
+
+
+def _filter_warnings(trials: Sequence[_Trial], *, reads_anything: bool) -> Iterator[str]:
+    if all(bool((trial.values == 1).all()) for trial in trials):
+        yield "true for all nodes: it has no effect"
+    elif reads_anything and not any(bool((trial.values == 1).any()) for trial in trials):
+        yield "true for no node: it rejects all of them"  # that of a constant is known by then
+
+
+def _missing_keys(
+    rule: FilterRule | ScoreRule, trials: Sequence[_Trial], references: Iterable[Reference]
+) -> Iterator[str]:
+    """Yield a line for each key of the pod that a rule reads without asking whether it is there."""
+    if rule.on_error in {OnFilterError.IGNORE_RULE, OnScoreError.IGNORE_RULE}:
+        return
+    consequence = "no node gets points" if isinstance(rule, ScoreRule) else "no node passes"
+    for path in sorted(references):
+        if len(path) != _KEY_OF_A_POD or path[0] != "pod" or path[1] not in _MAPS_OF_PODS:
+            continue
+        has_it = [_has(trial.request, path) for trial in trials]
+        without = [trial for trial, has in zip(trials, has_it, strict=True) if not has]
+        having = [trial for trial, has in zip(trials, has_it, strict=True) if has]
+        decides = all(trial.fails for trial in without) and not all(trial.fails for trial in having)
+        if without and decides:
+            _, field, key = path
+            what = f"`pod.{field}.{key}`" if key.isidentifier() else f"`pod.{field}['{key}']`"
+            yield f"for a pod without {what} {consequence}; ask `'{key}' in pod.{field}` first"
+
+
+def _has(request: PlacementRequest, path: Reference) -> bool:
+    _, name, key = path
+    pod = request.pod
+    match name:
+        case "limits":
+            return key in pod.shape.limits
+        case "requests":
+            return key in {"cpu", "memory"} or key in pod.shape.requests
+        case "labels":
+            return key in pod.labels
+        case "annotations":
+            return key in pod.annotations
+    return key in pod.node_selector
+
+
+def _tried(
+    policy: CompiledPolicy, evaluator: NodeExpression, request: PlacementRequest, samples: Samples
+) -> _Trial:
+    context = policy.context(request, samples.view, samples.now)
+    (rows,) = samples.view.valid.nonzero()
+    values = _values(evaluator, context, rows)
+    faulty = rows[~np.isfinite(values)]
+    error = evaluator.fault(context, int(faulty[0])) if faulty.size else ""
+    return _Trial(request, values, next(iter(context.errors), error))
+
+
+def _values(
+    evaluator: NodeExpression, context: RuleContext, rows: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    if isinstance(evaluator, ScoreExpression):
+        return np.asarray(evaluator.score(context, rows)[0], np.float64)
+    assert isinstance(evaluator, FilterExpression)  # noqa: S101 - the only other kind
+    codes = evaluator.filter(context).codes.take(rows)
+    return np.where(codes == FAULT, np.nan, codes == PASS)
+
+
+def _is_constant(values: NDArray[np.float64]) -> bool:
+    """Return whether all nodes that could be evaluated have the same value."""
+    sound = values[np.isfinite(values)]
+    return sound.size == 0 or bool((sound == sound[0]).all())
+
+
+def _references(policy: CompiledPolicy, program: Program) -> frozenset[Reference]:
+    """Return what a program reads, by itself and through variables."""
+    found: set[Reference] = set()
+    pending = [program]
+    seen: set[str] = set()
+    while pending:
+        for path in pending.pop().references:
+            names = path[1:2] or tuple(policy.variables)
+            if path[0] != "variables":
+                found.add(path)
+                continue
+            new = [name for name in names if name in policy.variables and name not in seen]
+            seen.update(new)
+            pending += (policy.variables[name] for name in new)
+    return frozenset(found)
+
+
+def _is_varied(references: Iterable[Reference]) -> bool:
+    return all(path[:2] in _VARIED or path[:1] in _VARIED for path in references)

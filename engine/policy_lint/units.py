@@ -1,0 +1,267 @@
+"""Units: comparisons with numbers whose magnitude does not fit the unit of the other side.
+
+The unit of a field is that of `engine.policy.environment`; arithmetic carries it along, so
+`node.usage.memory / node.allocatable.memory * 100.0` is known to be in percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from engine.cel import CelError, Program, ast, compile_node, new_frame
+from engine.cel.unparse import unparse
+from engine.model.resource_names import counts_bytes
+from engine.policy.environment import TABLE, ExpressionScope, environment
+
+_ENVIRONMENT: Final = environment(ExpressionScope.RULES)
+_UNITS: Final[Mapping[str, str]] = {entry.path: entry.unit for entry in TABLE}
+
+_COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
+_CONVERSIONS: Final = frozenset(
+    {"double", "int", "uint", "math.abs", "math.ceil", "math.floor", "math.round", "math.trunc"}
+)
+_EXTREMES: Final = frozenset({"math.greatest", "math.least"})
+
+_PERCENT = 100.0
+_MEBI: Final = 1 << 20
+_FEWEST_BYTES: Final = _MEBI
+_MOST_CORES_OF_A_POD: Final = 200
+_MOST_CORES_OF_A_NODE: Final = 1000
+_MOST_CORES_OF_LIMITS: Final = 4000  # of all pods of a node
+_MOST_OVERCOMMIT: Final = 20  # limits of all pods of a node, as a multiple of what it offers
+_MOST_SHARE: Final = 5  # of usage or requests in what a node offers
+_LEAST_PERCENT: Final = 1
+
+
+class _Unit(Enum):
+    CORES = "cores"
+    BYTES = "bytes"
+    SHARE = "a fraction"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A number that measures something.
+
+    Attributes:
+        unit: its unit.
+        path: the field that it was made of, or the first of them.
+        of: for a fraction, the field it was divided by.
+        scale: what it was multiplied by.
+    """
+
+    unit: _Unit
+    path: str
+    of: str = ""
+    scale: float = 1.0
+
+
+Amount: TypeAlias = Measured | float | None
+"""What is known of a value: what it measures, or the constant it is; None for anything else."""
+
+
+def amount_of(program: Program, variables: Mapping[str, Amount] = MappingProxyType({})) -> Amount:
+    """Return what is known of the value of a program.
+
+    Args:
+        program: the expression.
+        variables: what is known of the policy's variables.
+    """
+    return _Reader(variables).visit(program.root)
+
+
+def unit_warnings(
+    program: Program, variables: Mapping[str, Amount] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Return a line for each comparison in an expression that mixes up units; see `amount_of`."""
+    reader = _Reader(variables)
+    reader.visit(program.root)
+    return tuple(reader.warnings)
+
+
+class _Reader:
+    """Reads a tree.
+
+    Attributes:
+        warnings: what was found so far.
+    """
+
+    def __init__(self, variables: Mapping[str, Amount]) -> None:
+        self.warnings: list[str] = []
+        self._variables = variables
+        self._locals: dict[str, Amount] = {}
+
+    def visit(self, node: ast.Node) -> Amount:
+        """Return what is known of the value of a part, and note what is wrong below it."""
+        if isinstance(node, ast.Literal | ast.Call) and (constant := _constant(node)) is not None:
+            return constant
+        match node:
+            case ast.Select() | ast.Index():
+                return self._field(node)
+            case ast.Local():
+                return self._locals.get(node.name)
+            case ast.Bind():
+                self._locals[node.variable] = self.visit(node.value)
+                return self.visit(node.body)
+            case ast.Binary():
+                return self._binary(node)
+        return _result(node, [self.visit(child) for child in ast.children(node)])
+
+    def _binary(self, node: ast.Binary) -> Amount:
+        left, right = self.visit(node.left), self.visit(node.right)
+        mixed = isinstance(left, Measured) and isinstance(right, Measured) and _differ(left, right)
+        if mixed and node.operator in {"+", "-"}:
+            self.warnings.append(f"unit? `{unparse(node)}` adds up different units")
+        if node.operator not in _COMPARISONS:
+            return _arithmetic(node.operator, left, right)
+        self._compare(node, left, right)
+        return None
+
+    def _field(self, node: ast.Node) -> Amount:
+        root, keys, _ = ast.field_path(node)
+        if not isinstance(root, ast.Variable):
+            for child in ast.children(node):
+                self.visit(child)
+            return None
+        if root.name == "variables":
+            return self._variables.get(keys[0]) if len(keys) == 1 else None
+        parent, path = ".".join((root.name, *keys[:-1])), ".".join((root.name, *keys))
+        unit = _UNITS.get(path, "")
+        if f"{parent}.*" in _UNITS and keys and counts_bytes(keys[-1]):
+            unit = "bytes"
+        return Measured(_Unit(unit), path) if unit in {"cores", "bytes"} else None
+
+    def _compare(self, node: ast.Binary, left: Amount, right: Amount) -> None:
+        if isinstance(left, float):
+            left, right = right, left
+        if not isinstance(left, Measured) or right is None:
+            return
+        text = unparse(node)
+        if isinstance(right, Measured):
+            if _differ(left, right):
+                what = f"compares {left.unit.value} with {right.unit.value}"
+                self.warnings.append(f"unit? `{text}` {what}")
+        elif advice := _ADVICE[left.unit](left, abs(right)):
+            self.warnings.append(f"unit? `{text}`: {advice}")
+
+
+def _result(node: ast.Node, known: Sequence[Amount]) -> Amount:
+    """Return what is known of a value, by what is known of the parts directly below it."""
+    match node:
+        case ast.Negate():
+            return -known[0] if isinstance(known[0], float) else known[0]
+        case ast.Conditional():
+            return _either(known[1], known[2])
+        case ast.Alternative():
+            return _either(known[0], known[1])
+        case ast.Call(function=function) if function in _CONVERSIONS:
+            return known[0]
+        case ast.Call(function=function, args=(_, _)) if function in _EXTREMES:
+            return _either(known[0], known[1])
+    return None
+
+
+def _differ(left: Measured, right: Measured) -> bool:
+    """Return whether two units differ, and neither side was converted."""
+    return left.unit is not right.unit and left.scale == right.scale == 1
+
+
+def _constant(node: ast.Literal | ast.Call) -> float | None:
+    """Return a number that does not depend on anything, None if it does or is none."""
+    parts = [part for part, _ in ast.walk(node)]
+    if not all(isinstance(part, ast.Literal | ast.Call) for part in parts):
+        return None
+    try:
+        value = compile_node(node, _ENVIRONMENT)(new_frame({}))
+    except CelError:
+        return None
+    return float(value) if isinstance(value, int | float) and value is not bool(value) else None
+
+
+def _arithmetic(operator: str, left: Amount, right: Amount) -> Amount:
+    if left is None or right is None:
+        return None
+    if isinstance(left, float) and isinstance(right, float):
+        return _calculated(operator, left, right)
+    if operator in {"+", "-"}:
+        return _either(left, right)
+    if isinstance(left, float):  # and the other is measured: only a product keeps its unit
+        left, right = (right, left) if operator == "*" else (None, None)
+    if not isinstance(left, Measured):
+        return None
+    if isinstance(right, Measured):
+        if operator != "/" or left.unit is not right.unit:
+            return None
+        return Measured(_Unit.SHARE, left.path, right.path, left.scale / right.scale)
+    if not right or operator not in {"*", "/"}:
+        return None
+    return replace(left, scale=left.scale * right if operator == "*" else left.scale / right)
+
+
+def _calculated(operator: str, left: float, right: float) -> float | None:
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/" if right:
+            return left / right
+    return None
+
+
+def _either(left: Amount, right: Amount) -> Amount:
+    """Return what is known of a value that is one of two, or their sum."""
+    if isinstance(left, Measured) and isinstance(right, Measured):
+        return left if (left.unit, left.scale) == (right.unit, right.scale) else None
+    if isinstance(left, Measured):
+        return left if right is not None else None
+    return right if isinstance(right, Measured) and left is not None else None
+
+
+def _bytes_advice(measured: Measured, number: float) -> str:
+    if not 0 < number / measured.scale < _FEWEST_BYTES:
+        return ""
+    if number < 1:
+        return f"`{measured.path}` is in bytes; divide it by what the node offers for a fraction"
+    if measured.scale != 1:
+        return f"`{measured.path}` is in bytes"
+    return f"`{measured.path}` is in bytes; for {number:g} Mi write `{number * _MEBI:.1f}`"
+
+
+def _cores_advice(measured: Measured, number: float) -> str:
+    most = _MOST_CORES_OF_A_NODE
+    if measured.path.startswith("pod."):
+        most = _MOST_CORES_OF_A_POD
+    elif measured.path.startswith("node.limits."):
+        most = _MOST_CORES_OF_LIMITS
+    if number / measured.scale < most:
+        return ""
+    advice = f"; for {number:g} millicores write `{number / 1000:g}`" if measured.scale == 1 else ""
+    return f"`{measured.path}` is in cores{advice}"
+
+
+def _share_advice(measured: Measured, number: float) -> str:
+    if not measured.of.startswith("node.allocatable."):
+        return ""
+    what = f"`{measured.path}` divided by `{measured.of}`"
+    most = _MOST_OVERCOMMIT if measured.path.startswith("node.limits.") else _MOST_SHARE
+    if measured.scale == 1 and number >= most:
+        return f"{what} is a fraction; for {number:g} % write `{number / _PERCENT:g}`"
+    if measured.scale == _PERCENT and 0 < number <= _LEAST_PERCENT:
+        percent = number * _PERCENT
+        return f"{what}, times 100, is in percent; for {percent:g} % write `{percent:.1f}`"
+    return ""
+
+
+_ADVICE: Final = {
+    _Unit.BYTES: _bytes_advice,
+    _Unit.CORES: _cores_advice,
+    _Unit.SHARE: _share_advice,
+}
+"""The advice for a constant that something measured is compared with, "" if it fits."""

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.policy_lint.effects import effect_warnings
+from engine.policy_lint.samples import samples_for
+from tests.engine.policy.worlds import policy
+
+_SAME = "its score is the same for all nodes: it has no effect"
+
+
+def _warnings(spec: str) -> list[str]:
+    compiled = policy(spec)
+    return list(effect_warnings(compiled, samples_for(compiled)))
+
+
+def _of_score(expression: str) -> list[str]:
+    return _warnings(f"scores:\n- name: r\n  expression: |-\n    {expression}")
+
+
+def _of_filter(expression: str) -> list[str]:
+    return _warnings(f"filters:\n- name: r\n  expression: |-\n    {expression}")
+
+
+@pytest.mark.parametrize(
+    ("expression", "warning"),
+    [
+        ("1 / 0", "always fails: division by zero"),
+        ("node.usage.cpu / 0.0", "always fails: the expression gave a number that is not finite"),
+        ("5", _SAME),
+        ("pod.requests.cpu", _SAME),
+        ("size(pod.labels)", _SAME),
+        ("node.allocatable.cpu > 0.0 ? 1 : 0", _SAME),
+    ],
+)
+def test_a_score_without_effect_is_a_warning(expression: str, warning: str) -> None:
+    assert _of_score(expression) == [f"r: {warning}"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "warning"),
+    [
+        ("true", "true for all nodes: it has no effect"),
+        ("node.podCount >= 0", "true for all nodes: it has no effect"),
+        ("node.allocatable.cpu < 0.0", "true for no node: it rejects all of them"),
+        ("1 / 0 > 0", "always fails: division by zero"),
+    ],
+)
+def test_a_filter_without_effect_is_a_warning(expression: str, warning: str) -> None:
+    assert _of_filter(expression) == [f"r: {warning}"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "node.ready",
+        "!node.unschedulable",
+        "has(node.usage)",
+        "node.usage.cpu / node.allocatable.cpu < 0.65",
+        "node.requested.memory + pod.requests.memory <= node.allocatable.memory",
+        "node.limits.cpu / node.allocatable.cpu < 6.0",
+        "node.allocatable.cpu >= 512",
+        "node.podCount < 500",
+        "'nvidia.com/gpu' in node.allocatable",
+        "pod.priority > 1000",
+        "pod.qosClass == 'Guaranteed' || node.podCount < 10",
+        # What texts decide is unknown.
+        "node.labels.rack.startsWith('r-17')",
+        "timestamp(node.labels.until) > timestamp('2020-01-01T00:00:00Z')",
+        "node.name.endsWith('.example.com')",
+        "node.labels[?'pool'].orValue('none') == 'none' || pod.namespace == 'shop'",
+    ],
+)
+def test_a_filter_with_an_effect_is_none(expression: str) -> None:
+    assert _of_filter(expression) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "key"),
+    [
+        ("node.allocatable.cpu - pod.limits.cpu", "pod.limits.cpu"),
+        ("pod.requests['nvidia.com/gpu'] / node.allocatable.cpu", "pod.requests['nvidia.com/gpu']"),
+        ("pod.labels.tier == node.labels[?'tier'].orValue('') ? 1 : 0", "pod.labels.tier"),
+    ],
+)
+def test_what_a_pod_may_lack_is_a_warning(expression: str, key: str) -> None:
+    (warning,) = _of_score(expression)
+    assert warning.startswith(f"r: for a pod without `{key}` no node gets points; ask `'")
+
+
+_LIMITS = "node.allocatable.cpu - pod.limits.cpu"
+_CHECKED = "match: {matchConditions: [{name: m, expression: \"'cpu' in pod.limits\"}]}"
+_SELECTED = "match: {objectSelector: {matchLabels: {tier: web}}}"
+
+
+@pytest.mark.parametrize(
+    ("match", "score"),
+    [
+        ("", f"{{expression: {_LIMITS}, onError: IgnoreRule}}"),
+        ("", "{expression: \"node.podCount + int(pod.limits[?'cpu'].orValue(0.0))\"}"),
+        (_CHECKED, f"{{expression: {_LIMITS}}}"),
+        (_SELECTED, '{expression: "pod.labels.tier in node.labels ? 1 : 0"}'),
+    ],
+)
+def test_what_is_asked_for_first_is_none(match: str, score: str) -> None:
+    assert _warnings(f"{match}\nscores: [{{name: r, {score[1:]}]") == []
+
+
+def test_a_broken_variable_is_the_only_warning_of_what_reads_it() -> None:
+    spec = """
+    variables: [{name: v, expression: 1 / 0}, {name: w, expression: '1'}]
+    scores: [{name: r, expression: variables.v + node.podCount}]
+    """
+    assert _warnings(spec) == ["variable `v` always fails: division by zero"]
+
+
+def test_a_policy_without_rules_has_no_effect() -> None:
+    assert _warnings("filters: []") == ["it has neither filters nor scores: it has no effect"]

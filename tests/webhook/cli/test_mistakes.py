@@ -1,0 +1,254 @@
+"""What `stowplan lint` answers to the mistakes that authors of policies make."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import NamedTuple
+
+import pytest
+
+from tests.webhook.cli.running import Ran, Stowplan
+
+HEAD = "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p}\n"
+
+
+class Mistake(NamedTuple):
+    """A mistake in the `spec` of a policy, and parts of the answer."""
+
+    spec: str
+    answer: tuple[str, ...]
+
+
+def _ratios(text: str) -> str:
+    return f"filters: [{{plugin: LimitAware, args: {{defaultLimitToAllocatableRatio: {text}}}}}]"
+
+
+def _load(text: str) -> str:
+    return f"filters: [{{plugin: LoadAware, args: {{{text}}}}}]"
+
+
+def _score(plugin: str, args: str) -> str:
+    return f"scores: [{{plugin: {plugin}, args: {{{args}}}}}]"
+
+
+def _scored(expression: str) -> str:
+    return f"scores: [{{name: r, expression: {expression!r}}}]"
+
+
+def _filtered(expression: str) -> str:
+    return f"filters: [{{name: r, expression: {expression!r}}}]"
+
+
+PERCENT = "expected a whole number of percent"
+
+REFUSED = (
+    # Args of plugins.
+    Mistake(_ratios('{memory: "1.5"}'), (PERCENT, 'hint: write 150 or "150%"')),
+    Mistake(_ratios("{memory: 1.5}"), (PERCENT, 'hint: write 150 or "150%"')),
+    Mistake(_ratios('{cpu: "150"}'), (PERCENT, 'hint: write 150 or "150%"')),
+    Mistake(_ratios('{cpu: "abc"}'), (PERCENT, 'hint: such as 150 or "150%"')),
+    Mistake(_ratios("{cpu: 1e300}"), (PERCENT, 'hint: such as 150 or "150%"')),
+    Mistake(_ratios("{cpu: true}"), (PERCENT, 'hint: such as 150 or "150%"')),
+    Mistake(_ratios("{cpu: null}"), (PERCENT, 'hint: such as 150 or "150%"')),
+    Mistake(_ratios("150"), ("expected a mapping of keys to values",)),
+    Mistake(_load("usageThresholds: {cpu: 0.65}"), (PERCENT, "hint: write 65 for 65 %")),
+    Mistake(_load("usageThresholds: {cpu: 65%}"), ("hint: without the percent sign: 65",)),
+    Mistake(_load("usageThresholds: {CPU: 65}"), ("a resource `CPU`", "did you mean `cpu`?")),
+    Mistake(_load("estimatedScalingFactors: {cpu: 0.8}"), (PERCENT, "hint: write 80 for 80 %")),
+    Mistake(
+        _load("nodeMetricExpirationSeconds: 3m"),
+        ("expected a whole number of seconds", "hint: write 180"),
+    ),
+    Mistake(_load('nodeMetricExpirationSeconds: "180"'), ("hint: without quotes: 180",)),
+    Mistake(_load("filterExpiredNodeMetrics: yes"), ("expected true or false",)),
+    Mistake(_load('filterExpiredNodeMetrics: "true"'), ("hint: without quotes: true",)),
+    Mistake(
+        _load("aggregated: {scoreAggregationType: p96}"),
+        ("`p96` is not `avg` or `p50` or `p90` or `p95` or `p99`", "did you mean `p99`?"),
+    ),
+    Mistake(_score("TargetLoadPacking", "targetUtilization: 0.6"), (PERCENT, "write 60 for 60 %")),
+    Mistake(
+        _score("TargetLoadPacking", "defaultRequests: {cpu: 2 cores}"),
+        ("`2 cores` is not a quantity", "hint: such as 2, `500m` or `4Gi`"),
+    ),
+    Mistake(
+        _score("ResourceLimitAware", "defaultLimits: {cpu: [1]}"),
+        ("expected a quantity", "hint: such as 2, `500m` or `4Gi`"),
+    ),
+    Mistake(_score("NetworkOverhead", "namespaces: shop"), ("hint: in a list: [shop]",)),
+    Mistake("filters: [{plugin: LoadAware, args: 65}]", ("expected a mapping of keys to values",)),
+    # Parts of a scheduler's configuration.
+    Mistake(
+        "filters: [{plugin: NodeResourcesFit, args: {kind: LoadAwareSchedulingArgs}}]",
+        ("these are args of plugin `LoadAware`",),
+    ),
+    Mistake(
+        "filters: [{name: Coscheduling, args: {permitWaitingTimeSeconds: 60}}]",
+        ("give either `plugin` or `expression`", "hint: there is no plugin `Coscheduling`"),
+    ),
+    # Selectors.
+    Mistake(
+        "match: {namespaceSelector: {tier: prod}}",
+        ("`tier` is not a part of a label selector", "hint: matchLabels: { tier: prod }"),
+    ),
+    Mistake(
+        "match: {objectSelector: {matchLabel: {tier: prod}}}",
+        ("unknown key `matchLabel`", "hint: did you mean `matchLabels`?"),
+    ),
+    Mistake(
+        "match: {objectSelector: {matchExpressions: [{key: a, operator: in, values: [b]}]}}",
+        ("`in` is not `In` or `NotIn`", "hint: did you mean `In`?"),
+    ),
+    Mistake(
+        "match: {objectSelector: {matchExpressions: [{key: a, operator: In, values: b}]}}",
+        ("expected a list", "hint: in a list: [b]"),
+    ),
+)
+
+WARNED = (
+    Mistake(_ratios("{cpu: 4}"), ("cpu is 4 %; for 4 times what a node offers write 400",)),
+    Mistake("filters: [{plugin: LimitAware}]", ("without `defaultLimitToAllocatableRatio`",)),
+    Mistake(_load("usageThresholds: {cpu: 1}"), ("`usageThresholds` of cpu is 1: 1 % of what",)),
+    Mistake(_load("prodUsageThresholds: {cpu: 500}"), ("cpu is 500, which is not within 0..100",)),
+    Mistake(
+        _load("aggregated: {usageThresholds: {cpu: 65}}"),
+        ("`aggregated.usageThresholds` need a `usageAggregationType`, such as `p95`",),
+    ),
+    Mistake(_score("TargetLoadPacking", "targetUtilization: -1"), ("-1 counts as 40",)),
+    Mistake(
+        _score("LoadVariationRiskBalancing", "safeVarianceMargin: -2"),
+        ("`safeVarianceMargin` -2 counts as 1",),
+    ),
+    Mistake(
+        _score("LowRiskOverCommitment", "riskLimitWeights: {cpu: 50}"),
+        ("a weight of 50 in `riskLimitWeights` is not within 0..1, and counts as 0.5",),
+    ),
+    Mistake(
+        _score("LowRiskOverCommitment", "smoothingWindowSize: 0"),
+        ("`smoothingWindowSize` 0 counts as 5",),
+    ),
+    # Effects on the sample cluster.
+    Mistake("filters: []", ("it has neither filters nor scores: it has no effect",)),
+    Mistake(_scored("1 / 0"), ("p: r: always fails: division by zero",)),
+    Mistake(_scored("5"), ("p: r: its score is the same for all nodes: it has no effect",)),
+    Mistake(_scored("pod.requests.cpu"), ("its score is the same for all nodes",)),
+    Mistake(_scored("node.ready || true ? 1 : 0"), ("its score is the same for all nodes",)),
+    Mistake(_filtered("true"), ("p: r: true for all nodes: it has no effect",)),
+    Mistake(_filtered("node.podCount < 0"), ("p: r: true for no node: it rejects all of them",)),
+    Mistake(
+        _scored("node.allocatable.cpu - pod.limits.cpu"),
+        ("for a pod without `pod.limits.cpu` no node gets points; ask `'cpu' in pod.limits`",),
+    ),
+    # Units.
+    Mistake(
+        _filtered("node.usage.memory < 4096"),
+        ("`node.usage.memory` is in bytes; for 4096 Mi write `4294967296.0`",),
+    ),
+    Mistake(
+        _filtered("node.allocatable.cpu > 4000"),
+        ("`node.allocatable.cpu` is in cores; for 4000 millicores write `4`",),
+    ),
+    Mistake(
+        _filtered("node.usage.cpu / node.allocatable.cpu < 65"),
+        (
+            "`node.usage.cpu` divided by `node.allocatable.cpu` is a fraction;",
+            "for 65 % write `0.65`",
+        ),
+    ),
+)
+
+ACCEPTED = (
+    "filters: [{name: LoadAwareScheduling, args: {kind: LoadAwareSchedulingArgs}}]",
+    "scores: [{name: NodeResourcesFit, weight: 3}]",
+    "filters: [{plugin: LoadAwareScheduling}]",
+)
+
+
+def _linted(stowplan: Stowplan, folder: Path, spec: str) -> Ran:
+    file = folder / "policy.yaml"
+    file.write_text(f"{HEAD}spec:\n{indent(dedent(spec), '  ')}\n", encoding="utf-8")
+    return stowplan("lint", file)
+
+
+@pytest.mark.parametrize("mistake", REFUSED, ids=lambda mistake: mistake.spec)
+def test_a_mistake_is_refused_at_its_place_with_a_hint(
+    stowplan: Stowplan, tmp_path: Path, mistake: Mistake
+) -> None:
+    ran = _linted(stowplan, tmp_path, mistake.spec)
+    assert (ran.status, ran.out) == (3, "")
+    assert ran.err.startswith(f"{tmp_path / 'policy.yaml'}:5:")
+    assert ran.err.count("policy.yaml:") == 1
+    for part in mistake.answer:
+        assert part in ran.err
+
+
+@pytest.mark.parametrize("mistake", WARNED, ids=lambda mistake: mistake.spec)
+def test_what_is_hardly_meant_is_a_warning(
+    stowplan: Stowplan, tmp_path: Path, mistake: Mistake
+) -> None:
+    ran = _linted(stowplan, tmp_path, mistake.spec)
+    assert (ran.status, ran.err) == (0, "")
+    (warning,) = [line for line in ran.out.splitlines() if line.startswith("warning: ")]
+    for part in mistake.answer:
+        assert part in warning
+
+
+@pytest.mark.parametrize("spec", ACCEPTED)
+def test_entries_of_a_scheduler_configuration_are_rules(
+    stowplan: Stowplan, tmp_path: Path, spec: str
+) -> None:
+    ran = _linted(stowplan, tmp_path, spec)
+    assert (ran.status, ran.err) == (0, "")
+    assert "warning" not in ran.out
+
+
+def test_a_whole_scheduler_configuration_is_refused_with_what_to_copy(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {}}]}]\n"
+    )
+    ran = stowplan("lint", file)
+    assert ran.status == 3
+    assert ":2:7: `KubeSchedulerConfiguration` is not `PlacementPolicy`" in ran.err
+    assert "hint: copy entries of `profiles[].pluginConfig`, `name` and `args`, into" in ran.err
+
+
+def test_a_misspelt_kind_hides_no_other_mistake(stowplan: Stowplan, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(HEAD.replace("PlacementPolicy", "PlacmentPolicy") + "spec: {filter: []}\n")
+    ran = stowplan("lint", file)
+    assert "`PlacmentPolicy` is not `PlacementPolicy`" in ran.err
+    assert "hint: did you mean `PlacementPolicy`?" in ran.err
+    assert "unknown key `filter`" in ran.err
+
+
+def test_another_kind_altogether_is_one_mistake(stowplan: Stowplan, tmp_path: Path) -> None:
+    file = tmp_path / "deployment.yaml"
+    file.write_text("apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 1}\n")
+    ran = stowplan("lint", file)
+    assert ran.err.count("deployment.yaml:") == 1
+    assert ":2:7: `Deployment` is not `PlacementPolicy`" in ran.err
+
+
+@pytest.mark.parametrize(("plugin", "status"), [("LoadAware", 0), ("LoadAwre", 3)])
+def test_a_policy_may_come_from_standard_input(
+    stowplan: Stowplan, monkeypatch: pytest.MonkeyPatch, plugin: str, status: int
+) -> None:
+    text = f"{HEAD}spec: {{filters: [{{plugin: {plugin}}}]}}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    ran = stowplan("lint", "-")
+    assert ran.status == status
+    assert ("<stdin>:4:27: unknown plugin `LoadAwre`" in ran.err) is bool(status)
+
+
+def test_an_unknown_option_is_no_path(stowplan: Stowplan) -> None:
+    ran = stowplan("lint", "--verbos", "policies")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("unknown option: `--verbos`\nhint: ")

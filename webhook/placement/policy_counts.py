@@ -1,0 +1,79 @@
+"""Counts of what each policy in force does: its decisions, and the nodes its filters reject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from engine.model.decision import Verdict
+from engine.policy import Mode, PolicySet
+from webhook.placement.placer import Placement, Rejections
+
+_OUTCOMES: Final = {
+    Verdict.PLACE: "placed",
+    Verdict.ABSTAIN: "abstained",
+    Verdict.DENY: "denied",
+}
+
+Counts: TypeAlias = Mapping[tuple[str, str, str], int]
+"""Label values to a number that only grows."""
+
+
+class PolicyCounts:
+    """Decisions by policy, mode and outcome; rejected nodes by policy, mode and filter.
+
+    A policy starts at 0 when it comes into force, or when its mode changes; what went out of force
+    is forgotten. So there are as many counts as the policies in force have rules.
+    """
+
+    def __init__(self) -> None:
+        self._policies = PolicySet()
+        self._decisions: dict[tuple[str, str, str], int] = {}
+        self._rejections: dict[tuple[str, str, str], int] = {}
+
+    def count(self, placement: Placement, policies: PolicySet) -> None:
+        """Count one placement by some policies."""
+        self._follow(policies)
+        self._add(Mode.ENFORCE, placement.policies, placement.verdict, placement.rejections)
+        audit = placement.audit
+        if audit is not None:
+            self._add(Mode.AUDIT, audit.policies, audit.verdict, audit.rejections)
+
+    def decisions(self, policies: PolicySet) -> Counts:
+        """Number of decisions that a policy took part in, by policy, mode and outcome."""
+        self._follow(policies)
+        return self._decisions
+
+    def rejections(self, policies: PolicySet) -> Counts:
+        """Number of nodes that a filter was the first to reject, by policy, mode and filter."""
+        self._follow(policies)
+        return self._rejections
+
+    def _add(
+        self, mode: Mode, policies: tuple[str, ...], verdict: Verdict, rejections: Rejections
+    ) -> None:
+        for policy in policies:
+            self._decisions[policy, mode, _OUTCOMES[verdict]] += 1
+        for policy, rule, nodes in rejections:
+            self._rejections[policy, mode, rule] += nodes
+
+    def _follow(self, policies: PolicySet) -> None:
+        """Keep the counts of these policies, and no others."""
+        if policies is self._policies:
+            return
+        self._policies = policies
+        before = self._decisions, self._rejections
+        self._decisions = {key: before[0].get(key, 0) for key in _decision_keys(policies)}
+        self._rejections = {key: before[1].get(key, 0) for key in _rejection_keys(policies)}
+
+
+def _decision_keys(policies: PolicySet) -> Iterator[tuple[str, str, str]]:
+    for policy in policies:
+        for outcome in _OUTCOMES.values():
+            yield policy.name, policy.mode, outcome
+
+
+def _rejection_keys(policies: PolicySet) -> Iterator[tuple[str, str, str]]:
+    for policy in policies:
+        for rule in policy.filters:
+            yield policy.name, policy.mode, rule.name
