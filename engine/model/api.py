@@ -224,7 +224,9 @@ class NodeCondition(WireStruct, frozen=True):
 
     type: str = ""
     status: str = ""
+    reason: str = ""
     last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
 
 
 class ContainerImage(WireStruct, frozen=True):
