@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from engine.plugins import PLUGINS
@@ -15,7 +16,10 @@ _TYPE_META: Final = ("apiVersion", "kind")  # accepted in args that come from a 
 
 def editor_schema() -> str:
     """Return the schema of a PlacementPolicy, with the args of each plugin, as JSON."""
-    models = [PlacementPolicy, *(plugin.args for plugin in PLUGINS.values())]
+    models: list[type[BaseModel]] = [
+        PlacementPolicy,
+        *(plugin.args for plugin in PLUGINS.values()),
+    ]
     names, found = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions = found["$defs"]
     args = {name: names[plugin.args, "validation"] for name, plugin in PLUGINS.items()}
