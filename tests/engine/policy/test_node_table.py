@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -75,7 +76,9 @@ def _check(view: ClusterView, now: Micros) -> None:
                 assert repr(_told(table.numbers(path), row)) == repr(expected)
             if leaf.type == TIMESTAMP:
                 told = _told(table.numbers(path), row)
-                assert told is expected or timestamp_value(micros(told)) == expected
+                assert (
+                    told is expected or timestamp_value(micros(cast("datetime", told))) == expected
+                )
             column = table.dictionary(path)
             if column is not None:
                 code = int(column.codes[row])
