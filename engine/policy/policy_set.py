@@ -57,7 +57,7 @@ class CompiledPolicy:
 
     @property
     def rules(self) -> tuple[FilterRule | ScoreRule, ...]:
-        """Its filters, then its scores."""
+        """Filters, then scores."""
         return (*self.filters, *self.scores)
 
     @property
