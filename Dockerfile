@@ -15,6 +15,7 @@ COPY pyproject.toml requirements.lock ./
 RUN uv pip install --python /opt/stowplan/bin/python \
       --require-hashes --only-binary :all: --constraint requirements.lock --requirement pyproject.toml
 COPY README.md LICENSE ./
+COPY policies policies
 COPY engine engine
 COPY webhook webhook
 # Bytecode is made here, the same whatever the time, as the image is read-only where it runs; not of
