@@ -30,7 +30,7 @@ RUN uv pip install --python /opt/stowplan/bin/python --no-deps . \
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="stowplan" \
-      org.opencontainers.image.description="Placement policies and ElasticQuota by one admission webhook" \
+      org.opencontainers.image.description="Placement policies and ElasticQuota with a single admission webhook" \
       org.opencontainers.image.source="https://github.com/stowplan/stowplan" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN python -m pip uninstall --yes --quiet --root-user-action ignore setuptools wheel pip \

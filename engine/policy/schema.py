@@ -335,7 +335,7 @@ class Spec(Model):
         ),
     ] = 0
     mode: Annotated[Mode, Field(description="`Enforce` acts, `Audit` only tells.")] = Mode.ENFORCE
-    match: Annotated[Match, Field(description="Which pods it speaks of; left out, all.")] = Match()
+    match: Annotated[Match, Field(description="The pods it applies to; if left out, all.")] = Match()
     variables: Annotated[
         tuple[Variable, ...],
         AfterValidator(_unique),
