@@ -335,7 +335,9 @@ class Spec(Model):
         ),
     ] = 0
     mode: Annotated[Mode, Field(description="`Enforce` acts, `Audit` only tells.")] = Mode.ENFORCE
-    match: Annotated[Match, Field(description="The pods it applies to; if left out, all.")] = Match()
+    match: Annotated[Match, Field(description="The pods it applies to; if left out, all.")] = (
+        Match()
+    )
     variables: Annotated[
         tuple[Variable, ...],
         AfterValidator(_unique),
