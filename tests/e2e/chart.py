@@ -168,5 +168,5 @@ def value_flags(*files: Path, values: Mapping[str, object] | None = None) -> Ite
     """Yield the flags of Helm for files of values, and values on top of them."""
     for file in files:
         yield from ("--values", str(file))
-    for key, value in (IMAGE | (values or {})).items():
+    for key, value in {**IMAGE, **(values or {})}.items():
         yield from ("--set-json", f"{key}={json.dumps(value)}")
