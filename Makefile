@@ -21,7 +21,7 @@ help: ## Show this help
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
-test: $(READY) ## Run the tests
+test: $(READY) ## Run the tests: some 8 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
 
 e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
@@ -40,8 +40,9 @@ bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare 
 budgets: $(READY) ## Check that nothing became slower, by ratios to floors of the same run
 	@$(BIN)/python -m tests.bench.budgets
 
-docs: $(READY) ## Write docs/plugins.md from what the plugins say of themselves
+docs: $(READY) ## Write the pages of docs/ that are made of code, and the schema for editors
 	@$(BIN)/python -m tests.docs
+	@$(BIN)/python -m tests.policy_docs
 
 chart: $(READY) ## Write what the chart has twice: schema, tables of its README, copies of policies
 	@$(BIN)/python -m tests.charts.generated
@@ -77,6 +78,7 @@ clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): requirements.lock pyproject.toml
+	@echo "setting up $(VENV), once: a minute or two, most of it downloads"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements.lock
