@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from engine.errors import InvalidFileError
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller, local_settings
+from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving.composition import run_server
 
 LEAST_LIMITS = """
@@ -173,7 +173,7 @@ async def test_replicas_serve_one_certificate_that_the_webhook_configuration_tru
 
 async def test_a_kubeconfig_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
     settings = local_settings(kubeconfig=tmp_path / "missing", policies=[])
-    with pytest.raises(InvalidFileError, match="missing"):
+    with pytest.raises(NoKubeconfigError, match="missing"):
         async with run_server(settings):
             pass
 
