@@ -45,7 +45,7 @@ WRONG = {
     "a uid that is no text": (body(uid=7), "`$.request.uid`"),
     "a huge uid": (body(uid="u" * 10_000), "`$.request.uid`"),
     "labels that are no object": (body(userInfo=[]), "`$.request.userInfo`"),
-    "nested too deeply": (NESTED, "nested too deeply"),
+    "without an end": (NESTED, "truncated"),
     "text after its end": (body() + b"x", "malformed"),
 }
 
