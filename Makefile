@@ -44,8 +44,9 @@ fuzz: $(READY) ## Fuzz for SECONDS each: reviews, policies, expressions; coverag
 	@for target in reviews policies expressions; do \
 		$(BIN)/python -m tests.fuzz $$target --seconds $(SECONDS) || exit 1; done
 
-docs: $(READY) ## Write docs/plugins.md from what the plugins say of themselves
+docs: $(READY) ## Write the pages of docs/ that are made of code, and the schema for editors
 	@$(BIN)/python -m tests.docs
+	@$(BIN)/python -m tests.policy_docs
 
 chart: $(READY) ## Write what the chart has twice: schema, tables of its README, copies of policies
 	@$(BIN)/python -m tests.charts.generated
