@@ -20,7 +20,7 @@ help: ## Show this help
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
-test: $(READY) ## Run the tests
+test: $(READY) ## Run the tests: some 8 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
 
 e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
@@ -63,6 +63,7 @@ clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .fuzz .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): requirements.lock pyproject.toml
+	@echo "setting up $(VENV), once: a minute or two, most of it downloads"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements.lock

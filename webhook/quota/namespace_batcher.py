@@ -173,7 +173,7 @@ class NamespaceBatcher:
             reason = await self._retry(batch)
         except StoreError as error:
             reason = f"the quota cannot be written: {error}"
-        except Exception:  # noqa: BLE001 - a mistake of ours must not leave others waiting
+        except Exception:  # noqa: BLE001 - a bug of ours must not leave others waiting
             _log.exception("no verdict on quotas of `%s`", self._namespace)
             reason = "internal error, see the log"
         finally:
