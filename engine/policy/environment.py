@@ -40,6 +40,45 @@ This page is made from the table in `engine/policy/environment.py`.
 """
 
 
+_MANUAL_TAIL = """## Conversions
+
+| to write | write |
+|---|---|
+| 4 GiB | `quantity('4Gi').asApproximateFloat()`, or `4294967296.0` |
+| half a core, 500m | `0.5` |
+| 65 % | `0.65` |
+| ten minutes | `duration('10m')`; a day is `duration('24h')` |
+| seconds of a span | `double((now - node.creationTimestamp).getSeconds())` |
+| a moment | `timestamp('2026-01-31T06:00:00Z')` |
+| an hour of the day | `now.getHours('Europe/Berlin')` |
+| a label as a number | `int(node.labels.generation)`, `double(node.labels.weight)` |
+| a label that may be absent | `node.labels[?'pool'].orValue('none')`, `'pool' in node.labels` |
+| a label with `-`, `.` or `/` | `node.labels['topology.kubernetes.io/zone']` |
+| an amount that may be absent | `pod.limits[?'cpu'].orValue(0.0)` |
+| the larger of two | `math.greatest(a, b)`; the smaller is `math.least(a, b)` |
+| one of several | `node.labels.zone in ['a', 'b']` |
+| an int beside a double | `double(node.podCount) / 2.0` |
+
+## Where engines of CEL disagree
+
+Expressions have the values that cel-go gives in Kubernetes: NaN has no order, so that `0.0 / 0.0 < 1.0` is an error; a field of
+what is no map is absent for `has(a.b)` and `a.?b`; the sum of an empty list is of the type of its elements; the text of
+a timestamp keeps its offset; `'%s'.format` of bytes that are not UTF-8 is an error. In these the conformance suite of the
+language decides, and cel-go differs:
+
+| expression | here and in the suite | cel-go |
+|---|---|---|
+| `duration('-90s').getMilliseconds()` | `0`: the milliseconds of the last second | `-90000`: all |
+| `'%e'.format([1.5])` | `1.500000e+00` | `1.500000×10⁰⁰` |
+| `{'a': dyn(3)}.?a.b`: a plain field of an optional number | an error; write `.?b` | absent |
+
+Here more is accepted than where Kubernetes checks types; what is probably not meant, `stowplan lint` warns of: `==` of
+numbers of unlike types that are known, such as `pod.priority == 1.0`, and a literal of elements of unlike types,
+`[-1, 'a']`. Functions of newer versions of the language than that of Kubernetes exist without a warning: `s.reverse()`,
+`math.greatest()`.
+"""
+
+
 class ExpressionScope(IntEnum):
     """The expressions that know a name: those in the place and in the places after it."""
 
@@ -241,7 +280,7 @@ def manual() -> str:
         f"| {entry.scope.text} |"
         for entry in TABLE
     ]
-    return "\n".join([_MANUAL_HEAD, *rows, ""])
+    return "\n".join([_MANUAL_HEAD, *rows, "", _MANUAL_TAIL])
 
 
 def _type_of(entry: Entry) -> CelType:
