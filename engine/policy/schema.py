@@ -128,7 +128,7 @@ class LabelSelector(Model):
     @classmethod
     def _has_labels_in_their_place(cls, written: object) -> object:
         if isinstance(written, dict):
-            keys = {field.alias for field in cls.model_fields.values()}
+            keys = {field.alias or name for name, field in cls.model_fields.items()}
             stray = {
                 key: value
                 for key, value in written.items()

@@ -67,7 +67,7 @@ def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
         if error := _failure_of_variable(policy, samples, program):
             broken.add(name)
             yield f"variable `{name}` always fails: {error}"
-    for rule in (*policy.filters, *policy.scores):
+    for rule in policy.rules:
         evaluator = rule.evaluator
         if not isinstance(evaluator, NodeExpression):
             continue

@@ -21,7 +21,7 @@ def lint_policy(policy: CompiledPolicy) -> tuple[str, ...]:
     for name, program in policy.conditions.items():
         units += (f"match condition `{name}`: {text}" for text in unit_warnings(program))
     explained: set[str] = set()
-    for rule in (*policy.filters, *policy.scores):
+    for rule in policy.rules:
         if isinstance(rule.evaluator, NodeExpression):
             found = unit_warnings(rule.evaluator.program, variables)
             units += (f"{rule.name}: {text}" for text in found)

@@ -56,4 +56,7 @@ class LargePods:
         def leave() -> None:
             self._waiting -= 1
 
-        return lambda _: loop.call_soon_threadsafe(leave)
+        def done(_: object) -> None:
+            loop.call_soon_threadsafe(leave)
+
+        return done

@@ -19,7 +19,7 @@ from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet,
 from engine.policy_lint import lint_policy
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import STANDARD_INPUT, load_policy_set
+from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.render import plain_table
 
 _MICROS_PER_MILLI = 1000
@@ -52,7 +52,7 @@ def lint(
             output.print(f"[yellow]warning:[/] {escape(policy.name)}: {escape(warning)}")
     if verbose:
         for policy in policies:
-            for rule in _rules_of(policy):
+            for rule in policy.rules:
                 _show_plan(policy, rule, output)
     output.print(f"\n{len(policies)} {'policies' if len(policies) > 1 else 'policy'}, no mistakes")
     return Exit.OK
@@ -71,7 +71,7 @@ def _rules(policies: PolicySet) -> Table:
     for policy in policies:
         priority = f", priority {policy.priority}" if policy.priority else ""
         table.add_row(f"[bold]{escape(policy.name)}[/]", f"{policy.mode.value}{priority}")
-        for rule in _rules_of(policy):
+        for rule in policy.rules:
             if isinstance(rule, ScoreRule):
                 does, enforced_by = f"score x {rule.weight}", "advice only"
             else:
@@ -104,10 +104,6 @@ def _warnings(policy: CompiledPolicy) -> Iterator[str]:
     yield from lint_policy(policy)
     for part in policy.slow_parts:
         yield f"slow: {part}"
-
-
-def _rules_of(policy: CompiledPolicy) -> tuple[FilterRule | ScoreRule, ...]:
-    return (*policy.filters, *policy.scores)
 
 
 def _plan(rule: FilterRule | ScoreRule) -> Plan | None:
