@@ -16,67 +16,8 @@ from engine.policy.resource_names import hint_if_misspelt
 
 _TEXTS = map_of(STRING, STRING)
 _AMOUNTS = map_of(STRING, DOUBLE)
-_OBJECT = CelType("object")  # only in the table: a type made of the entries below it
-_MANUAL_HEAD = """# What expressions can read
-
-Policies are written in [CEL](https://cel.dev), with the functions that Kubernetes adds to it:
-`quantity()`, `find()`, `sets.contains()`, `semver()`, `?.` and so on.
-
-- Every amount is a `double`: cpu in cores, memory and storage in bytes, all else in whole units, so
-  `node.usage.memory / node.allocatable.memory < 0.65` divides as it reads. Numbers compare across
-  types (`pod.requests.cpu > 2`); in arithmetic, write `2.0`.
-- A resource with a `/` or `-` in its name is read in brackets: `pod.requests['nvidia.com/gpu']`.
-- Reading what is absent is an error, and the rule's `onError` says what follows. Ask first:
-  `has(node.usage)`, `'nvidia.com/gpu' in pod.requests`, `node.labels[?'pool'].orValue('none')`.
-- `now` moves in steps of 10 seconds, so that what depends on it is computed once in that time; a
-  time within the step is later than `now`. All that is decided of a pod sees the same `now`; in
-  `stowplan explain` it is the time of the recording, in `stowplan test` that of the case. A node is
-  young: `now - node.creationTimestamp < duration('10m')`.
-- Conditions are a list, as in Kubernetes; ask for one by its type. A status is a string:
-  `node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')`. The first 64 count.
-- "Where" says which expressions know a name; filters and scores are asked of every node.
-
-This page is made from the table in `engine/policy/environment.py`.
-"""
-
-
-_MANUAL_TAIL = """## Conversions
-
-| to write | write |
-|---|---|
-| 4 GiB | `quantity('4Gi').asApproximateFloat()`, or `4294967296.0` |
-| half a core, 500m | `0.5` |
-| 65 % | `0.65` |
-| ten minutes | `duration('10m')`; a day is `duration('24h')` |
-| seconds of a span | `double((now - node.creationTimestamp).getSeconds())` |
-| a moment | `timestamp('2026-01-31T06:00:00Z')` |
-| an hour of the day | `now.getHours('Europe/Berlin')` |
-| a label as a number | `int(node.labels.generation)`, `double(node.labels.weight)` |
-| a label that may be absent | `node.labels[?'pool'].orValue('none')`, `'pool' in node.labels` |
-| a label with `-`, `.` or `/` | `node.labels['topology.kubernetes.io/zone']` |
-| an amount that may be absent | `pod.limits[?'cpu'].orValue(0.0)` |
-| the larger of two | `math.greatest(a, b)`; the smaller is `math.least(a, b)` |
-| one of several | `node.labels.zone in ['a', 'b']` |
-| an int beside a double | `double(node.podCount) / 2.0` |
-
-## Where engines of CEL disagree
-
-Expressions have the values that cel-go gives in Kubernetes: NaN has no order, so that `0.0 / 0.0 < 1.0` is an error; a field of
-what is no map is absent for `has(a.b)` and `a.?b`; the sum of an empty list is of the type of its elements; the text of
-a timestamp keeps its offset; `'%s'.format` of bytes that are not UTF-8 is an error. In these the conformance suite of the
-language decides, and cel-go differs:
-
-| expression | here and in the suite | cel-go |
-|---|---|---|
-| `duration('-90s').getMilliseconds()` | `0`: the milliseconds of the last second | `-90000`: all |
-| `'%e'.format([1.5])` | `1.500000e+00` | `1.500000×10⁰⁰` |
-| `{'a': dyn(3)}.?a.b`: a plain field of an optional number | an error; write `.?b` | absent |
-
-Here more is accepted than where Kubernetes checks types; what is probably not meant, `stowplan lint` warns of: `==` of
-numbers of unlike types that are known, such as `pod.priority == 1.0`, and a literal of elements of unlike types,
-`[-1, 'a']`. Functions of newer versions of the language than that of Kubernetes exist without a warning: `s.reverse()`,
-`math.greatest()`.
-"""
+OBJECT: Final = CelType("object")
+"""Stands in the table for a type that is made of the entries below it."""
 
 
 class ExpressionScope(IntEnum):
@@ -98,7 +39,7 @@ class Entry:
 
     Attributes:
         path: the name, with dots.
-        type: its type; `_OBJECT` where further entries describe its fields.
+        type: its type; `OBJECT` where further entries describe its fields.
         meaning: its meaning, and when it is absent.
         unit: the unit of a number; empty where there is none.
     """
@@ -136,7 +77,7 @@ TABLE: Final[tuple[Entry, ...]] = (
         f"the moment of the decision, rounded down to {NOW_STEP_SECONDS} s",
     ),
     Entry("oldObject", NULL, "null: only pods that are being created are placed"),
-    Entry("request", _OBJECT, "the admission request; what the API server left out is absent"),
+    Entry("request", OBJECT, "the admission request; what the API server left out is absent"),
     Entry("request.operation", STRING, "`CREATE`"),
     Entry("request.name", STRING, "name of the pod, empty while it is to be generated"),
     Entry("request.namespace", STRING, "namespace of the pod"),
@@ -146,18 +87,18 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("request.requestKind", MAP, "as `kind`, before any conversion"),
     Entry("request.requestResource", MAP, "as `resource`, before any conversion"),
     Entry("request.requestSubResource", STRING, "as `subResource`, before any conversion"),
-    Entry("request.userInfo", _OBJECT, "who creates the pod, often a controller"),
+    Entry("request.userInfo", OBJECT, "who creates the pod, often a controller"),
     Entry("request.userInfo.username", STRING, ""),
     Entry("request.userInfo.uid", STRING, ""),
     Entry("request.userInfo.groups", list_of(STRING), ""),
     Entry("request.userInfo.extra", map_of(STRING, list_of(STRING)), ""),
     Entry("request.dryRun", BOOL, "whether nothing will be stored"),
     Entry("request.options", MAP, "the options of the request"),
-    Entry("namespaceObject", _OBJECT, "the namespace of the pod, as far as it is known"),
-    Entry("namespaceObject.metadata", _OBJECT, ""),
+    Entry("namespaceObject", OBJECT, "the namespace of the pod, as far as it is known"),
+    Entry("namespaceObject.metadata", OBJECT, ""),
     Entry("namespaceObject.metadata.name", STRING, ""),
     Entry("namespaceObject.metadata.labels", _TEXTS, ""),
-    Entry("pod", _OBJECT, "the pod, in brief"),
+    Entry("pod", OBJECT, "the pod, in brief"),
     Entry("pod.name", STRING, "empty while it is to be generated"),
     Entry("pod.generateName", STRING, "what a generated name will begin with"),
     Entry("pod.namespace", STRING, ""),
@@ -177,8 +118,8 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("pod.nodeSelector", _TEXTS, ""),
     Entry("pod.tolerations", list_of(_TEXTS), "each with `key`, `operator`, `value`, `effect`"),
     Entry("pod.schedulerName", STRING, ""),
-    Entry("variables", _OBJECT, "the policy's own `variables`, each a field"),
-    Entry("node", _OBJECT, "the node that is looked at"),
+    Entry("variables", OBJECT, "the policy's own `variables`, each a field"),
+    Entry("node", OBJECT, "the node that is looked at"),
     Entry("node.name", STRING, ""),
     Entry("node.labels", _TEXTS, ""),
     Entry("node.annotations", _TEXTS, ""),
@@ -186,7 +127,7 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("node.unschedulable", BOOL, "whether it is cordoned"),
     Entry("node.ready", BOOL, "true unless it says that it is not"),
     Entry("node.creationTimestamp", TIMESTAMP, "when it joined the cluster"),
-    Entry("node.conditions", list_of(_OBJECT), "its conditions, without times of heartbeats"),
+    Entry("node.conditions", list_of(OBJECT), "its conditions, without times of heartbeats"),
     Entry("node.conditions[].type", STRING, "as `Ready` or `DiskPressure`"),
     Entry("node.conditions[].status", STRING, "`True`, `False` or `Unknown`: a string"),
     Entry("node.conditions[].reason", STRING, "a word for the cause, empty where there is none"),
@@ -272,21 +213,10 @@ def misspelt_resources(program: Program) -> Iterator[CelProblem]:
             yield CelProblem(offset, f"`{of}` cannot have a resource `{name}`", hint)
 
 
-def manual() -> str:
-    """Return the page of the manual that lists all names."""
-    rows = ["| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
-    rows += [
-        f"| `{entry.path}` | {_type_text(entry.type)} | {entry.unit} | {entry.meaning} "
-        f"| {entry.scope.text} |"
-        for entry in TABLE
-    ]
-    return "\n".join([_MANUAL_HEAD, *rows, "", _MANUAL_TAIL])
-
-
 def _type_of(entry: Entry) -> CelType:
-    if entry.type == list_of(_OBJECT):
+    if entry.type == list_of(OBJECT):
         return list_of(_object_type(f"{entry.path}[]"))
-    return _object_type(entry.path) if entry.type == _OBJECT else entry.type
+    return _object_type(entry.path) if entry.type == OBJECT else entry.type
 
 
 def _object_type(path: str) -> ObjectType:
@@ -302,9 +232,3 @@ def _hints_below(path: str) -> dict[str, str]:
 
 def _directly_below(path: str) -> Iterable[Entry]:
     return (each for each in TABLE if each.path.rpartition(".")[0] == path)
-
-
-def _type_text(of_type: CelType) -> str:
-    if of_type == TIMESTAMP:
-        return "timestamp"
-    return str(of_type).replace(_OBJECT.name, "map")
