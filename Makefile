@@ -35,8 +35,9 @@ bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare 
 budgets: $(READY) ## Check that nothing became slower, by ratios to floors of the same run
 	@$(BIN)/python -m tests.bench.budgets
 
-docs: $(READY) ## Write docs/plugins.md from what the plugins say of themselves
+docs: $(READY) ## Write the pages of docs/ that are made of code, and the schema for editors
 	@$(BIN)/python -m tests.docs
+	@$(BIN)/python -m tests.policy_docs
 
 chart: $(READY) ## Write what the chart has twice: schema, tables of its README, copies of policies
 	@$(BIN)/python -m tests.charts.generated

@@ -50,7 +50,7 @@ class LargePods:
         except TimeoutError as error:
             raise LargePodsError("no time was left for a pod as large as this") from error
 
-    def _done(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], None]:
+    def _done(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], object]:
         """Callback of the thread: a pod that was given up counts until the thread has left it."""
 
         def leave() -> None:
