@@ -10,6 +10,7 @@ _MANUAL_HEAD = """# What expressions can read
 
 Policies are written in [CEL](https://cel.dev), with the functions that Kubernetes adds to it:
 `quantity()`, `find()`, `sets.contains()`, `semver()`, `?.` and so on.
+[All functions](cel-functions.md) and [conversions of units](conversions.md) have their own pages.
 
 - Every amount is a `double`: cpu in cores, memory and storage in bytes, all else in whole units, so
   `node.usage.memory / node.allocatable.memory < 0.65` divides as it reads. Numbers compare across
@@ -28,26 +29,7 @@ Policies are written in [CEL](https://cel.dev), with the functions that Kubernet
 This page is made by `engine/policy/manual.py`.
 """
 
-_MANUAL_TAIL = """## Conversions
-
-| to write | write |
-|---|---|
-| 4 GiB | `quantity('4Gi').asApproximateFloat()`, or `4294967296.0` |
-| half a core, 500m | `0.5` |
-| 65 % | `0.65` |
-| ten minutes | `duration('10m')`; a day is `duration('24h')` |
-| seconds of a span | `double((now - node.creationTimestamp).getSeconds())` |
-| a moment | `timestamp('2026-01-31T06:00:00Z')` |
-| an hour of the day | `now.getHours('Europe/Berlin')` |
-| a label as a number | `int(node.labels.generation)`, `double(node.labels.weight)` |
-| a label that may be absent | `node.labels[?'pool'].orValue('none')`, `'pool' in node.labels` |
-| a label with `-`, `.` or `/` | `node.labels['topology.kubernetes.io/zone']` |
-| an amount that may be absent | `pod.limits[?'cpu'].orValue(0.0)` |
-| the larger of two | `math.greatest(a, b)`; the smaller is `math.least(a, b)` |
-| one of several | `node.labels.zone in ['a', 'b']` |
-| an int beside a double | `double(node.podCount) / 2.0` |
-
-## Where engines of CEL disagree
+_MANUAL_TAIL = """## Where engines of CEL disagree
 
 Expressions have the values that cel-go gives in Kubernetes: NaN has no order, so that `0.0 / 0.0 <
 1.0` is an error; a field of what is no map is absent for `has(a.b)` and `a.?b`; the sum of an empty
