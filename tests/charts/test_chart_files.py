@@ -96,7 +96,6 @@ def test_artifact_hub_is_told_what_it_asks_for() -> None:
     }
     assert told["license"] == "Apache-2.0"
     assert all({"kind", "description"} <= set(change) for change in told["changes"])
-    assert all({"name", "image"} <= set(image) for image in told["images"])
     assert all({"name", "url"} <= set(link) for link in told["links"])
     assert chart["kubeVersion"]
 
