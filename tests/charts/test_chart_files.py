@@ -136,11 +136,11 @@ def test_the_account_may_read_the_kinds_in_the_table_and_no_other() -> None:
 # Monitoring.
 
 
-METRICS = set(
-    re.findall(
-        r'"(stowplan_[a-z_]+)"', (ROOT / "webhook" / "metrics.py").read_text(encoding="utf-8")
-    )
-)
+METRICS = {
+    name
+    for path in (ROOT / "webhook").rglob("metrics.py")
+    for name in re.findall(r'"(stowplan_[a-z_]+)"', path.read_text(encoding="utf-8"))
+}
 NOT_SHOWN = {
     "stowplan_view_version",  # tells two views apart; panels show events of each source
     "stowplan_tasks",  # for endurance runs; in a cluster a leak shows in memory
