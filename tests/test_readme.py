@@ -62,3 +62,12 @@ def test_a_policy_that_the_readme_shows_has_no_mistake(text: str, tmp_path: Path
     file.write_text(text if text.startswith("apiVersion:") else HEAD + text, encoding="utf-8")
 
     assert load_policies([file]).policies
+
+
+def test_the_readme_leads_to_every_page_there_is() -> None:
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert pages | {"SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= set(
+        re.findall(r"\]\(([\w./-]+)\)", README)
+    )
+    for link in re.findall(r"\]\(((?!http)[\w./-]+)\)", README):
+        assert (ROOT / link).exists(), link
