@@ -47,8 +47,9 @@ def constraints_of(pod: Pod) -> bytes | None:
 
     None if the text would be too long to be kept, or holds half a character.
     """
-    affinity = pod.affinity
-    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    required = None
+    if pod.affinity is not None:
+        required = pod.affinity.required_during_scheduling_ignored_during_execution
     try:
         text = _encode(_Wire(dict(pod.node_selector), required, pod.tolerations))
     except UnicodeEncodeError:
