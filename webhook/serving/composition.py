@@ -212,6 +212,7 @@ def _handlers(
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
         record_denial=services.record_denial,
+        withdraw=services.cluster.withdraw,
     )
     quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
     limits = ReviewLimits(
