@@ -17,6 +17,7 @@ from webhook.background import in_background
 from webhook.cluster import Recording, load_recorded
 from webhook.serving import logs
 from webhook.serving.composition import run_server
+from webhook.serving.connections import raise_descriptor_limit
 from webhook.serving.server import RunningServer
 from webhook.settings import Settings
 
@@ -45,6 +46,7 @@ def serve(settings: Settings) -> None:
         TlsError: the certificate cannot be used.
     """
     map_large_blocks()
+    raise_descriptor_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
     logs.configure(settings.log_level, settings.log_format, sys.stderr)
     recording = _recording(settings) if settings.cluster else None
