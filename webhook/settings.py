@@ -158,7 +158,7 @@ class Settings(BaseSettings):
     port: Port = Field(default=9443, description="Port of the webhook; 0 takes a free one.")
     metrics_host: str = Field(
         default="127.0.0.1",
-        description="Address of metrics and debug pages; plain HTTP without authentication.",
+        description="Address of metrics and debug pages; plain HTTP.",
     )
     metrics_port: Port = Field(
         default=9444, description="Port of metrics and debug pages; 0 takes a free one."
@@ -188,6 +188,17 @@ class Settings(BaseSettings):
         default=None,
         description="PEM file with the authorities of accepted client certificates. Without it,"
         " every client is accepted.",
+    )
+    client_allowed_names: Names = Field(
+        default=(),
+        description="Common names, DNS names or URIs of client certificates that may send reviews;"
+        " separated by commas in the environment. Without any: every certificate of the client"
+        " authorities.",
+    )
+    probe_port: Port | None = Field(
+        default=None,
+        description="Additional port for `/livez`, `/readyz` and `/statusz` alone, over TLS and"
+        " without a client certificate, which a kubelet does not have; 0 takes a free one.",
     )
     max_body_bytes: int = Field(
         default=7 * _MEBIBYTE, gt=0, description="Largest accepted body of a review, in bytes."
@@ -261,6 +272,11 @@ class Settings(BaseSettings):
     explanations_kept: int = Field(
         default=256, ge=0, description="Number of the latest decisions that /debug/decisions shows."
     )
+    debug_pages: bool = Field(
+        default=True,
+        description="Serve /debug/decisions. On a live cluster it requires a bearer token of"
+        " somebody who may `get` this nonResourceURL.",
+    )
     reload_seconds: float = Field(
         default=5.0,
         ge=0,
@@ -303,6 +319,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "a certificate and its key are given together, or neither: see `--tls-cert` and"
                 " `--tls-key`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names_need_an_authority(self) -> Settings:
+        if self.client_allowed_names and self.client_ca is None:
+            raise ValueError(
+                "names of clients are believed only where an authority has signed them: see"
+                " `--client-ca`"
             )
         return self
 

@@ -54,6 +54,8 @@ class Kind:
         verbs: rights that reading it takes; none for a kind that only occurs in files.
         domain: what grows stale with it; None if no rule about nodes reads it.
         required: whether nothing can be decided without it. Other kinds may come and go.
+        counts_in_part: whether an object that cannot be read in full still counts with what can be
+            read of it: a pod must not hide what it takes.
         field_selector: selects the objects to watch, "" for all.
         case_list: key of its list in policy test cases, "" if cases hold none.
         snapshot_annotations: annotations that a snapshot keeps; None for all but secretive ones.
@@ -69,6 +71,7 @@ class Kind:
     verbs: tuple[str, ...] = _WATCH
     domain: Domain | None = None
     required: bool = False
+    counts_in_part: bool = False
     field_selector: str = ""
     case_list: str = ""
     snapshot_annotations: frozenset[str] | None = None
@@ -152,6 +155,7 @@ KINDS: Final = (
         decode=_pod_of,
         domain=Domain.PODS,
         required=True,
+        counts_in_part=True,
         # A pod that finishes leaves the selection; the watch reports it as deleted.
         field_selector="status.phase!=Succeeded,status.phase!=Failed",
         case_list="pods",

@@ -8,15 +8,17 @@ holds some ten thousand of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
+from sys import getsizeof
 from typing import Annotated, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from engine.model import api, resources
+from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
 from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
@@ -34,8 +36,11 @@ AFTER_INITIALIZED_ANNOTATION = "scheduling.koordinator.sh/load-estimated-seconds
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-_CACHED_SHAPES = 32_768
-_MOST_CACHED_BYTES = 4_096  # some 20 for each amount; bounds the memory of hostile pods
+_SHAPE_CACHE_BYTES = 32 * 2**20  # some 18,000 shapes of everyday pods
+_LONGEST_KEY = 4_096  # some 20 for each amount
+_BARE_SHAPE = 512  # bytes of a shape without amounts, in a cache
+_AMOUNT = 32  # bytes of an int
+_PAIR = 128  # bytes of a tuple of two ints in a tuple
 _MOST_DETAILED_BYTES = 16_384  # some 500 amounts; no node runs a pod with more
 _MOST_DIGITS = 18  # below 2**63
 
@@ -60,7 +65,7 @@ _BANDS = (
 _KOORDINATOR_QOS = frozenset({"LSE", "LSR", "LS", "BE", "SYSTEM"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodShape:
     """The part of a pod that sums over pods depend on; compared by identity, shared between pods.
 
@@ -94,6 +99,7 @@ class PodShape:
         reserve_pod: whether it only reserves resources (Koordinator), and so carries no load.
         workload: its workload in an AppGroup, if it is in any.
         throughput: the disk bandwidth it needs, None for none.
+        size: the bytes that it takes in memory, about.
     """
 
     requests: Amounts
@@ -118,6 +124,10 @@ class PodShape:
     reserve_pod: bool
     workload: Workload | None
     throughput: Throughput | None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", _size_of(self))
 
     @property
     def is_prod(self) -> bool:
@@ -289,10 +299,44 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_ShapeKey).decode
 
 
-def shape_of(wire: api.Pod) -> PodShape:
+class ShapeCache:
+    """Shapes by their encoded keys: looking up and holding those takes a quarter of the cost.
+
+    Pods that exist keep their shapes alive, and their templates go on sharing them, whatever passes
+    through the cache meanwhile.
+
+    Args:
+        most_bytes: of the shapes that are held here.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.held: ByteLimitedCache[bytes, PodShape] = ByteLimitedCache(
+            most_bytes, lambda key, shape: len(key) + shape.size
+        )
+        self._alive: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+
+    def get(self, encoded: bytes) -> PodShape:
+        """Return the shape of a key."""
+        shape = self.held.get(encoded)
+        if shape is None:
+            shape = self._alive.get(encoded)
+            if shape is None:
+                shape = self._alive[encoded] = _new_shape(_decode(encoded))
+            self.held.put(encoded, shape)
+        return shape
+
+
+_shapes = ShapeCache(_SHAPE_CACHE_BYTES)
+
+
+def shape_of(wire: api.Pod, cache: ShapeCache = _shapes) -> PodShape:
     """Return the shape of a pod; equal inputs give the same object while it is cached.
 
     Shapes of extremely large pods are not cached.
+
+    Args:
+        wire: the decoded object.
+        cache: shared by all pods.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -301,7 +345,7 @@ def shape_of(wire: api.Pod) -> PodShape:
     encoded = _encoded(key)
     if encoded is None or len(encoded) > _MOST_DETAILED_BYTES:
         return _condensed_shape(key)
-    return _shape(encoded) if len(encoded) <= _MOST_CACHED_BYTES else _new_shape(key)
+    return cache.get(encoded) if len(encoded) <= _LONGEST_KEY else _new_shape(key)
 
 
 def requests_of(wire: api.Pod) -> Amounts:
@@ -312,8 +356,8 @@ def requests_of(wire: api.Pod) -> Amounts:
     """
     key = _shape_key(wire)
     encoded = _encoded(key)
-    if encoded is not None and len(encoded) <= _MOST_CACHED_BYTES:
-        return _shape(encoded).requests
+    if encoded is not None and len(encoded) <= _LONGEST_KEY:
+        return _shapes.get(encoded).requests
     return resources.pod_requests(_wire_of(key), resources.AS_THE_SCHEDULER)
 
 
@@ -351,12 +395,6 @@ def _shape_key(wire: api.Pod) -> _ShapeKey:
 
 def _container_keys(containers: list[api.Container] | None) -> list[_ContainerKey]:
     return [(c.resources, c.restart_policy) for c in containers] if containers else []
-
-
-@lru_cache(maxsize=_CACHED_SHAPES)
-def _shape(encoded: bytes) -> PodShape:
-    """Return the shape of a key; looking up and holding it encoded takes a quarter of the cost."""
-    return _new_shape(_decode(encoded))
 
 
 def _wire_of(key: _ShapeKey) -> api.Pod:
@@ -408,6 +446,32 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         reserve_pod=key.reserve_pod,
         workload=key.workload,
         throughput=throughput_of(key.throughput),
+    )
+
+
+def _size_of(shape: PodShape) -> int:
+    """Return the bytes that a shape takes, about: mostly amounts, of which many share a dict."""
+    amounts = (
+        shape.requests,
+        shape.limits,
+        shape.spec_requests,
+        shape.spec_limits,
+        shape.non_zero_requests,
+        shape.effective_limits,
+        shape.effective_limits_non_zero,
+        shape.container_limits,
+        shape.peak_limits,
+        shape.peak_requests,
+        shape.bare_requests,
+    )
+    different = {id(each): each for each in amounts}.values()
+    factors = shape.scaling_factors or ()
+    names = [name for each in (*different, dict(factors)) for name in each]
+    return (
+        _BARE_SHAPE
+        + sum(map(getsizeof, (*different, *names, *(shape.workload or ()))))
+        + _AMOUNT * len(names)
+        + _PAIR * (len(shape.container_cpu) + len(factors))
     )
 
 

@@ -4,10 +4,11 @@ The rules are those of apimachinery's `resource.Quantity` (v1.36): parseQuantity
 ParseQuantity for reading, CanonicalizeBytes for writing. A quantity holds at most nine fractional
 digits, so an integer count of nano-units represents every one of them exactly.
 
-No Python library reads them exactly, in all formats and within bounds. Two things differ from
-upstream on purpose. Upstream bounds neither the length of the text nor the exponent, and
-`1e1000000000` costs it a gigabyte; here both are bounded. Upstream lets values beyond int64 wrap
-when they are read as integers; here they saturate.
+No Python library reads them exactly, in all formats and within bounds. Whatever upstream accepts is
+read here: what the API server stores must count. Two things differ on purpose. Upstream bounds no
+value, and `1e1000000000` costs it a gigabyte; here a value of more than `MAX_DIGITS` digits
+becomes the greatest one. Upstream lets values beyond int64 wrap when they are read as integers;
+here they saturate.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ NANO: Final = -9
 MILLI: Final = -3
 
 MAX_TEXT: Final = 128
-"""The longest text that is read; together with the next bound, any value fits a float64."""
+"""The longest text that is kept in memory, as the source of a quantity or in a cache."""
 
-MAX_EXPONENT: Final = 100
-"""The greatest magnitude of a decimal exponent."""
+MAX_DIGITS: Final = 256
+"""Digits of the greatest value in nano-units, which fits a float64; greater ones become it."""
 
 _NANOS: Final = 10**9
 _KIBI: Final = 1024
+_GREATEST: Final = 10**MAX_DIGITS
 _BINARY_CAP: Final = INT64_MAX * _NANOS
+_INT64_DIGITS: Final = 19
+_BINARY_PLACES: Final = 128  # as 2**-60 of a nano has 69, further ones only decide the rounding
 _DIRECT_DIGITS: Final = 18
 _DIRECT_BINARY_DIGITS: Final = 14
 _CACHED_TEXTS: Final = 4_096
@@ -89,7 +93,7 @@ _RATIOS: Final[dict[tuple[str, int], tuple[int, int]]] = {
 # Sign, whole digits without leading zeros, fraction, suffix. Possessive throughout: like the
 # scanner upstream it never goes back, so it is linear in the length of the text.
 _PARTS: Final = re.compile(r"([+-]?+)0*+([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
-_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
+_EXPONENT: Final = re.compile(r"[eE]([+-]?)([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -182,40 +186,62 @@ def parse_quantity(text: str) -> Quantity:
     """Return the quantity written as `text`, as upstream's `ParseQuantity` reads it.
 
     Digits past the ninth after the point round away from zero, so that no amount becomes
-    nothing; binary values are capped at 2**63-1 in magnitude.
+    nothing; binary values are capped at 2**63-1 in magnitude, others at 10**`MAX_DIGITS` nanos.
+    Takes time linear in the length of the text.
 
     Raises:
-        QuantityError: the text does not follow the grammar, or is outside the accepted range.
+        QuantityError: the text does not follow the grammar.
     """
-    parts = _PARTS.fullmatch(text) if 0 < len(text) <= MAX_TEXT else None
+    parts = _PARTS.fullmatch(text) if text else None
     if parts is None:
         raise QuantityError(f"{_quoted(text)} is not a quantity", kind="format")
     sign, whole, fraction, suffix = parts.groups(default="")
     format_, power = _meaning_of(suffix, text)
     digits = (whole or "0") + fraction
-    mantissa = int(digits)
-    places = -len(fraction)
 
     # `direct`: upstream reads such a text without big numbers. It shows in what follows.
     if format_ is Format.BINARY_SI:
         direct = not fraction and len(digits) + power * 3 // 10 <= _DIRECT_BINARY_DIGITS
-        looks_canonical = mantissa % 8 != 0
-        nanos = min(_shifted(mantissa << power, places - NANO), _BINARY_CAP)
+        nanos = _binary_nanos(whole, fraction, power)
+        looks_canonical = int(digits[-3:]) % 8 != 0  # so is the whole number
         if 0 < nanos < _NANOS:
             format_ = Format.DECIMAL_SI
     else:
-        places += power
+        places = _int32(power - len(fraction))
         direct = len(digits) <= _DIRECT_DIGITS and places >= NANO
         looks_canonical = places % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
-        nanos = _shifted(mantissa, places - NANO)
+        nanos = _decimal_nanos(digits.lstrip("0"), places)
 
     if not direct and not text[: parts.start(4)].strip("+-."):
         raise QuantityError(f"{_quoted(text)} has no number before its suffix", kind="numeric")
-    source = text if direct and looks_canonical else None
+    source = text if direct and looks_canonical and len(text) <= MAX_TEXT else None
     return Quantity(-nanos if sign == "-" else nanos, format_, source)
 
 
-@lru_cache(maxsize=_CACHED_TEXTS)
+def _decimal_nanos(digits: str, places: int) -> int:
+    """Return `digits * 10**places` in nanos, rounded up; without leading zeros."""
+    count = len(digits) + places - NANO  # digits of the result
+    if not digits:
+        return 0
+    if count > MAX_DIGITS:
+        return _GREATEST
+    if count <= 0:
+        return 1
+    rounds_up = bool(digits[count:].strip("0"))
+    return int(digits[:count]) * 10 ** max(count - len(digits), 0) + rounds_up
+
+
+def _binary_nanos(whole: str, fraction: str, power: int) -> int:
+    """Return `whole.fraction * 2**power` in nanos, rounded up and capped."""
+    if len(whole) > _INT64_DIGITS:
+        return _BINARY_CAP
+    if len(fraction) > _BINARY_PLACES:
+        rest = fraction[_BINARY_PLACES:].strip("0")
+        fraction = fraction[:_BINARY_PLACES] + ("1" if rest else "")
+    mantissa = int(whole + fraction or "0")
+    return min(_shifted(mantissa << power, -len(fraction) - NANO), _BINARY_CAP)
+
+
 def quantity_of(value: str | float | None) -> Quantity:
     """Return the quantity that JSON `value` stands for: a string, a bare number or null (zero).
 
@@ -224,15 +250,28 @@ def quantity_of(value: str | float | None) -> Quantity:
     Raises:
         QuantityError: as for `parse_quantity`.
     """
+    return _quantity(value) if _is_short(value) else _new_quantity(value)
+
+
+@lru_cache(maxsize=_CACHED_TEXTS)
+def _quantity(value: str | float | None) -> Quantity:
+    return _new_quantity(value)
+
+
+def _new_quantity(value: str | float | None) -> Quantity:
     if value is None:
         return Quantity(0)
     if isinstance(value, str):
-        # Too long a text is refused unchanged: a cache must not hold megabytes of white space.
-        return parse_quantity(value.strip() if len(value) <= MAX_TEXT else value)
-    if isinstance(value, int) and abs(value) >= 10**MAX_TEXT:
-        raise QuantityError("the number is too long to be a quantity", kind="format")
+        return parse_quantity(value.strip())
+    if isinstance(value, int) and abs(value) >= _GREATEST:
+        return Quantity(_GREATEST if value > 0 else -_GREATEST)
     # The shortest text of a float reads back as the same value as the literal it came from.
     return parse_quantity(str(value))
+
+
+def _is_short(value: str | float | None) -> bool:
+    """Return whether a value may be kept: nothing else bounds the length of texts in a cache."""
+    return not isinstance(value, str) or len(value) <= MAX_TEXT
 
 
 def base_units(name: str, value: str | float | None) -> int:
@@ -244,7 +283,8 @@ def base_units(name: str, value: str | float | None) -> int:
     Raises:
         QuantityError: as for `parse_quantity`.
     """
-    return _scaled(value, _base_scale(name))
+    scale = _base_scale(name)
+    return _scaled(value, scale) if _is_short(value) else _new_quantity(value).scaled_value(scale)
 
 
 def in_base_units(name: str, nanos: int) -> int:
@@ -305,11 +345,17 @@ def _meaning_of(suffix: str, text: str) -> tuple[Format, int]:
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None:
         raise QuantityError(f"{_quoted(text)} has an unknown suffix", kind="suffix")
-    power = int(exponent.group(1))
-    if abs(power) > MAX_EXPONENT:
-        message = f"{_quoted(text)} has an exponent beyond {MAX_EXPONENT}"
-        raise QuantityError(message, kind="suffix")
-    return Format.DECIMAL_EXPONENT, power
+    negative, digits = exponent.groups()
+    digits = digits.lstrip("0")
+    power = int(f"{negative}{digits or 0}") if len(digits) <= _INT64_DIGITS else INT64_MAX + 1
+    if not INT64_MIN <= power <= INT64_MAX:
+        raise QuantityError(f"{_quoted(text)} has too great an exponent", kind="suffix")
+    return Format.DECIMAL_EXPONENT, _int32(power)
+
+
+def _int32(power: int) -> int:
+    """Return a power of ten as upstream holds it: the lowest 32 bits."""
+    return (power + 2**31) % 2**32 - 2**31
 
 
 def _binary_text(whole: int) -> str:
@@ -327,6 +373,10 @@ def _shifted(value: int, places: int) -> int:
     if places >= 0:
         return value * factor
     return -(-value // factor) if value > 0 else value // factor
+
+
+CACHES: Final = (_quantity, _scaled)
+"""Every cache of this module; none holds a text that is longer than `MAX_TEXT`."""
 
 
 def _quoted(text: str) -> str:

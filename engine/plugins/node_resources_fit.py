@@ -13,7 +13,6 @@ pod, so that nodes look emptier than they will be.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
@@ -32,6 +31,7 @@ from engine.model.resource_names import (
 )
 from engine.model.rule_input import RuleInputs
 from engine.model.selectors import is_label_key
+from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div
@@ -43,7 +43,6 @@ from engine.view.axis import GREATEST_AMOUNT, PODS
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _RATIO: Final = "RequestedToCapacityRatio"
 _GREATEST_SHAPE_SCORE: Final = 10
-_SHAPES_REMEMBERED: Final = 4096
 
 
 def _resource_name(name: str) -> str:
@@ -172,7 +171,7 @@ class NodeResourcesFitFilter(NeverFaults):
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _wanted(
     shape: PodShape, ignored: frozenset[str], ignored_groups: frozenset[str]
 ) -> tuple[tuple[str, int], ...]:

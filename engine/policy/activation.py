@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from engine.model import api
@@ -12,6 +11,7 @@ from engine.model.pod import Pod, PodShape
 from engine.model.request import PlacementRequest
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
+from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND, Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.view import ClusterView, IntColumn, Sum
@@ -21,7 +21,6 @@ USAGE_LIFETIME: Final = 180 * SECOND
 """The age at which a usage report expires: the default of LoadAware."""
 
 _MILLI = 1000
-_SHAPES_REMEMBERED = 4096
 _ZERO: Final = {CPU: 0.0, MEMORY: 0.0}
 
 
@@ -73,7 +72,7 @@ def taints_value(taints: Iterable[api.Taint]) -> list[object]:
     return [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _requests(shape: PodShape) -> dict[str, float]:
     """Return the requests of a pod. INVARIANT: many decisions share it, none writes to it."""
     return _ZERO | amounts_value(shape.requests)

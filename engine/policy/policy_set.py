@@ -15,7 +15,7 @@ from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.policy.activation import namespace_labels
 from engine.policy.context import PolicyContext, RuleContext
-from engine.policy.expressions import checked_bool
+from engine.policy.expressions import NodeExpression, checked_bool
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
 from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
@@ -54,6 +54,13 @@ class CompiledPolicy:
     slow_parts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     digest: bytes = b""
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every expression: match conditions, variables, filters and scores."""
+        evaluators = (rule.evaluator for rule in (*self.filters, *self.scores))
+        rules = (each.program for each in evaluators if isinstance(each, NodeExpression))
+        return (*self.conditions.values(), *self.variables.values(), *rules)
 
     def selects(self, request: PlacementRequest) -> bool:
         """Return whether its selectors select the pod of a request and its namespace."""

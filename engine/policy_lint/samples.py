@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from engine.cel import Program, ast
+from engine.cel import ast
 from engine.documents import read_documents
 from engine.model.kinds import KINDS
 from engine.model.node import Node
@@ -26,7 +26,7 @@ from engine.model.request import PlacementRequest
 from engine.model.selectors import LabelSelector, Operator, is_label_key
 from engine.model.time import Micros, micros
 from engine.model.usage import NodeUsage
-from engine.policy import CompiledPolicy, NodeExpression
+from engine.policy import CompiledPolicy
 from engine.view import ClusterState, ClusterView
 
 _Json = dict[str, Any]
@@ -66,19 +66,10 @@ def samples_for(policy: CompiledPolicy) -> Samples:
     return Samples(view, now, tuple(met))
 
 
-def programs_of(policy: CompiledPolicy) -> Iterator[Program]:
-    """Yield every expression of a policy."""
-    yield from policy.conditions.values()
-    yield from policy.variables.values()
-    for rule in (*policy.filters, *policy.scores):
-        if isinstance(rule.evaluator, NodeExpression):
-            yield rule.evaluator.program
-
-
 def _texts(policy: CompiledPolicy) -> set[str]:
     """Return the texts in the expressions and selectors of a policy, and the keys they read."""
     texts: set[str] = set()
-    for program in programs_of(policy):
+    for program in policy.programs:
         texts |= {key for path in program.references for key in path[2:]}
         for node, _ in ast.walk(program.root):
             if isinstance(node, ast.Literal) and isinstance(node.value, str):

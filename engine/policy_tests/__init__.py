@@ -3,6 +3,6 @@
 They decide by `engine.pipeline`, as the webhook does; no rule is evaluated here.
 """
 
-from engine.policy_tests.runner import CaseResult, run_cases
+from engine.policy_tests.runner import CaseResult, CaseRun, run_cases
 
-__all__ = ["CaseResult", "run_cases"]
+__all__ = ["CaseResult", "CaseRun", "run_cases"]

@@ -6,8 +6,9 @@ They are a list in `cases.yaml` beside the policies they test.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from pydantic import AwareDatetime, BeforeValidator, Field
@@ -21,6 +22,9 @@ from engine.policy.loader import content_of
 from engine.policy.schema import Model
 from engine.policy_tests.objects import ObjectReader
 from engine.view import ClusterState
+
+_ANY_MOMENT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""The moment of cases that no age matters to."""
 
 
 def _one_or_more(value: object) -> object:
@@ -78,8 +82,12 @@ class _WrittenCase(Model):
         Field(default_factory=dict, description="More of the admission request, as `userInfo`."),
     ]
     now: Annotated[
-        AwareDatetime, Field(description="The moment of the decision, as `2026-01-01T00:00:00Z`.")
-    ]
+        AwareDatetime | None,
+        Field(
+            description="The moment of the decision, as `2026-01-01T00:00:00Z`; needed only where "
+            "ages count: with reports of usage, and for expressions that read `now`."
+        ),
+    ] = None
     expect: Annotated[Expectation, Field(description="What must come of it.")]
 
 
@@ -100,11 +108,17 @@ class Case:
     expect: Expectation
 
 
-def read_cases(file: Path) -> tuple[Case, ...]:
-    """Return the cases of a file.
+def read_cases(
+    file: Path, *, now_is_read: bool = False
+) -> tuple[tuple[Case, ...], list[Diagnostic]]:
+    """Return the cases of a file that can be run, and the mistakes in the others.
+
+    Args:
+        file: the file.
+        now_is_read: whether expressions of the tested policies read `now`.
 
     Raises:
-        InvalidFileError: it has mistakes; carries all of them.
+        InvalidFileError: it cannot be read at all.
     """
     documents = read_documents(content_of(file), str(file))
     document = documents[0] if len(documents) == 1 else None
@@ -117,18 +131,29 @@ def read_cases(file: Path) -> tuple[Case, ...]:
         problems += found
         if written is not None:
             case, found = _prepared(written, document, index, file.parent)
+            if written.now is None:
+                found += _moment_missing(case, document, index, now_is_read=now_is_read)
             problems += found
-            cases += [case] if case else []
-    if problems:
-        raise InvalidFileError(problems)
-    return tuple(cases)
+            cases += [case] if case and not found else []
+    return tuple(cases), problems
+
+
+def _moment_missing(
+    case: Case | None, document: Document, index: int, *, now_is_read: bool
+) -> list[Diagnostic]:
+    """Return the problem of a case without `now` where ages count."""
+    is_measured = case is not None and any(case.state.view().usages)
+    if not is_measured and not now_is_read:
+        return []
+    hint = "reports are as old as it makes them" if is_measured else "an expression reads it"
+    return [document.problem((index,), "missing key `now`", hint=hint)]
 
 
 def _prepared(
     written: _WrittenCase, document: Document, index: int, folder: Path
 ) -> tuple[Case | None, list[Diagnostic]]:
     """Return a case with its objects read, or None and the mistakes in them."""
-    now = micros(written.now)
+    now = micros(written.now or _ANY_MOMENT)
     reader = ObjectReader(now)
     if isinstance(written.cluster, str):
         reader.read_file(folder / written.cluster)

@@ -25,6 +25,8 @@ from engine.view import ClusterState
 _KINDS: Final = {kind.kind: kind for kind in KINDS if kind.case_list}
 _BY_LIST: Final = {kind.case_list: kind for kind in _KINDS.values()}
 
+_POD: Final = "Pod"
+_TEMPLATE_HINT: Final = "write the pod it makes: `metadata` and `spec` of its `template`"
 _STEP = re.compile(r"\.([^.\[\]`]+)|\[([0-9]+)\]")
 _MISMATCH = re.compile(r"Expected `([^`]*)`, got `[^`]*`")
 _WORDS: Final = {
@@ -79,7 +81,12 @@ class ObjectReader:
 
     def read_pod(self, value: object, document: Document, at: documents.Path) -> Pod | None:
         """Return a pod, which does not become part of the cluster."""
-        pod: Pod | None = self._made(value, _KINDS["Pod"], document, at)
+        template = _template_in(value)
+        if template:
+            problem = document.problem((*at, *template), "this is not a Pod", hint=_TEMPLATE_HINT)
+            self.problems.append(problem)
+            return None
+        pod: Pod | None = self._made(value, _KINDS[_POD], document, at)
         return pod
 
     def _read_list(
@@ -111,6 +118,12 @@ class ObjectReader:
                 self.state.set_extra(cast("AuxObject", model))
 
     def _made(self, value: object, kind: Kind, document: Document, at: documents.Path) -> Any:  # noqa: ANN401 - what `kind` makes
+        own = value.get("kind", kind.kind) if isinstance(value, dict) else kind.kind
+        if own != kind.kind:
+            hint = _TEMPLATE_HINT if kind.kind == _POD else ""
+            problem = document.problem((*at, "kind"), f"`{own}` is not `{kind.kind}`", hint=hint)
+            self.problems.append(problem)
+            return None
         try:
             return kind.decode(msgspec.convert(value, kind.wire))
         except msgspec.ValidationError as error:
@@ -121,6 +134,13 @@ class ObjectReader:
             problem = document.problem(at, str(error))
         self.problems.append(problem)
         return None
+
+
+def _template_in(value: object) -> documents.Path:
+    """Return the path of the pod template in a workload that has no `kind`, () without one."""
+    spec = value.get("spec") if isinstance(value, dict) and "kind" not in value else None
+    keys = ("template", "jobTemplate") if isinstance(spec, dict) else ()
+    return next((("spec", key) for key in keys if key in spec), ())
 
 
 def _in_words(mismatch: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +28,8 @@ _POD_COLUMNS = 256  # one per rule and pod template
 _POD_COLUMN_BYTES = 4 * 2**20  # fifty of those of a number on 5,000 nodes
 _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper than picking
 _SPARE_VALUES = 64  # values of the past that the book of a small cluster may hold
+_LONGEST_KEY = 4096  # bytes, about; parts of a pod are in keys, and bounded by nothing else
+_PART = 32  # bytes that any part of a key counts for
 
 _Value = TypeVar("_Value")
 _Item = TypeVar("_Item", bound=np.generic)
@@ -65,6 +68,8 @@ class _Entry(Generic[_Value]):
 class LruCache(Generic[_Value]):
     """Entries by key, the least recently used first.
 
+    An entry with a very long key is not kept.
+
     Args:
         most: entries, however small.
         most_bytes: of all of them together, as of the last time that one was added.
@@ -79,6 +84,8 @@ class LruCache(Generic[_Value]):
     def _put(self, key: Hashable, version: int, value: _Value, size: int) -> None:
         """Add or replace an entry, and make room for it."""
         old = self._entries.get(key)
+        if old is None and is_long(key):
+            return
         self._bytes += size - (old.size if old else 0)
         self._entries[key] = _Entry(version, value, size)
         self._entries.move_to_end(key)
@@ -172,8 +179,11 @@ class DictionaryCache:
         """Return the column `key` for `view`; see `ClusterView.dictionary_column`."""
         coder = self._coders.get(key)
         if coder is None or len(coder.book) > 2 * len(view) + _SPARE_VALUES:
-            coder = self._coders[key] = _Coder()
-        self._coders.move_to_end(key)
+            coder = _Coder()
+            if not is_long(key):
+                self._coders[key] = coder
+        if key in self._coders:
+            self._coders.move_to_end(key)
         if len(self._coders) > self._most:
             self._coders.popitem(last=False)
         book = coder.book
@@ -209,6 +219,23 @@ class Memo:
         self.node_aggregates = AggregateCache(_NODE_COLUMNS)
         self.dictionaries = DictionaryCache(_NODE_COLUMNS)
         self.images = ImageIndex()
+
+
+def is_long(key: Hashable) -> bool:
+    """Return whether a key takes too much memory to be kept; stops counting once it does."""
+    left, parts = _LONGEST_KEY, [key]
+    while parts and left > 0:
+        part = parts.pop()
+        left -= _PART
+        if isinstance(part, str | bytes):
+            left -= len(part)
+        elif isinstance(part, msgspec.Struct):
+            parts.extend(msgspec.structs.astuple(part))
+        elif isinstance(part, tuple | frozenset):
+            left -= _PART * len(part)
+            if left > 0:
+                parts.extend(part)
+    return left <= 0
 
 
 def _frozen(values: NDArray[_Item]) -> NDArray[_Item]:

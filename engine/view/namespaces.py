@@ -165,16 +165,23 @@ def _copied(totals: _Totals, namespace: str) -> _Total:
     return copy
 
 
-def _add(total: _Total, amounts: _Amounts) -> None:
+def _add(total: _Total, amounts: _Amounts, sign: int = 1) -> None:
+    """Add amounts, or take them off; zeros are left out.
+
+    Pods that come and go can name any number of resources: none may stay behind.
+    """
     for name, amount in amounts:
-        total[name] = total.get(name, 0) + amount
+        left = total.get(name, 0) + sign * amount
+        if left:
+            total[name] = left
+        else:
+            total.pop(name, None)
 
 
 def _is_empty_without(total: _Total, amounts: _Amounts) -> bool:
     """Take a pod off; empty the total and return True if it was the last."""
-    for name, amount in amounts:
-        total[name] -= amount
-    if total[PODS]:
+    _add(total, amounts, -1)
+    if PODS in total:
         return False
     total.clear()
     return True

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from sys import getsizeof
 from typing import NamedTuple
 
 import numpy as np
 
+from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.pod import PodShape
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
-from engine.view.axis import IntColumn
+from engine.view.axis import IntColumn, ResourceAxis
 from engine.view.rows import NodeRows
 
 MOST_RESOURCES = 128
 """Resources on the axis, unless nodes offer more; each costs 48 bytes a node."""
 
-_SHAPES_REMEMBERED = 65_536
+LONGEST_NAME = 317
+"""Characters of a resource name on the axis: a domain of 253, a slash, a name of 63."""
+
+_CACHE_BYTES = 64 * 2**20  # some 20,000 shapes of everyday pods
+_TUPLE = 104  # bytes of a tuple of a name and an amount, in a tuple
 
 
 def counted_requests(shape: PodShape) -> Amounts:
@@ -40,17 +46,24 @@ class Contribution(NamedTuple):
 
 
 class ShapeContributions:
-    """The contribution of each shape, on the axis of the rows, which it extends as needed."""
+    """The contribution of each shape, on the axis of the rows, which it extends as needed.
 
-    def __init__(self, rows: NodeRows) -> None:
+    Args:
+        rows: have the axis.
+        most_bytes: of the contributions that are cached, and their shapes.
+    """
+
+    def __init__(self, rows: NodeRows, most_bytes: int = _CACHE_BYTES) -> None:
         self._rows = rows
-        self._by_shape: dict[PodShape, Contribution] = {}
+        self.cached: ByteLimitedCache[PodShape, Contribution] = ByteLimitedCache(
+            most_bytes, _size_of
+        )
         self._has_unplaced = False  # whether any pod names a resource that is not on the axis
 
     def of(self, shape: PodShape) -> Contribution:
         """Return the contribution of a shape; it may make room in the sums of the rows."""
-        contribution = self._by_shape.get(shape)
-        return self._remembered(shape) if contribution is None else contribution
+        contribution = self.cached.get(shape)
+        return self._computed(shape) if contribution is None else contribution
 
     def offer(self, resources: Iterable[str]) -> bool:
         """Give each resource that a node offers a place.
@@ -60,21 +73,20 @@ class ShapeContributions:
         """
         if not self._rows.grow_axis(resources):
             return False
-        self._by_shape.clear()  # they lack the new resources
+        self.cached.clear()  # they lack the new resources
         return self._has_unplaced
 
-    def _remembered(self, shape: PodShape) -> Contribution:
-        if len(self._by_shape) > _SHAPES_REMEMBERED:
-            self._by_shape.clear()
+    def _computed(self, shape: PodShape) -> Contribution:
         amounts = (shape.requests, shape.limits, shape.effective_limits_non_zero)
         self._place(name for each in amounts for name, amount in each.items() if amount)
         requests = tuple(counted_requests(shape).items())
         bare_requests = (*shape.bare_requests.items(), (PODS, 1))
-        contribution = self._by_shape[shape] = Contribution(
+        contribution = Contribution(
             requests=requests,
             bare_requests=requests if bare_requests == requests else bare_requests,
             sums=self._sums(shape),
         )
+        self.cached.put(shape, contribution)
         return contribution
 
     def _sums(self, shape: PodShape) -> IntColumn:
@@ -95,11 +107,24 @@ class ShapeContributions:
         """Give resources that a pod names a place while there is room.
 
         Beyond it only resources that nodes offer count: no pod can be placed for anything else, and
-        a pod can name thousands.
+        a pod can name thousands, of any length while nothing has validated it.
         """
         axis = self._rows.axis
         room = max(MOST_RESOURCES - len(axis), 0)
-        new = list(islice((name for name in resources if axis.find(name) is None), room + 1))
+        new = list(islice((n for n in resources if _is_new(n, axis)), room + 1))
         self._has_unplaced |= len(new) > room
         if self._rows.grow_axis(new[:room]):
-            self._by_shape.clear()  # they lack the new resources
+            self.cached.clear()  # they lack the new resources
+
+
+def _is_new(name: str, axis: ResourceAxis) -> bool:
+    """Return whether a name may have a place on an axis, and has none."""
+    return len(name) <= LONGEST_NAME and axis.find(name) is None
+
+
+def _size_of(shape: PodShape, contribution: Contribution) -> int:
+    """Return the bytes of a cached contribution and its shape, about."""
+    amounts = len(contribution.requests)
+    if contribution.bare_requests is not contribution.requests:
+        amounts += len(contribution.bare_requests)
+    return shape.size + _TUPLE * amounts + getsizeof(contribution.sums) + _TUPLE

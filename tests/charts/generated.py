@@ -29,10 +29,12 @@ CHARTS_OWN = frozenset(
     {
         "certificate_names",
         "certificate_secret",
-        "client_ca",  # the kubelet has no certificate to show with its probes
+        "client_allowed_names",
+        "client_ca",
         "cluster",
         "config",
         "context",
+        "debug_pages",
         "drain_seconds",
         "excluded_namespaces",
         "kubeconfig",
@@ -43,6 +45,7 @@ CHARTS_OWN = frozenset(
         "placement_mode",
         "policies",
         "port",
+        "probe_port",
         "quota_mode",
         "shutdown_delay_seconds",  # the sleep of its preStop hook
         "tls_cert",

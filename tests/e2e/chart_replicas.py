@@ -16,7 +16,12 @@ from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import create_namespace, pod
 
-_OF_THE_MACHINE = {"namespace", "policies", "port", "metrics-port", "metrics-host"}
+_OF_THE_MACHINE = {"client-ca", "namespace", "policies"} | {
+    "metrics-host",
+    "metrics-port",
+    "port",
+    "probe-port",
+}
 _QUICKER = {"reload-seconds": "0.5", "usage-poll-seconds": "5"}
 
 
@@ -27,8 +32,8 @@ def chart_replicas(
     *,
     count: int,
     values: dict[str, object],
-    host: str = "",
     program: Sequence[str] = (),
+    more: Sequence[tuple[str, str]] = (),
 ) -> list[Replica]:
     """Return replicas of a release, not yet started.
 
@@ -38,8 +43,8 @@ def chart_replicas(
         folder: an empty one, for policies and logs.
         count: how many.
         values: the release was installed with.
-        host: address they listen on, if not that of this machine alone.
         program: what runs `stowplan`, if not that of this Python.
+        more: settings that depend on this machine, such as files that a pod would mount.
     """
     manifests = rendered(namespace=release.namespace, release=release.name, values=values)
     policies = folder / "policies"
@@ -58,11 +63,17 @@ def chart_replicas(
         ("policies", str(policies)),
         *_QUICKER.items(),
         *_settings(of_kind(manifests, "Deployment")),
-        *((("host", host),) if host else ()),
+        *more,
     )
     return [
-        Replica(f"{folder.name}-{number}", folder, (ports[0], ports[1]), options, program)
-        for number, ports in enumerate(free_ports(2) for _ in range(count))
+        Replica(
+            f"{folder.name}-{number}",
+            folder,
+            (ports[0], ports[1]),
+            (*options, ("probe-port", str(ports[2]))),
+            program,
+        )
+        for number, ports in enumerate(free_ports(3) for _ in range(count))
     ]
 
 

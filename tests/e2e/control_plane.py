@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ _ASK_SECONDS = 10
 _PORTS = range(20_000, 32_000)
 _SERVICE_ADDRESSES = "10.0.0.0/24"
 _FRONT_PROXY = "front-proxy-client"
+_ADMISSION_PLUGINS = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 
 
 class ControlPlane:
@@ -53,6 +54,8 @@ class ControlPlane:
         self._serving = self.authority.issue("kube-apiserver", hosts=[_LOCAL, "localhost"])
         self.admin = self.authority.issue("admin", groups=["system:masters"])
         self._tokens = signing_key(folder)
+        self._webhook_clients = folder / "webhook-clients.kubeconfig"
+        self._write_webhook_clients({})
         etcd, peers, api, scheduler, controllers = free_ports(5)
         self._etcd_url = f"http://{_LOCAL}:{etcd}"
         self.url = f"https://{_LOCAL}:{api}"
@@ -122,6 +125,50 @@ class ControlPlane:
         path.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
         return path
 
+    @contextmanager
+    def showing_certificates(self, shown: Mapping[str, KeyPair]) -> Iterator[None]:
+        """Have the API server show client certificates to webhooks until the block is left.
+
+        It reads which ones only when it starts, so it is started anew, before and after.
+
+        Args:
+            shown: by the host and port of a webhook.
+        """
+        self._write_webhook_clients(shown)
+        self.api_server.restart()
+        try:
+            yield
+        finally:
+            self._write_webhook_clients({})
+            self.api_server.restart()
+
+    def _write_webhook_clients(self, shown: Mapping[str, KeyPair]) -> None:
+        users = [
+            {
+                "name": host,
+                "user": {"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
+            }
+            for host, pair in shown.items()
+        ]
+        content = {"apiVersion": "v1", "kind": "Config", "users": users}
+        self._webhook_clients.write_text(json.dumps(content), encoding="utf-8")
+
+    def _admission_configuration(self) -> Path:
+        """Return the file that names the kubeconfig with client certificates for webhooks."""
+        plugin = {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(self._webhook_clients),
+        }
+        content = {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AdmissionConfiguration",
+            "plugins": [{"name": name, "configuration": plugin} for name in _ADMISSION_PLUGINS],
+        }
+        path = self._folder / "admission.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
     def forget_history(self) -> None:
         """Make every resource version before now too old, as hours do in a busy cluster.
 
@@ -173,6 +220,7 @@ class ControlPlane:
             "service-cluster-ip-range": _SERVICE_ADDRESSES,
             "allow-privileged": "true",
             "authorization-mode": "RBAC",
+            "admission-control-config-file": str(self._admission_configuration()),
             "client-ca-file": ca,
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(self._tokens.certificate),

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.cluster import Json
@@ -54,12 +55,29 @@ class Replica(Part):
         given = dict(options)
         usual = ((option, value) for option, value in listening.items() if option not in given)
         for option, value in (*usual, *options):
-            command += [f"--{option}", str(value)]
+            command += [f"--{option}={value}"]  # a flag takes no value that stands apart
+        self._probe_port = int(given.get("probe-port", self.port))
         super().__init__(name, command, folder / f"{name}.log", self._is_ready)
 
     def text(self) -> str:
         """Return the log."""
         return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def probe(self, path: str) -> bytes:
+        """Return what a probe gets, without a client certificate, as the kubelet has none."""
+        return _ask(f"https://{LOCAL}:{self._probe_port}{path}")
+
+    async def page(self, path: str, token: str = "") -> tuple[int, str]:
+        """Return status and text of a page of the metrics port.
+
+        Args:
+            path: of the page.
+            token: a bearer token to show; none if it is empty.
+        """
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"http://{LOCAL}:{self._metrics_port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+            return answer.status, await answer.text()
 
     async def review(self, path: str, review: Json) -> Json:
         """Return the response to a review."""
@@ -70,7 +88,7 @@ class Replica(Part):
 
     async def detail(self) -> Json:
         """Return what it works with, as readiness tells it."""
-        detail: Json = json.loads(await asyncio.to_thread(_ask, f"{self._url}/readyz"))
+        detail: Json = json.loads(await asyncio.to_thread(self.probe, "/readyz"))
         return detail
 
     async def reviews(self, path: str = "mutate") -> dict[str, int]:
@@ -104,7 +122,7 @@ class Replica(Part):
 
     def _is_ready(self) -> bool:
         try:
-            return bool(json.loads(_ask(f"{self._url}/readyz"))["ready"])
+            return bool(json.loads(self.probe("/readyz"))["ready"])
         except OSError:
             return False
 

@@ -106,7 +106,7 @@ async def test_the_doctor_asks_replicas_by_the_api_server(
             tmp_path / "two",
             count=2,
             values=values,
-            host="0.0.0.0",  # noqa: S104 - a pod has an address of its own
+            more=[("host", "0.0.0.0")],  # noqa: S104 - a pod has an address of its own
         )
         async with running(replicas):
             front.targets = [replica.port for replica in replicas]

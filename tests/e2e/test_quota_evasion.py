@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import FailurePolicy, Installed
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import enforced, limit
-from tests.e2e.workloads import daemon_set
+from tests.e2e.workloads import daemon_set, pod
 
 pytestmark = pytest.mark.usefixtures("crds")
 
@@ -55,3 +57,70 @@ async def test_a_daemon_set_gets_no_more_than_the_quota_of_its_namespace(
         return len(await cluster.list_all("pods", namespace)) == len(nodes.names)
 
     await eventually(is_everywhere, "the DaemonSet has a pod on every node")
+
+
+def _limited(amount: str) -> Callable[[Json], None]:
+    def limit_storage(obj: Json) -> None:
+        obj["spec"]["containers"][0]["resources"]["limits"] = {"ephemeral-storage": amount}
+
+    return limit_storage
+
+
+def _requests(amounts: Mapping[str, str]) -> Callable[[Json], None]:
+    def request(obj: Json) -> None:
+        obj["spec"]["containers"][0]["resources"]["requests"] |= amounts
+
+    return request
+
+
+def _nests(obj: Json) -> None:
+    entry = {
+        "manager": "tenant",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:nested": {}},
+    }
+    obj["metadata"]["managedFields"] = [entry]
+
+
+def _text(obj: Json) -> str:
+    """Return an object as JSON; what nests does so deeply."""
+    depth = 3_000
+    nested = '{"f:nested":' * depth + "{}" + "}" * depth
+    return json.dumps(obj).replace('{"f:nested": {}}', nested)
+
+
+def _grows_on_the_wire(obj: Json) -> None:
+    """Add a text that is six times as long in a review, where each character is escaped."""
+    obj["spec"]["containers"][0]["env"] = [{"name": "TEXT", "value": "<" * 1_400_000}]
+
+
+_TRICKS: Mapping[str, Callable[[Json], None]] = {
+    "limit-of-103-digits": _limited("1e103"),
+    "limit-of-129-digits": _limited("9" * 129),
+    "request-of-103-digits": _requests({"cpu": "1e103"}),
+    "exponent-beyond-32-bits": _requests({"cpu": "1e-4294967293"}),
+    "nests-deeply": _nests,
+    "grows-on-the-wire": _grows_on_the_wire,
+}
+
+
+@pytest.mark.parametrize("trick", _TRICKS)
+async def test_a_pod_that_is_hard_to_read_is_held_to_quota_and_counts(
+    cluster: Cluster, namespace: str, stowplan: Installed, trick: str
+) -> None:
+    async def create(name: str, cpu: str) -> None:
+        obj = pod(namespace, name, requests={"cpu": cpu})
+        obj["spec"]["schedulerName"] = "nobody"
+        _TRICKS[trick](obj)
+        await cluster.call("POST", f"/api/v1/namespaces/{namespace}/pods", _text(obj))
+
+    await create("stored-before", "50")
+    await limit(cluster, stowplan, namespace, {"cpu": "1"})
+    with pytest.raises(CallError) as denied:
+        await create("large", "50")
+    assert denied.value.status == HTTPStatus.FORBIDDEN  # not an error, which the policy decides on
+    with pytest.raises(CallError, match="exceeded quota"):
+        await cluster.create(pod(namespace, "plain", requests={"cpu": "100m"}))

@@ -30,8 +30,12 @@ _MAX_SHARES = 32
 _MAX_ENTRIES = 64  # of templates that arrive together, each some 10 KB
 _MAX_REQUEST_BYTES = 16 * 1024
 
-# The ServiceAccount admission plugin names the volume of a pod's token at random.
-_TOKEN_VOLUME = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
+# The ServiceAccount admission plugin names the volume of a pod's token at random. The name stands
+# in the volume and its mounts; anywhere else it is a text of the user's, which rules may read.
+_TOKEN_VOLUME = re.compile(
+    rb'(?<=\{"name":)"kube-api-access-[a-z0-9]{5}"'
+    rb'(?=,"projected":|,"readOnly":true,"mountPath":"/var/run/secrets/kubernetes\.io/serviceaccount"\})'
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -106,6 +110,8 @@ class DecisionCache:
         if not self._may_share(request):
             return
         template = _template(request)
+        if sum(map(len, template)) > _MAX_REQUEST_BYTES:
+            return
         self._entries[template] = _Entry(placement, policies, now)
         self._entries.move_to_end(template)
         if len(self._entries) > _MAX_ENTRIES:

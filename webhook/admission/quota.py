@@ -22,6 +22,9 @@ _MOST_RESOURCES: Final = 1_000
 class Ledger(Protocol):
     """The reservations of quota."""
 
+    def has_quota(self, namespace: str) -> bool:
+        """Return whether the pods of a namespace are limited."""
+
     async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved."""
 
@@ -58,11 +61,10 @@ class QuotaReviews:
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
 
-        A pod that is too large to be judged is denied where it is limited: were it an error, the
-        failure policy could admit it.
+        A pod that cannot be judged, for it is too large or unreadable, is denied where it is
+        limited: were it an error, the failure policy could admit it.
 
         Raises:
-            AdmissionError: the object is not a pod.
             QuotaUndecidedError: there is no verdict.
         """
         mode = self._mode_of(request.namespace)
@@ -70,8 +72,8 @@ class QuotaReviews:
             return ignored(request)
         try:
             reservation = await self._reservation(request)
-        except LargePodsError as error:
-            return self._over_quota(request, self._unchecked(request.namespace, error), mode)
+        except (AdmissionError, LargePodsError) as error:
+            return self._unchecked(request, error, mode)
         quota_request = QuotaRequest(reservation, bool(request.dry_run))
         verdict = await self._ledger.admit(request.namespace, quota_request)
         if verdict.allowed:
@@ -96,10 +98,15 @@ class QuotaReviews:
             return "Off"
         return mode_of(self._view(), namespace, self._mode)
 
-    def _unchecked(self, namespace: str, error: LargePodsError) -> QuotaVerdict:
-        names = tuple(quota.name for quota in quotas_of(self._view(), namespace))
+    def _unchecked(
+        self, request: AdmissionRequest, error: AdmissionError | LargePodsError, mode: QuotaMode
+    ) -> ReviewResult:
+        """Result for a pod that the API server can store, and that cannot be judged."""
+        if not self._ledger.has_quota(request.namespace):
+            return ReviewResult(Outcome.UNREADABLE, wire.allowed(request.uid))
+        names = tuple(quota.name for quota in quotas_of(self._view(), request.namespace))
         message = f"pod not checked against quota {', '.join(names)}: {error}"
-        return QuotaVerdict(exceeded=names, message=message)
+        return self._over_quota(request, QuotaVerdict(exceeded=names, message=message), mode)
 
     async def _reservation(self, request: AdmissionRequest) -> Reservation:
         """Return what a request would reserve.

@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     SHED = "shed"  # too many reviews at a time
     DEADLINE = "deadline"  # no time was left
     MALFORMED = "malformed"  # not a review at all
+    FORBIDDEN = "forbidden"  # of a caller whose client certificate has none of the allowed names
 
 
 class ReviewResult(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 
 from engine.errors import StowplanError
 from engine.model import api
+from webhook.cluster.shallow_json import shallow
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -201,7 +202,8 @@ def decode(body: bytes) -> AdmissionRequest:
         AdmissionError: it is not an AdmissionReview.
     """
     try:
-        review = _reviews.decode(body)
+        body.decode()  # the objects inside are only skimmed here, and must be UTF-8 too
+        review = _decode_review(body)
     except _UNREADABLE as error:
         raise AdmissionError(_error_text("this is not an AdmissionReview", error)) from error
     if (review.api_version, review.kind) != (API_VERSION, KIND):
@@ -210,6 +212,13 @@ def decode(body: bytes) -> AdmissionRequest:
     if review.request is None:
         raise AdmissionError("the review has no `request`")
     return review.request
+
+
+def _decode_review(body: bytes) -> _RequestReview:
+    try:
+        return _reviews.decode(body)
+    except RecursionError:  # who creates a pod may write `managedFields` that nest so deeply
+        return _reviews.decode(shallow(body))
 
 
 def decode_beginning(body: bytes) -> AdmissionRequest:

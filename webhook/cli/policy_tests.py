@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 from rich.markup import escape
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy import CASES_FILE
-from engine.policy_tests import run_cases
+from engine.policy_tests import CaseResult, CaseRun, run_cases
 from engine.report import decision_report
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
@@ -21,6 +22,8 @@ def run_policy_tests(
     path: Path, /, *, verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False
 ) -> int:
     """Run the cases of policies.
+
+    What is wrong in one file does not stop the others.
 
     Args:
         path: a folder of policies, or one `cases.yaml`.
@@ -33,14 +36,34 @@ def run_policy_tests(
         )
         raise InvalidFileError([problem])
     output = console.output()
-    results = run_cases(path)
-    failed = [result for result in results if result.failures]
-    for result in results:
-        mark = "[bold red]FAIL[/]" if result.failures else "[green]ok[/]  "
-        output.print(f"{mark} {escape(result.file)}: {escape(result.name)}")
-        for failure in result.failures:
-            output.print(f"       {escape(failure)}")
-        if result.failures and verbose:
-            show_decision(output, decision_report(result.decision))
-    output.print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
+    run = run_cases(path)
+    for result in run.results:
+        _show(result, output, verbose=verbose)
+    failed = sum(bool(result.failures) for result in run.results)
+    for name in run.untested:
+        output.print(f"[yellow]no case[/] applies policy {escape(name)}")
+    output.print(_summary(run, failed))
+    if run.problems:
+        raise InvalidFileError(run.problems)
     return Exit.DENIED if failed else Exit.OK
+
+
+def _show(result: CaseResult, output: Console, *, verbose: bool) -> None:
+    mark = "[bold red]FAIL[/]" if result.failures else "[green]ok[/]  "
+    output.print(f"{mark} {escape(result.file)}: {escape(result.name)}")
+    for failure in result.failures:
+        output.print(f"       {escape(failure)}")
+    for cause in result.causes:
+        output.print(f"       cause: {escape(cause)}")
+    if result.failures and verbose:
+        show_decision(output, decision_report(result.decision))
+
+
+def _summary(run: CaseRun, failed: int) -> str:
+    parts = [f"{len(run.results) - failed} passed, {failed} failed"]
+    if run.untested:
+        count = len(run.untested)
+        parts.append(f"{count} {'policies' if count > 1 else 'policy'} without a case")
+    if run.problems:
+        parts.append("some could not be run")
+    return "; ".join(parts)

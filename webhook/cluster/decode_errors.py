@@ -38,7 +38,11 @@ _JSON_TYPES = {
 
 
 def decode_errors(
-    found: ApiObject, kind: type[msgspec.Struct], error: ValueError | RecursionError
+    found: ApiObject,
+    kind: type[msgspec.Struct],
+    error: ValueError | RecursionError,
+    *,
+    consequence: str = "is left out",
 ) -> list[Diagnostic]:
     """Return the mistakes in an object that could not be used.
 
@@ -46,8 +50,9 @@ def decode_errors(
         found: the object.
         kind: the wire struct it was decoded as.
         error: raised by decoding or applying it.
+        consequence: what becomes of the object.
     """
-    hint = f"{_name(found)} is left out"
+    hint = f"{_name(found)} {consequence}"
     if isinstance(error, QuantityError):
         places = list(_bad_quantities(found.decode(kind), ()))
         if places:

@@ -133,7 +133,7 @@ class Installation:
     async def _replica(self, pod: Pod) -> Replica:
         """Read the status of a pod through the API server, which reaches pods that we may not."""
         name = pod.metadata.name
-        address = f"https:{name}:{pod.spec.webhook_port}"
+        address = f"https:{name}:{pod.spec.status_port}"
         path = f"/api/v1/namespaces/{self.namespace}/pods/{address}/proxy{_STATUS_PATH}"
         try:
             return Replica(name=name, status=await self.read(path, StatusReport))

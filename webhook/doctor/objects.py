@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 _Item = TypeVar("_Item")
+_WEBHOOK_PORT = 9443
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -142,8 +143,20 @@ class PodSpec(_Part, frozen=True):
     @property
     def webhook_port(self) -> int:
         """Port that the webhook listens on."""
+        return self._port("webhook") or _WEBHOOK_PORT
+
+    @property
+    def status_port(self) -> int:
+        """Port on which a replica reports its state to everybody.
+
+        That of reviews, which the API server reaches, unless it requires a client certificate.
+        """
+        probes = self._port("probes") if self.setting("STOWPLAN_CLIENT_CA") else 0
+        return probes or self.webhook_port
+
+    def _port(self, name: str) -> int:
         ports = (port for container in self.containers for port in container.ports)
-        return next((port.container_port for port in ports if port.name == "webhook"), 9443)
+        return next((port.container_port for port in ports if port.name == name), 0)
 
     def setting(self, name: str) -> str:
         """Return the value of an environment variable, "" for none."""

@@ -79,6 +79,9 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
     lease = spec.setting("STOWPLAN_LEASE") or installation.release
     for verb in ("get", "update"):
         yield Right(verb, "coordination.k8s.io", "leases", namespace, lease)
+    if spec.setting("STOWPLAN_DEBUG_PAGES") != "false":
+        yield Right("create", "authentication.k8s.io", "tokenreviews")
+        yield Right("create", "authorization.k8s.io", "subjectaccessreviews")
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")

@@ -13,6 +13,9 @@ from msgspec import structs
 
 from engine.report import DecisionReport
 
+MOST_BYTES: Final = 8 * 2**20
+"""Limit of all explanations together; an everyday one takes 3 to 8 KiB."""
+
 PER_SECOND: Final = 20
 """Limit of recorded decisions: for each second in the long run, and for a burst."""
 
@@ -40,7 +43,9 @@ class Explanations:
     """
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._recorded: deque[tuple[str, bytes]] = deque(maxlen=limit)  # by key of the pod
+        self._recorded: deque[tuple[str, bytes]] = deque()  # by key of the pod
+        self._limit = limit
+        self._bytes = 0  # of the recorded texts
         self._clock = clock
         self._left_out = 0  # since the latest recorded decision
         self._tokens = float(PER_SECOND)  # at `_refilled_at`
@@ -56,14 +61,14 @@ class Explanations:
             explain: makes the report; called only for a decision that is recorded.
             always: whether to record it at any rate.
         """
-        if not self._recorded.maxlen:
+        if not self._limit:
             return
         if not always and not self._takes_token():
             self._left_out += 1
             return
         report = explain()
         recorded = RecordedDecision(**structs.asdict(report), left_out_before=self._left_out)
-        self._recorded.append((str(report.pod), msgspec.json.encode(recorded)))
+        self._append(str(report.pod), msgspec.json.encode(recorded))
         self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> list[msgspec.Raw]:
@@ -75,6 +80,14 @@ class Explanations:
         """
         found = (text for key, text in reversed(self._recorded) if pod in key)
         return [msgspec.Raw(text) for text in islice(found, limit)]
+
+    def _append(self, pod: str, text: bytes) -> None:
+        """Record a text, and drop the oldest ones beyond the limits; at worst it is dropped too."""
+        self._recorded.append((pod, text))
+        self._bytes += len(pod) + len(text)
+        while len(self._recorded) > self._limit or self._bytes > MOST_BYTES:
+            oldest = self._recorded.popleft()
+            self._bytes -= sum(map(len, oldest))
 
     def _takes_token(self) -> bool:
         now = self._clock()

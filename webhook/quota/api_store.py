@@ -13,6 +13,7 @@ from engine.model.pod import TERMINAL_PHASES
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.client.envelopes import meta_of, page_of
 from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.readable_part import readable_part
 from webhook.quota.store import ConflictError, StoredPod, StoreError, UnreachableError
 
 # Repeating the request would not help.
@@ -67,7 +68,7 @@ class ApiStore:
         if body is None:
             return None
         try:
-            wire = _pod(body)
+            wire = _pod_in(body)
         except UNREADABLE as error:
             raise UnreachableError(f"a pod that cannot be read: {error}") from error
         is_active = wire.status.phase not in TERMINAL_PHASES
@@ -105,6 +106,14 @@ class ApiStore:
             if error.status in _PERMANENT_FAILURES:
                 raise StoreError(str(error)) from error
             raise UnreachableError(str(error)) from error
+
+
+def _pod_in(body: bytes) -> api.Pod:
+    """Decode a pod as far as it can be read, like the watch: it counts there, too."""
+    try:
+        return _pod(body)
+    except UNREADABLE:
+        return readable_part(body, api.Pod)
 
 
 def _quota_in(body: bytes | None) -> ElasticQuota | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from engine.errors import QuotaUndecidedError
+from engine.model.elastic_quota import ElasticQuota
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
     QuotaRequest,
@@ -57,6 +58,14 @@ class QuotaLedger:
         self._count_write = count_write
         self._batchers: dict[str, NamespaceBatcher] = {}
 
+    def has_quota(self, namespace: str) -> bool:
+        """Return whether the pods of a namespace are limited.
+
+        Raises:
+            QuotaUndecidedError: the quotas are not known yet.
+        """
+        return bool(self._quotas(namespace))
+
     async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
         """Return whether a pod fits every quota of its namespace; if so, its share is reserved.
 
@@ -66,9 +75,7 @@ class QuotaLedger:
         Raises:
             QuotaUndecidedError: there is no verdict; as far as is known, nothing was reserved.
         """
-        if not self._observed.quotas_synced():
-            raise QuotaUndecidedError("the quotas are not known yet")
-        quotas, rules = quotas_of(self._observed.view(), namespace), self._rules
+        quotas, rules = self._quotas(namespace), self._rules
         amounts = request.reservation.amounts
         is_limited = rules.compares_every_pod or any(
             limited(amounts, quota, rules) for quota in quotas
@@ -106,6 +113,11 @@ class QuotaLedger:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._config.call_seconds):
                 await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
+
+    def _quotas(self, namespace: str) -> tuple[ElasticQuota, ...]:
+        if not self._observed.quotas_synced():
+            raise QuotaUndecidedError("the quotas are not known yet")
+        return quotas_of(self._observed.view(), namespace)
 
     def _batcher(self, namespace: str) -> NamespaceBatcher:
         batcher = self._batchers.get(namespace)

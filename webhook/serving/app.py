@@ -1,9 +1,9 @@
-"""The two HTTP applications: reviews and probes over TLS; metrics and debug pages."""
+"""The HTTP applications: reviews, with probes; probes alone; metrics and debug pages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 from aiohttp import web
@@ -12,15 +12,37 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from webhook.admission.handler import ReviewHandler
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.serving.authorization import Authorize
+from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
 
 _LIMIT = re.compile("[0-9]{0,6}")
 
 
 def build_app(
-    *, handlers: Iterable[ReviewHandler], health: Health, max_body_bytes: int
+    *,
+    handlers: Iterable[ReviewHandler],
+    health: Health,
+    max_body_bytes: int,
+    clients: AllowedClients | None = None,
 ) -> web.Application:
-    """Application for the API server and the kubelet."""
+    """Application for the API server, and for a kubelet that needs no client certificate.
+
+    Args:
+        handlers: of reviews.
+        health: for the probes.
+        max_body_bytes: largest body of a review.
+        clients: who may send reviews; None for everybody.
+    """
+    app = build_probe_app(health, client_max_size=max_body_bytes)
+    for handler in handlers:
+        handle = clients.guard(handler.path, handler.handle) if clients else handler.handle
+        app.router.add_post(f"/{handler.path}", handle)
+    return app
+
+
+def build_probe_app(health: Health, *, client_max_size: int = 1024) -> web.Application:
+    """Application with probes alone."""
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -39,9 +61,7 @@ def build_app(
             response.headers["Connection"] = "close"
             response.force_close()
 
-    app = web.Application(client_max_size=max_body_bytes)
-    for handler in handlers:
-        app.router.add_post(f"/{handler.path}", handler.handle)
+    app = web.Application(client_max_size=client_max_size)
     app.router.add_get("/livez", livez)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/statusz", statusz)
@@ -49,20 +69,35 @@ def build_app(
     return app
 
 
-def build_monitoring_app(*, metrics: Metrics, explanations: Explanations) -> web.Application:
-    """Application for people and Prometheus."""
+def build_monitoring_app(
+    *, metrics: Metrics, explanations: Explanations, authorize: Authorize | None
+) -> web.Application:
+    """Application for people and Prometheus.
 
+    Args:
+        metrics: for Prometheus.
+        explanations: for people.
+        authorize: who may read them; None for nobody.
+    """
+    app = web.Application()
+    app.router.add_get("/metrics", make_aiohttp_handler(metrics.registry))
+    if authorize is not None:
+        app.router.add_get("/debug/decisions", _decisions(explanations, authorize))
+    return app
+
+
+def _decisions(
+    explanations: Explanations, authorize: Authorize
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def decisions(request: web.Request) -> web.Response:
+        await authorize(request)
         limit = request.query.get("limit", "")
         if not _LIMIT.fullmatch(limit):
             raise web.HTTPBadRequest(text="`limit` is a number of decisions\n")
         pod = request.query.get("pod", "")
         return _json(explanations.latest(pod=pod, limit=int(limit) if limit else None))
 
-    app = web.Application()
-    app.router.add_get("/metrics", make_aiohttp_handler(metrics.registry))
-    app.router.add_get("/debug/decisions", decisions)
-    return app
+    return decisions
 
 
 def _json(value: object, *, status: int = 200) -> web.Response:

@@ -24,7 +24,8 @@ from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
-from webhook.serving.app import build_app, build_monitoring_app
+from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
+from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
 from webhook.serving.server import RunningServer, listen
@@ -76,7 +77,10 @@ async def run_server(
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
-            services.certificate, client_ca=settings.client_ca, now=lambda: date(now())
+            services.certificate,
+            client_ca=settings.client_ca,
+            client_ca_every_seconds=settings.reload_seconds,
+            now=lambda: date(now()),
         )
         health = Health(
             policies=policies,
@@ -91,10 +95,18 @@ async def run_server(
 
         # 4. The HTTP applications.
         handlers = _handlers(settings, services, placer, policies, counts, metrics)
+        names = frozenset(settings.client_allowed_names)
         reviews = build_app(
-            handlers=handlers, health=health, max_body_bytes=settings.max_body_bytes
+            handlers=handlers,
+            health=health,
+            max_body_bytes=settings.max_body_bytes,
+            clients=AllowedClients(names, metrics) if names else None,
         )
-        monitoring = build_monitoring_app(metrics=metrics, explanations=explanations)
+        monitoring = build_monitoring_app(
+            metrics=metrics,
+            explanations=explanations,
+            authorize=services.authorize if settings.debug_pages else None,
+        )
 
         # 5. Background tasks.
         _start_tasks(stack, settings, cluster, policies, certificate, metrics)
@@ -109,9 +121,14 @@ async def run_server(
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
         )
-        _log.info("listening on %s, metrics on %s", url, metrics_url)
+        probe_url = url
+        if settings.probe_port is not None:
+            tls, probes = certificate.current.probe_context, build_probe_app(health)
+            _, probe_url = await listen(stack, probes, settings.host, settings.probe_port, tls)
+        _log.info("listening on %s, probes on %s, metrics on %s", url, probe_url, metrics_url)
         yield RunningServer(
             url=url,
+            probe_url=probe_url,
             metrics_url=metrics_url,
             ca_pem=certificate.current.ca_pem,
             health=health,

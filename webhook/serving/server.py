@@ -33,7 +33,8 @@ class RunningServer:
     """A webhook that listens.
 
     Attributes:
-        url: of reviews and probes.
+        url: of reviews; of probes, too, for those who may connect.
+        probe_url: of probes.
         metrics_url: of metrics and debug pages.
         ca_pem: authority that callers must trust; empty with a given certificate.
         health: readiness and state.
@@ -43,6 +44,7 @@ class RunningServer:
     """
 
     url: str
+    probe_url: str
     metrics_url: str
     ca_pem: bytes
     health: Health
@@ -56,7 +58,7 @@ class RunningServer:
         lines = [
             f"policies  {status.policies.loaded}, over {status.view.nodes} nodes",
             f"reviews   {self.url}/mutate and {self.url}/validate",
-            f"probes    {self.url}/livez and {self.url}/readyz",
+            f"probes    {self.probe_url}/livez and {self.probe_url}/readyz",
             f"metrics   {self.metrics_url}/metrics",
             f"decisions {self.metrics_url}/debug/decisions",
         ]
@@ -64,7 +66,7 @@ class RunningServer:
             lines += [
                 "self-signed authority (the `caBundle` of a webhook configuration, in base64):",
                 self.ca_pem.decode().rstrip(),
-                f"save it as ca.pem and try: curl --cacert ca.pem {self.url}/readyz",
+                f"save it as ca.pem and try: curl --cacert ca.pem {self.probe_url}/readyz",
             ]
         return "\n".join(lines)
 

@@ -43,6 +43,7 @@ from webhook.quota import (
 )
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
+from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.settings import Settings
@@ -56,12 +57,14 @@ class Services:
         cluster: the cluster.
         ledger: reservations of quota.
         certificate: source of the serving certificate.
+        authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
     """
 
     cluster: Cluster
     ledger: QuotaLedger
     certificate: CertificateSource
+    authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
 
 
@@ -85,7 +88,12 @@ class ServiceBuilder:
         """Services on a recording: quota is kept in memory."""
         cluster = recorded_cluster(recording, self.now)
         ledger = self._ledger(ObservedCluster(view=cluster.view), MemoryStore())
-        return Services(cluster=cluster, ledger=ledger, certificate=self._local_certificate())
+        return Services(
+            cluster=cluster,
+            ledger=ledger,
+            certificate=self._local_certificate(),
+            authorize=anybody,
+        )
 
     async def live(self) -> Services:
         """Services on a live cluster.
@@ -127,6 +135,7 @@ class ServiceBuilder:
             cluster=cluster,
             ledger=ledger,
             certificate=secret or self._local_certificate(),
+            authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -116,12 +117,14 @@ class ServingCertificate:
     """The certificate that callers get.
 
     Attributes:
-        context: of the listener.
+        context: of the listener for reviews.
+        probe_context: of a listener for probes, whose callers show no certificate.
         expires_at: the end of the certificate's validity.
         ca_pem: authority that callers must trust (`caBundle`); empty if it is not known.
     """
 
     context: ssl.SSLContext
+    probe_context: ssl.SSLContext
     expires_at: datetime
     ca_pem: bytes = b""
 
@@ -132,11 +135,13 @@ class LiveCertificate:
     A listener keeps one TLS context; each new connection is moved to the context of the pair in use
     and stays there. Each pair has a context of its own because one context holds certificates of
     several key types side by side: after a change from RSA to ECDSA it would still present the old
-    one to many callers.
+    one to many callers. Whether a caller must show a certificate is a property of the listener; by
+    which authorities it is verified, one of the context in use.
 
     Args:
         source: of the pair.
         client_ca: authorities of accepted client certificates; None accepts every client.
+        client_ca_every_seconds: interval at which that file is checked for changes; 0 for never.
         now: the time of day.
 
     Attributes:
@@ -151,14 +156,17 @@ class LiveCertificate:
         source: CertificateSource,
         *,
         client_ca: Path | None,
+        client_ca_every_seconds: float = 0,
         now: Callable[[], datetime],
     ) -> None:
         self._source = source
         self._client_ca = client_ca
+        self._client_ca_every_seconds = client_ca_every_seconds
         self._now = now
-        self._listener_context = _server_context(client_ca)
-        self._listener_context.sni_callback = self._switch_context
-        self._use(source.pair())
+        authorities = self._read_client_authorities()
+        self._listener_context = self._listener(authorities)
+        self._probe_context = self._listener(None)
+        self._use(source.pair(), authorities)
 
     @property
     def bundle_matches(self) -> bool | None:
@@ -166,34 +174,55 @@ class LiveCertificate:
         return self._source.is_trusted(self._chain)
 
     async def renew(self) -> None:
-        """Use the current pair of the source for all new connections."""
+        """Use the current pair of the source, and `client_ca`, for all new connections."""
         try:
-            pair = self._source.pair()
-            if pair == self._pair:
+            pair, authorities = self._source.pair(), self._read_client_authorities()
+            if (pair, authorities) == (self._pair, self._client_authorities):
                 return
-            self._use(pair)
+            self._use(pair, authorities)
         except TlsError as error:
             _log.error("certificate not renewed, the last good one stays: %s", error)
         else:
             _log.info("certificate renewed, valid until %s", self.current.expires_at)
 
     async def watch(self) -> None:
-        """Follow the changes of the source; until cancelled."""
-        await self._source.watch(self.renew)
+        """Follow the changes of the source and of `client_ca`; until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._source.watch(self.renew))
+            if self._client_ca is not None and self._client_ca_every_seconds:
+                every_seconds = self._client_ca_every_seconds
+                group.create_task(on_change((self._client_ca,), every_seconds, self.renew))
 
-    def _use(self, pair: KeyPair) -> None:
+    def _read_client_authorities(self) -> bytes | None:
+        """Content of `client_ca`; None where every client is accepted."""
+        if self._client_ca is None:
+            return None
+        authorities = _bytes(self._client_ca)
+        if not certificates_of(authorities):
+            raise TlsError(f"{self._client_ca}: no certificate in PEM form in it")
+        return authorities
+
+    def _listener(self, client_authorities: bytes | None) -> ssl.SSLContext:
+        context = _server_context(client_authorities)
+        context.sni_callback = self._switch_context
+        return context
+
+    def _use(self, pair: KeyPair, client_authorities: bytes | None) -> None:
         leaf = pair.leaf(self._now())
-        context = _server_context(self._client_ca)
+        context = _server_context(client_authorities)
         with _file_of(pair.key_pem + b"\n" + pair.cert_pem) as path:
             try:
                 context.load_cert_chain(path)
             except ssl.SSLError as error:
                 reason = error.reason or error
                 raise TlsError(f"{pair.cert_from}: cannot be served: {reason}") from error
-        self._pair, self._context = pair, context
+        self._pair, self._client_authorities, self._context = pair, client_authorities, context
         self._chain = certificates_of(pair.cert_pem)
         self.current = ServingCertificate(
-            context=self._listener_context, expires_at=leaf.not_valid_after_utc, ca_pem=pair.ca_pem
+            context=self._listener_context,
+            probe_context=self._probe_context,
+            expires_at=leaf.not_valid_after_utc,
+            ca_pem=pair.ca_pem,
         )
 
     def _switch_context(
@@ -212,16 +241,17 @@ def _bytes(path: Path) -> bytes:
         raise TlsError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _server_context(client_ca: Path | None) -> ssl.SSLContext:
+def _server_context(client_authorities: bytes | None) -> ssl.SSLContext:
+    """TLS settings of a server; without client authorities, as PEM, it accepts every client.
+
+    Raises:
+        ssl.SSLError: the authorities are not PEM.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    if client_ca is not None:
-        _bytes(client_ca)
-        try:
-            context.load_verify_locations(client_ca)
-        except ssl.SSLError as error:
-            raise TlsError(f"{client_ca}: no certificate in PEM form in it") from error
+    if client_authorities is not None:
+        context.load_verify_locations(cadata=client_authorities.decode("ascii", "replace"))
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 

@@ -145,6 +145,16 @@ matchExpressions:
   value: /etc/stowplan/policies
 - name: STOWPLAN_PORT
   value: {{ .Values.webhook.port | quote }}
+- name: STOWPLAN_PROBE_PORT
+  value: {{ .Values.webhook.probePort | quote }}
+{{- if .Values.webhook.clients.caConfigMap }}
+- name: STOWPLAN_CLIENT_CA
+  value: /etc/stowplan/clients/ca.crt
+- name: STOWPLAN_CLIENT_ALLOWED_NAMES
+  value: {{ .Values.webhook.clients.allowedNames | join "," }}
+{{- end }}
+- name: STOWPLAN_DEBUG_PAGES
+  value: {{ .Values.debug.enabled | quote }}
 - name: STOWPLAN_METRICS_PORT
   value: {{ .Values.metrics.port | quote }}
 {{- if .Values.metrics.enabled }}

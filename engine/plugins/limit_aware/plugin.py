@@ -7,7 +7,6 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ from engine.model.decision import FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent
@@ -37,8 +37,6 @@ _UNCHECKED = 2**62
 
 _PLAUSIBLE = 20
 """Percent: below this a number is more likely a factor."""
-
-_SHAPES_REMEMBERED = 4096
 
 
 def _one_for_zero(weight: int) -> int:
@@ -327,14 +325,14 @@ def _alike(column: FloatColumn) -> FloatColumn | float:
     return float(column[0]) if column.size and (column == column[0]).all() else column
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _own(shape: PodShape, names: tuple[str, ...]) -> IntColumn:
     """Return the amounts of a pod of these resources, (len(names), 1)."""
     amounts = [capped(shape.effective_limits_non_zero.get(name, 0)) for name in names]
     return np.array(amounts, np.int64).reshape(len(names), 1)
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _checked(shape: PodShape) -> _Limits:
     """Return which resources a pod is checked for, and its own amounts; none if it limits nothing.
 
@@ -348,7 +346,7 @@ def _checked(shape: PodShape) -> _Limits:
     return tuple([(name, capped(limits.get(name, 0))) for name in (*NATIVE, *scalars)])
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
+@cached_by_shape
 def _checked_natives(shape: PodShape) -> IntColumn:
     """Return a pod's own amounts of NATIVE, (len(NATIVE), 1); it is checked for them."""
     amounts = [amount for _, amount in _checked(shape)[: len(NATIVE)]]

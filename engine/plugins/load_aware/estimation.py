@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from engine.model.pod import PodShape, PriorityClass
 from engine.model.resources import Amounts
+from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND
 from engine.view import capped
 
@@ -34,7 +34,6 @@ _DEFAULTS = {
 }
 """The estimate of a pod without request and limit: millicores and bytes, not scaled."""
 
-_SHAPES_REMEMBERED = 4096
 _LONGEST_WINDOW = 10**10  # seconds; keeps moments within int64
 
 
@@ -64,8 +63,8 @@ class Estimation:
         return self._hash  # needed several times in each decision
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
-def estimate(estimation: Estimation, shape: PodShape) -> Amounts:
+@cached_by_shape
+def estimate(shape: PodShape, estimation: Estimation) -> Amounts:
     """Return the expected usage of a pod of this shape, for every resource with a factor.
 
     The greater of limit and request, scaled and never above the limit; of a pod that is being
@@ -82,10 +81,10 @@ def estimate(estimation: Estimation, shape: PodShape) -> Amounts:
     }
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
-def estimate_vector(estimation: Estimation, shape: PodShape) -> tuple[int, ...]:
+@cached_by_shape
+def estimate_vector(shape: PodShape, estimation: Estimation) -> tuple[int, ...]:
     """Return the estimate of the known resources, in their order."""
-    estimated = estimate(estimation, shape)
+    estimated = estimate(shape, estimation)
     return tuple(estimated.get(name, 0) for name in estimation.known)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 
 import numpy as np
 from msgspec import structs
@@ -20,6 +20,7 @@ from engine.model.decision import Codes, FilterResult
 from engine.model.pod import Pod, PodShape
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, least_reaching
@@ -44,7 +45,6 @@ _FIRST_EXCEEDED = 2
 
 _NO_ROWS = np.zeros(0, np.intp)
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
-_SHAPES_REMEMBERED = 4096
 _UNREACHABLE = 2**60
 """More than any node can use."""
 
@@ -95,7 +95,7 @@ class LoadAwareFilter(NeverFaults):
         if pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = self._side(view, is_prod=pod.shape.is_prod)
-        expected = side.readings.added(view, self._profile) + _expected(self._profile, pod.shape)
+        expected = side.readings.added(view, self._profile) + _expected(pod.shape, self._profile)
         exceeds = expected >= side.slack
         rejects: BoolColumn = reduce(np.logical_or, exceeds)
         expired = _NO_ROWS
@@ -212,7 +212,7 @@ class LoadAwareScore(NeverFaults):
         by_production = self._args.score_according_prod_usage and pod.shape.is_prod
         side = self._side(view, by_production=by_production)
         free = side.room - side.readings.added(view, self._profile)
-        free -= _expected(self._profile, pod.shape)
+        free -= _expected(pod.shape, self._profile)
         np.maximum(free, 0, out=free)
         percents = free_percent(side.totals, free)
         weighed = percents if self._are_alike else percents * self._weights
@@ -297,10 +297,10 @@ def _positions(marks: BoolColumn) -> NDArray[np.int16]:
     return positions
 
 
-@lru_cache(maxsize=_SHAPES_REMEMBERED)
-def _expected(profile: LoadProfile, shape: PodShape) -> IntColumn:
+@cached_by_shape
+def _expected(shape: PodShape, profile: LoadProfile) -> IntColumn:
     """Return the estimated usage of a pod by known resource, shape (n_known, 1)."""
-    return np.array(estimate_vector(profile, shape), np.int64)[:, np.newaxis]
+    return np.array(estimate_vector(shape, profile), np.int64)[:, np.newaxis]
 
 
 def _usage_inputs(
@@ -308,7 +308,7 @@ def _usage_inputs(
 ) -> dict[str, RuleInput]:
     """Return the expected usage of each known resource on the one node of `part`."""
     others = (readings.amounts + readings.added(part, profile))[:, 0].tolist()
-    expected = _expected(profile, pod.shape)[:, 0].tolist()
+    expected = _expected(pod.shape, profile)[:, 0].tolist()
     return {
         name: RuleInput(f"{name} usage", used + more, unit_of(name), capacity=total, pod=more)
         for name, used, more, total in zip(
@@ -325,7 +325,7 @@ def _expired(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.
 
 def _estimator(args: LoadAwareArgs) -> Callable[[Pod], Amounts]:
     profile = args.load_profile
-    return lambda pod: estimate(profile, pod.shape)
+    return lambda pod: estimate(pod.shape, profile)
 
 
 PLUGIN = Plugin(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
+from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.pod import PodShape
 from engine.model.resources import Amounts
 from engine.model.time import SECOND
@@ -17,7 +18,8 @@ from engine.view import GREATEST_AMOUNT as _MOST
 from engine.view import ClusterView, IntColumn, PodEntry, capped
 
 _SUMS = 4  # node delta, node estimate, production usage, production delta
-_SHAPES_REMEMBERED = 65_536
+_CACHE_BYTES = 64 * 2**20  # some 25,000 shapes of everyday pods
+_FACTS_BYTES = 512  # of one shape
 
 _Amounts: TypeAlias = tuple[int, ...]
 """By known resource."""
@@ -28,8 +30,13 @@ class LoadProfile(Estimation):
     """The profile of the sums (`PodSumProfile`); rules with equal estimates share them."""
 
     reads_reports: ClassVar[bool] = True
-    _facts: dict[PodShape, _ShapeFacts] = field(
-        init=False, repr=False, compare=False, default_factory=dict
+    _facts: ByteLimitedCache[PodShape, _ShapeFacts] = field(
+        init=False,
+        repr=False,
+        compare=False,
+        default_factory=lambda: ByteLimitedCache(
+            _CACHE_BYTES, lambda shape, _: shape.size + _FACTS_BYTES
+        ),
     )
 
     __hash__ = Estimation.__hash__
@@ -76,9 +83,8 @@ class LoadProfile(Estimation):
     def _facts_of(self, shape: PodShape) -> _ShapeFacts:
         facts = self._facts.get(shape)
         if facts is None:
-            if len(self._facts) > _SHAPES_REMEMBERED:
-                self._facts.clear()
-            facts = self._facts[shape] = _ShapeFacts.of(self, shape)
+            facts = _ShapeFacts.of(self, shape)
+            self._facts.put(shape, facts)
         return facts
 
 
@@ -143,7 +149,7 @@ class _ShapeFacts(NamedTuple):
         if shape.reserve_pod:
             nothing = (0,) * len(estimation.known)
             return cls(nothing, is_prod=False, after_scheduled=0, after_initialized=0)
-        return cls(estimate_vector(estimation, shape), shape.is_prod, *windows(estimation, shape))
+        return cls(estimate_vector(shape, estimation), shape.is_prod, *windows(estimation, shape))
 
 
 def _is_fresh(facts: _ShapeFacts, pod: PodEntry, report: NodeUsage) -> bool:

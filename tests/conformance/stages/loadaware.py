@@ -66,7 +66,7 @@ def _defaults(case: Json, _: Json) -> str | None:
 
 
 def _estimate(case: Json, _: Json) -> str | None:
-    got = estimate(_args(case).load_profile, incoming(case).shape)
+    got = estimate(incoming(case).shape, _args(case).load_profile)
     expected = case["expect"]["estimate"]
     return mismatch(expected, {name: got.get(name, 0) for name in expected})
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import PodShape, pod_of, requests_of, shape_of
+from engine.model.pod import PodShape, ShapeCache, pod_of, requests_of, shape_of
 from engine.model.resources import (
     amounts,
     pod_limits,
@@ -69,6 +69,30 @@ def test_a_pod_has_the_images_of_all_its_containers_and_where_room_is_made_for_i
     assert pod.images == ("app", "", "app")
     assert pod.nominated_node_name == "a"
     assert pod_of(api.Pod()).images == ()
+
+
+def hostile(number: int, cache: ShapeCache) -> PodShape:
+    requests: api.ResourceList = {f"{number}.io/{name}": f"{name}" for name in range(99)}
+    resources = api.ResourceRequirements(requests=requests)
+    return shape_of(
+        api.Pod(spec=api.PodSpec(containers=[api.Container(resources=resources)])), cache
+    )
+
+
+def test_shapes_of_hostile_pods_are_held_within_bounds() -> None:
+    cache, most = ShapeCache(100 * 2**10), 0
+    for number in range(30):
+        hostile(number, cache)
+        most = max(most, cache.held.size)
+    assert 2 * hostile(0, cache).size < most <= 100 * 2**10
+
+
+def test_templates_share_a_shape_while_pods_of_them_exist_whatever_passes_meanwhile() -> None:
+    cache = ShapeCache(100 * 2**10)
+    existing = hostile(0, cache)
+    for number in range(1, 30):
+        hostile(number, cache)
+    assert hostile(0, cache) is existing
 
 
 def test_of_a_large_pod_what_quota_counts_is_exact() -> None:

@@ -15,7 +15,10 @@ _NODES = "{nodes: [{metadata: {name: a}, status: {allocatable: {cpu: 4}}}]}"
 def _read(folder: Path, text: str) -> tuple[Case, ...]:
     file = folder / "cases.yaml"
     file.write_text(dedent(text), encoding="utf-8")
-    return read_cases(file)
+    cases, problems = read_cases(file)
+    if problems:
+        raise InvalidFileError(problems)
+    return cases
 
 
 def _report(folder: Path, text: str) -> str:
@@ -108,6 +111,10 @@ def test_a_pod_without_a_namespace_is_in_the_default_one(tmp_path: Path) -> None
             "cases.yaml:3:21: `lots` is not a quantity",
         ),
         (_one() + "- {}", "cases.yaml:6:3: missing key `name`"),
+        (_one(pod="{kind: Deployment}"), "cases.yaml:4:15: `Deployment` is not `Pod`"),
+        (_one(pod="{kind: Job}"), "hint: write the pod it makes: `metadata` and `spec` of its"),
+        (_one(pod="{spec: {template: {}}}"), "cases.yaml:4:26: this is not a Pod"),
+        (_one(cluster="{nodes: [{kind: Pod}]}"), "cases.yaml:3:28: `Pod` is not `Node`"),
         (_one().replace("Z", ""), "cases.yaml:2:8: input should have timezone info"),
     ],
 )
@@ -118,3 +125,30 @@ def test_a_mistake_is_shown_where_it_stands(tmp_path: Path, text: str, report: s
 def test_the_mistakes_of_all_cases_are_reported_together(tmp_path: Path) -> None:
     report = _report(tmp_path, _one(pod="{spec: 1}") + _one(expect="[]"))
     assert report.count("cases.yaml:") == 2
+
+
+_MEASURED = """{nodes: [{metadata: {name: a}}], nodeMetrics: [{metadata: {name: a}, status:
+    {updateTime: 2026-01-01T00:00:00Z, nodeMetric: {nodeUsage: {resources: {cpu: 1}}}}}]}"""
+
+
+def _without_now(text: str) -> str:
+    return text.replace("  now: 2026-01-01T00:00:10Z\n", "")
+
+
+def test_a_case_needs_a_moment_only_where_ages_count(tmp_path: Path) -> None:
+    file = tmp_path / "cases.yaml"
+    file.write_text(_without_now(_one()), encoding="utf-8")
+    assert read_cases(file)[1] == []
+    (problem,) = read_cases(file, now_is_read=True)[1]
+    assert (problem.line, problem.message) == (1, "missing key `now`")
+    file.write_text(_without_now(_one(cluster=_MEASURED)), encoding="utf-8")
+    cases, (problem,) = read_cases(file)
+    assert (cases, problem.message) == ((), "missing key `now`")
+    assert problem.hint == "reports are as old as it makes them"
+
+
+def test_a_case_that_is_right_is_read_beside_one_that_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "cases.yaml"
+    file.write_text(_one() + _one(expect="[]"), encoding="utf-8")
+    cases, problems = read_cases(file)
+    assert (len(cases), len(problems)) == (1, 1)

@@ -17,11 +17,17 @@ from webhook.admission.wire import AdmissionRequest
 from webhook.placement.placer import Placement
 
 POLICIES = load_policies([])
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 POD = pod_of(msgspec.json.decode('{"metadata": {}, "spec": {}}', type=api.Pod))
 
 
 def request_of(uid: str, volume: str = "kube-api-access-x2k4d", **more: Any) -> AdmissionRequest:  # noqa: ANN401 - parts of a request, whatever they are
-    spec = {"containers": [{"name": "c"}], "volumes": [{"name": volume}]}
+    mount = {"name": volume, "readOnly": True, "mountPath": MOUNT_PATH}
+    spec = {
+        "volumes": [{"name": volume, "projected": {"sources": []}}],
+        "containers": [{"name": "c", "volumeMounts": [mount]}],
+        **more.pop("spec", {}),
+    }
     request = {
         "uid": uid,
         "operation": "CREATE",
@@ -30,7 +36,7 @@ def request_of(uid: str, volume: str = "kube-api-access-x2k4d", **more: Any) -> 
         **more,
     }
     body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
-    return wire.decode(json.dumps(body).encode())
+    return wire.decode(json.dumps(body, separators=(",", ":")).encode())  # as Go writes it
 
 
 def placed(
@@ -104,6 +110,24 @@ def test_a_busy_time_ends_after_a_while() -> None:
     assert busy.cache.is_busy
     busy.now += 0.11
     assert not busy.cache.is_busy
+
+
+def pinned_to(value: str) -> dict[str, Any]:
+    return {"nodeSelector": {"name": value}, "containers": [{"name": value}]}
+
+
+def test_a_text_like_the_name_of_a_token_volume_elsewhere_in_a_pod_tells_pods_apart() -> None:
+    busy = Busy()
+    busy.keep(request_of("u-1", spec=pinned_to("kube-api-access-aaaaa")))
+    assert not busy.finds(request_of("u-2", spec=pinned_to("kube-api-access-bbbbb")))
+    assert busy.finds(request_of("u-3", spec=pinned_to("kube-api-access-aaaaa")))
+
+
+def test_a_pod_whose_user_has_very_many_groups_is_not_shared() -> None:
+    user = {"username": "somebody", "groups": ["g" * 20_000]}
+    busy = Busy()
+    busy.keep(request_of("u-1", userInfo=user))
+    assert not busy.finds(request_of("u-2", userInfo=user))
 
 
 @pytest.mark.parametrize(

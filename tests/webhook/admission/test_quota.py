@@ -15,7 +15,6 @@ from webhook.admission import wire
 from webhook.admission.large_pods import LargePods
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome
-from webhook.admission.wire import AdmissionError
 from webhook.quota import (
     MemoryStore,
     MonotonicClock,
@@ -146,12 +145,46 @@ async def test_other_requests_are_not_judged(state: ClusterState) -> None:
     assert await outcomes(reviews, *requests) == [Outcome.IGNORED] * 2
 
 
-async def test_a_pod_that_makes_no_sense_is_not_admitted(state: ClusterState) -> None:
-    with pytest.raises(AdmissionError, match="the object is not a pod"):
-        await quota_reviews(state).review(asking("a", object={"spec": 1}))
-    much = {"spec": {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]}}
-    with pytest.raises(AdmissionError, match="the object is not a pod"):
-        await quota_reviews(state).review(asking("a", object=much))
+NO_POD = {"spec": 1}
+NO_QUANTITY = {"spec": {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]}}
+
+
+@pytest.mark.parametrize("unreadable", [NO_POD, NO_QUANTITY])
+async def test_a_pod_that_cannot_be_read_fits_no_quota(
+    state: ClusterState, unreadable: object
+) -> None:
+    result = await quota_reviews(state).review(asking("a", object=unreadable))
+    assert result.outcome is DENIED
+    assert not result.response.allowed
+    assert result.response.status is not None
+    assert "the object is not a pod" in result.response.status.message
+
+
+async def test_a_pod_that_cannot_be_read_is_admitted_where_there_is_no_quota(
+    state: ClusterState,
+) -> None:
+    result = await quota_reviews(state).review(asking("a", "other", object=NO_POD))
+    assert (result.outcome, result.response.allowed) == (Outcome.UNREADABLE, True)
+
+
+async def test_in_audit_mode_a_pod_that_cannot_be_read_is_admitted_with_a_warning(
+    state: ClusterState,
+) -> None:
+    result = await quota_reviews(state, "Audit").review(asking("a", object=NO_POD))
+    assert result.response.allowed
+    assert "the object is not a pod" in result.response.warnings[0]
+
+
+async def test_a_pod_that_nests_deeply_is_read(state: ClusterState) -> None:
+    requests = []
+    for name in "abc":
+        pod = {"metadata": {"name": name, "managedFields": ["nested"]}, "spec": {}}
+        request = {"uid": name, "operation": "CREATE", "resource": PODS, "namespace": "shop"}
+        body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND}
+        text = json.dumps({**body, "request": {**request, "object": pod}})
+        nested = text.replace('"nested"', "[" * 9_000 + "]" * 9_000)
+        requests.append(wire.decode(nested.encode()))
+    assert await outcomes(quota_reviews(state), *requests) == [ADMITTED, ADMITTED, DENIED]
 
 
 POD = {"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}
@@ -174,11 +207,15 @@ async def test_a_change_that_asks_for_nothing_more_is_admitted(state: ClusterSta
 
 async def test_a_change_of_no_stored_pod_is_not_admitted(state: ClusterState) -> None:
     reviews = quota_reviews(state)
-    with pytest.raises(AdmissionError, match="the old object is not a pod"):
-        await reviews.review(changing({"spec": 1}, with_cpu("2")))
     not_stored = {**with_cpu("1"), "metadata": {"name": "a", "uid": "u"}}
-    with pytest.raises(AdmissionError, match="the old object has no resourceVersion"):
-        await reviews.review(changing(not_stored, with_cpu("2")))
+    for old, problem in (
+        (NO_POD, "the old object is not a pod"),
+        (not_stored, "the old object has no resourceVersion"),
+    ):
+        response = (await reviews.review(changing(old, with_cpu("2")))).response
+        assert not response.allowed
+        assert response.status is not None
+        assert problem in response.status.message
 
 
 async def test_a_change_by_other_ways_is_not_judged(state: ClusterState) -> None:

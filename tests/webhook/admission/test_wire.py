@@ -29,6 +29,10 @@ WRONG = {
     "not JSON": (b"<html>", "malformed"),
     "not an object": (b"[]", "expected `object`"),
     "not UTF-8": (b'{"kind": "\xff"}', "not UTF-8"),
+    "not UTF-8 in a field of a pod that is not read": (
+        body(object={"spec": {"affinity": {"podAffinity": "X"}}}).replace(b"X", b"\xff"),
+        "not UTF-8",
+    ),
     "no kind": (b"{}", "expected `admission.k8s.io/v1 AdmissionReview`"),
     "another kind": (body().replace(b"AdmissionReview", b"Pod"), "not `admission.k8s.io/v1 Pod`"),
     "an older version": (body().replace(b"/v1", b"/v1beta1"), "v1beta1"),
@@ -41,7 +45,7 @@ WRONG = {
     "a uid that is no text": (body(uid=7), "`$.request.uid`"),
     "a huge uid": (body(uid="u" * 10_000), "`$.request.uid`"),
     "labels that are no object": (body(userInfo=[]), "`$.request.userInfo`"),
-    "nested too deeply": (NESTED, "nested too deeply"),
+    "without an end": (NESTED, "truncated"),
     "text after its end": (body() + b"x", "malformed"),
 }
 

@@ -7,7 +7,7 @@ import msgspec
 
 from engine.model.decision import Verdict
 from engine.report import DecisionReport, PodName
-from webhook.placement.explanations import PER_SECOND, Explanations
+from webhook.placement.explanations import MOST_BYTES, PER_SECOND, Explanations
 
 
 class Clock:
@@ -131,3 +131,16 @@ def test_what_has_to_be_kept_is_kept_however_many_there_are() -> None:
     assert newest == msgspec.json.decode(msgspec.json.encode(explanation("denied"))) | {
         "leftOutBefore": 2
     }
+
+
+def test_explanations_of_pods_with_giant_names_push_out_others_but_take_no_more_memory() -> None:
+    explanations = Explanations(256)
+    offer(
+        explanations, "small", *("x" * 100_000 + str(number) for number in range(200)), always=True
+    )
+    # Each takes its name twice: as the key, and in the text.
+    assert len(explanations) == MOST_BYTES // 200_000
+    offer(explanations, "x" * MOST_BYTES, always=True)
+    assert len(explanations) == 0
+    offer(explanations, "small", always=True)
+    assert len(explanations) == 1

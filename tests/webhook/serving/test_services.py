@@ -69,6 +69,11 @@ def review(uid: str) -> dict[str, Any]:
 async def api_server() -> AsyncIterator[FakeApiServer]:
     async with fake_api_server(tls=True) as server:
         server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        authenticated = {"status": {"authenticated": True}}
+        server.play("POST", "/apis/authentication.k8s.io/v1/tokenreviews", lambda _: authenticated)
+        allowed = {"status": {"allowed": True}}
+        reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        server.play("POST", reviews, lambda _: allowed)
         yield server
 
 
@@ -94,7 +99,8 @@ async def advised(caller: Caller, uid: str) -> str:
     status, answer = await caller.post("/mutate", review(uid))
     assert status == 200
     assert answer["response"]["allowed"]
-    async with caller.session.get(f"{caller.server.metrics_url}/debug/decisions?limit=1") as told:
+    url = f"{caller.server.metrics_url}/debug/decisions?limit=1"
+    async with caller.session.get(url, headers={"Authorization": "Bearer of-a-reader"}) as told:
         (decision,) = await told.json()
     return str(decision["ranking"][0]["node"])
 

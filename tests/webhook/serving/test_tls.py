@@ -161,6 +161,46 @@ def test_with_a_client_authority_a_caller_must_show_a_certificate_of_it(tmp_path
         shaken_hands(made.context, stranger, "localhost")
 
 
+async def test_a_changed_client_authority_counts_for_new_connections(tmp_path: Path) -> None:
+    until = datetime.now(UTC) + timedelta(days=1)
+    (old, old_key), (new, new_key) = (pair(tmp_path, name, until=until) for name in ("old", "new"))
+    trusted = tmp_path / "ca.pem"
+    trusted.write_bytes(old.read_bytes())
+    source = SelfSigned(now=datetime.now(UTC))
+    live = LiveCertificate(
+        source, client_ca=trusted, client_ca_every_seconds=0.01, now=lambda: datetime.now(UTC)
+    )
+
+    def shaken(cert: Path, key: Path) -> bool:
+        caller = ssl.create_default_context(cadata=live.current.ca_pem.decode())
+        caller.load_cert_chain(cert, key)
+        try:
+            return bool(shaken_hands(live.current.context, caller, "localhost"))
+        except ssl.SSLError:
+            return False
+
+    watching = asyncio.create_task(live.watch())
+    trusted.write_text("half written")
+    await live.renew()
+    assert (shaken(old, old_key), shaken(new, new_key)) == (True, False)
+    content = new.read_bytes()
+    async with asyncio.timeout(10):
+        while not shaken(new, new_key):
+            content += b"\n"  # another change, whenever the first look at the file is
+            trusted.write_bytes(content)
+            await asyncio.sleep(0)
+    assert not shaken(old, old_key)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+def test_probes_need_no_certificate_where_reviews_do(tmp_path: Path) -> None:
+    authority, _ = pair(tmp_path, "api-server", until=datetime.now(UTC) + timedelta(days=1))
+    made = self_signed(now=datetime.now(UTC), client_ca=authority)
+    stranger = ssl.create_default_context(cadata=made.ca_pem.decode())
+    assert shaken_hands(made.probe_context, stranger, "localhost")
+
+
 async def test_renewed_files_are_served_on_new_connections(tmp_path: Path) -> None:
     files = pair(tmp_path)
     live = files_in_use(files)

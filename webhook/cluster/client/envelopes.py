@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.shallow_json import shallow
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -76,8 +77,34 @@ class Status(msgspec.Struct, rename="camel", gc=False):
         return self.details.retry_after_seconds if self.details else None
 
 
-event_of = msgspec.json.Decoder(Event).decode
-page_of = msgspec.json.Decoder(Page).decode
+_event_of = msgspec.json.Decoder(Event).decode
+_page_of = msgspec.json.Decoder(Page).decode
+
+
+def event_of(line: bytes) -> Event:
+    """Decode a line of a watch.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _event_of(line)
+    except RecursionError:
+        return _event_of(shallow(line))
+
+
+def page_of(body: bytes) -> Page:
+    """Decode a page of a list.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _page_of(body)
+    except RecursionError:
+        return _page_of(shallow(body))
+
+
 status_of = msgspec.json.Decoder(Status).decode
 _headed_of = msgspec.json.Decoder(_Headed).decode
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, 
 from webhook.cluster.client.envelopes import event_of, meta_of, page_of, status_of
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
+from webhook.cluster.readable_part import readable_part
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
 from webhook.cluster.watch.event_applier import KindApplier
 from webhook.cluster.watch.source_status import SourceStatus
@@ -219,7 +221,7 @@ class Reflector:
     # Objects.
 
     async def _apply_object(self, raw: msgspec.Raw) -> str:
-        """Apply an object and return its resourceVersion; an unreadable one changes nothing."""
+        """Apply an object, or the part of it that counts; return its resourceVersion."""
         try:
             if len(raw) <= _MOST_INLINE_BYTES:
                 wire: Any = self._decode(raw)
@@ -233,6 +235,9 @@ class Reflector:
             meta = meta_of(raw)
             key, version = meta.key, meta.resource_version
             self._report(key, raw, error)
+            if self._kind.counts_in_part:
+                with suppress(*UNREADABLE):
+                    self._applier.apply(readable_part(raw, self._kind.wire))
         if key not in self._known:
             self._known.add(self._applier.intern(key))
         self._unseen.discard(key)
@@ -260,8 +265,9 @@ class Reflector:
         self._reported.add(key)
         kind = self._kind
         found = JsonObject(kind.name, (), kind.group, kind.kind, len(raw), raw)
-        for problem in decode_errors(found, kind.wire, error):
-            _log.warning("left out: %s", problem)
+        consequence = "counts without that" if kind.counts_in_part else "is left out"
+        for problem in decode_errors(found, kind.wire, error, consequence=consequence):
+            _log.warning("cannot be read: %s", problem)
 
     async def _yield_sometimes(self) -> None:
         """Let other tasks run after every few objects."""

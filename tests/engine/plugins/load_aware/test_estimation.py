@@ -36,7 +36,7 @@ def _annotated(**annotations: str) -> Pod:
 
 
 def _expected(a_pod: Pod, profile: Estimation = PROFILE) -> dict[str, int]:
-    return dict(estimate(profile, a_pod.shape))
+    return dict(estimate(a_pod.shape, profile))
 
 
 def test_the_greater_of_limit_and_request_is_scaled_and_rounded() -> None:
@@ -104,7 +104,7 @@ def test_a_pods_own_factors_win_where_they_are_honoured() -> None:
     assert _expected(own) == {"cpu": 8500, "memory": 7 * GI}
     assert _expected(own, CUSTOM) == {"cpu": 2000, "memory": 7 * GI, "x.com/gpu": 0}
     # What is not known has no place in the vector.
-    assert estimate_vector(CUSTOM, own.shape) == (2000, 7 * GI)
+    assert estimate_vector(own.shape, CUSTOM) == (2000, 7 * GI)
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ def _part(a_pod: Pod, the_report: NodeUsage, profile: LoadProfile) -> list[list[
     """Return what a pod adds to each sum, by the rules as they are written down."""
     if a_pod.shape.reserve_pod:
         return [[0] * len(profile.known)] * 4
-    expected = [estimate(profile, a_pod.shape).get(name, 0) for name in profile.known]
+    expected = [estimate(a_pod.shape, profile).get(name, 0) for name in profile.known]
     reported = the_report.pods.get(a_pod.key)
     usage = [reported.amounts.get(name, 0) if reported else 0 for name in profile.known]
     beyond = [max(0, e - u) for e, u in zip(expected, usage, strict=True)]

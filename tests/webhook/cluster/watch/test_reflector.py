@@ -5,9 +5,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.model.pod import pod_of
 from tests.fake_api_server import FakeApiServer
 from tests.webhook.cluster.reflecting import (
     BRISK,
@@ -34,6 +36,15 @@ def refuse_streams_as_old_servers(server: FakeApiServer) -> None:
 
 def never_end_initial_events(server: FakeApiServer) -> None:
     server.faults.unmarked_watch_list = True
+
+
+def holding(*quotas: dict[str, Any]) -> Prepare:
+    def hold(server: FakeApiServer) -> None:
+        server.install(QUOTAS.name)
+        for one in quotas:
+            server.create(one)
+
+    return hold
 
 
 # Lists.
@@ -344,37 +355,53 @@ async def test_a_large_object_is_prepared_in_a_thread_and_applied_in_its_turn(
 async def test_an_object_that_cannot_be_read_is_said_once_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad = pod("bad")
-    bad["spec"]["priority"] = "high"
-    async with reflecting(tmp_path, objects=(*TEN, bad)) as at:
+    bad = quota("bad", "4")
+    bad["spec"]["min"] = 1
+    async with reflecting(tmp_path, QUOTAS, prepare=holding(quota("team-a", "4"), bad)) as at:
         await eventually(lambda: at.status.synced)
-        assert at.stored.keys() == {f"shop/pod-{number}" for number in range(10)}
+        assert at.stored.keys() == {"shop/team-a"}
         bad["metadata"]["labels"] = {"still": "bad"}
         at.server.replace(bad)
-        at.server.create(pod("later"))
+        at.server.create(quota("later", "4"))
         await eventually(lambda: "shop/later" in at.stored)
         assert at.status.skipped == 2
-        at.server.replace(pod("bad"))
+        at.server.replace(quota("bad", "4"))
         await at.equal()
     said = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(said) == 1
-    assert "spec.priority: expected a whole number, got a text" in said[0].message
-    assert "pod `shop/bad`" in said[0].message.lower()
+    assert "spec.min: expected an object, got a whole number" in said[0].message
+    assert "elasticquota `shop/bad` is left out" in said[0].message.lower()
+
+
+async def test_a_pod_that_cannot_be_read_in_full_counts_with_what_can_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = pod("odd", cpu="2")
+    odd["spec"] |= {"priority": "high", "overhead": {"cpu": "a lot", "memory": "1Gi"}}
+    odd["spec"]["containers"].append({"name": 1, "resources": {"requests": {"cpu": "3"}}})
+    async with reflecting(tmp_path, objects=(odd, pod("other"))) as at:
+        await at.watching()
+        await at.equal()
+        assert pod_of(at.stored["shop/odd"]).shape.requests == {"cpu": 5_000, "memory": 2**30}
+        assert at.status.skipped == 1
+        at.server.delete("pods", "shop", "odd")
+        await at.equal()
+    assert "pod `shop/odd` counts without that" in caplog.text.lower()
 
 
 async def test_what_was_known_stays_while_an_update_cannot_be_read(tmp_path: Path) -> None:
-    async with reflecting(tmp_path, objects=TEN) as at:
+    async with reflecting(tmp_path, QUOTAS, prepare=holding(quota("team", "4"))) as at:
         await at.watching()
-        bad = pod("pod-0")
-        bad["spec"]["priority"] = "high"
+        bad = quota("team", "4")
+        bad["spec"]["max"] = 1
         at.server.replace(bad)
         await eventually(lambda: at.status.skipped == 1)
-        assert "shop/pod-0" in at.stored
+        assert "shop/team" in at.stored
         at.server.send_in_stream_error(410)
         await eventually(lambda: at.status.relists == 1)
-        assert "shop/pod-0" in at.stored
-        at.server.delete("pods", "shop", "pod-0")
-        await eventually(lambda: "shop/pod-0" not in at.stored)
+        assert "shop/team" in at.stored
+        at.server.delete(QUOTAS.name, "shop", "team")
+        await eventually(lambda: "shop/team" not in at.stored)
 
 
 async def test_null_where_go_writes_one_for_an_empty_list_is_no_mistake(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Readers of debug pages: the API server says who they are, and what they may read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+from aiohttp import web
+
+from webhook.cluster.client.connection import ApiError, Connection
+
+Authorize: TypeAlias = Callable[[web.Request], Awaitable[None]]
+"""Returns if a request may be answered, else raises the HTTP error to respond with."""
+
+_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_SCHEME = "Bearer "
+_SECONDS: Final = 5.0
+_MOST_AT_ONCE: Final = 4  # each costs the API server two requests, whoever asks
+
+_log = logging.getLogger(__name__)
+
+
+class _User(msgspec.Struct, frozen=True):
+    """An authenticated user, as the API server describes it."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _User = _User()
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus = _AccessStatus()
+
+
+class TokenAuthorizer:
+    """Authenticates by TokenReview and authorizes by SubjectAccessReview, as kube components do.
+
+    The right is to `get` the path of the page, a `nonResourceURL`. Nothing is cached: these pages
+    are for people, and a right that is withdrawn ends at once.
+
+    Args:
+        connection: to the API server.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._in_progress = 0
+
+    async def authorize(self, request: web.Request) -> None:
+        """Return if the caller may read the page.
+
+        Raises:
+            HTTPException: 401 without a valid token, 403 without the right, 429 while too many
+                callers are reviewed, 503 if the API server does not say.
+        """
+        header = request.headers.get("Authorization", "")
+        token = header.removeprefix(_SCHEME).strip()
+        if not header.startswith(_SCHEME) or not token:
+            raise _unauthorized("a bearer token is needed: `kubectl create token` makes one")
+        if self._in_progress >= _MOST_AT_ONCE:
+            raise web.HTTPTooManyRequests(text="too many callers at a time\n")
+        self._in_progress += 1
+        try:
+            async with asyncio.timeout(_SECONDS):
+                user = await self._user(token)
+                allowed = user is not None and await self._may_get(user, request.path)
+        except (ApiError, TimeoutError, msgspec.DecodeError) as error:
+            _log.warning("a caller of %s cannot be authorized: %s", request.path, error)
+            text = "the API server does not say who you are and what you may read\n"
+            raise web.HTTPServiceUnavailable(text=text) from error
+        finally:
+            self._in_progress -= 1
+        if user is None:
+            raise _unauthorized("the bearer token is not valid")
+        if not allowed:
+            text = f"`{user.username}` may not get the nonResourceURL `{request.path}`\n"
+            raise web.HTTPForbidden(text=text)
+
+    async def _user(self, token: str) -> _User | None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
+        body = await self._connection.write("POST", _TOKEN_REVIEWS, msgspec.json.encode(review))
+        status = msgspec.json.decode(body, type=_TokenReview).status
+        return status.user if status.authenticated else None
+
+    async def _may_get(self, user: _User, path: str) -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user.username,
+                "uid": user.uid,
+                "groups": user.groups,
+                "extra": user.extra,
+                "nonResourceAttributes": {"path": path, "verb": "get"},
+            },
+        }
+        body = await self._connection.write("POST", _ACCESS_REVIEWS, msgspec.json.encode(review))
+        return msgspec.json.decode(body, type=_AccessReview).status.allowed
+
+
+def _unauthorized(text: str) -> web.HTTPUnauthorized:
+    return web.HTTPUnauthorized(text=f"{text}\n", headers={"WWW-Authenticate": "Bearer"})
+
+
+async def anybody(_: web.Request) -> None:
+    """Authorize everybody: on a recording there is no API server, and nothing of a tenant."""
