@@ -67,7 +67,7 @@ def decide(
         request: the pod and its context.
         policies: the loaded policies.
         view: the observed cluster; must keep the sums of `policies.sum_profiles`.
-        now: the moment to judge ages of measurements at.
+        now: the moment of the decision, at which ages of measurements are judged.
         scope: the pods to place.
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
@@ -77,7 +77,7 @@ def decide(
         return _abstain(request, view, now, reason)
 
     # 2. Find the policies that select this pod, highest priority first.
-    match = policies.match(request)
+    match = policies.match(request, now)
     if not match.enforced and not match.audited:
         return _abstain(request, view, now, "no policy matches", errors=match.errors)
 

@@ -116,7 +116,6 @@ _FUNCTIONS: Final = {
     "max": "write `math.greatest(a, b)`; the largest of a list is `x.max()`",
     "min": "write `math.least(a, b)`; the smallest of a list is `x.min()`",
     "not": "write `!`",
-    "now": "`now` takes no brackets",
     "pow": "there is no power: write the product",
     "regex": _MATCHES,
     "round": "write `math.round(x)`",
@@ -128,7 +127,6 @@ _FUNCTIONS: Final = {
     "strip": "write `x.trim()`",
     "substr": "write `x.substring(from, to)`",
     "test": _MATCHES,
-    "time.now": "write `now`",
     "toInt": "write `int(x)`",
     "toLower": _LOWER,
     "toLowerCase": _LOWER,
@@ -139,7 +137,7 @@ _FUNCTIONS: Final = {
 }
 
 
-NAMESPACES: Final = frozenset({"Math", "time"})
+NAMESPACES: Final = frozenset({"Math"})
 """Receivers of functions of other languages, where no variable is called so."""
 
 

@@ -132,6 +132,8 @@ def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str
     functions = environment.functions
     if hint := hints.for_function(call):
         return f"unknown function `{name}`", hint
+    if name in environment.variables and not call.args:
+        return f"`{name}` is no function", f"write `{name}`"
     if (name, not call.member) in functions:
         hint = f"write `{name}(x)`" if call.member else f"write `x.{name}()`"
     elif name in macros.NAMES and environment.macros:

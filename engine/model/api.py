@@ -183,8 +183,10 @@ class PodCondition(WireStruct, frozen=True):
 
 
 class PodStatus(WireStruct, frozen=True):
-    """The status of a pod."""
+    """The status of a pod; its resources are those actuated and allocated for the pod itself."""
 
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList | None = None
     phase: str = ""
     qos_class: str = ""
     nominated_node_name: str = ""
@@ -222,7 +224,9 @@ class NodeCondition(WireStruct, frozen=True):
 
     type: str = ""
     status: str = ""
+    reason: str = ""
     last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
 
 
 class ContainerImage(WireStruct, frozen=True):

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
+from sys import intern
+from typing import NamedTuple
 
 from engine.model import api, resources
 from engine.model.resources import Amounts
+from engine.model.time import Micros, micros
 
 _CACHED_IMAGES = 32_768
+_MOST_CONDITIONS = 64  # of one node that are kept
+_LONGEST_REASON = 1024  # as of conditions of API types: metav1.Condition
+
+
+class NodeCondition(NamedTuple):
+    """A condition of a node, without the time of its heartbeat, which changes all the time.
+
+    Attributes:
+        type: as `Ready`; by convention a node has one condition of a type.
+        status: `True`, `False` or `Unknown`.
+        reason: a word for the cause, "" where there is none.
+        since: when the status last changed, None where it is not said.
+    """
+
+    type: str
+    status: str
+    reason: str
+    since: Micros | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +44,8 @@ class Node:
         images: the container images it holds, each object shared between the nodes that hold it.
         unschedulable: whether it is cordoned.
         ready: condition Ready; True if it has no such condition.
+        created: creation time, None where it has none.
+        conditions: its conditions, in its order.
     """
 
     name: str
@@ -33,6 +57,8 @@ class Node:
     allocatable: Amounts
     capacity: Amounts = field(default_factory=dict)
     images: tuple[api.ContainerImage, ...] = ()
+    created: Micros | None = None
+    conditions: tuple[NodeCondition, ...] = ()
 
 
 def node_of(wire: api.Node) -> Node:
@@ -53,7 +79,20 @@ def node_of(wire: api.Node) -> Node:
         allocatable=allocatable,
         capacity=allocatable if capacity is None else resources.amounts(capacity),
         images=tuple(map(_shared, wire.status.images or ())),
+        created=_micros(wire.metadata.creation_timestamp),
+        conditions=tuple(map(_condition, conditions[:_MOST_CONDITIONS])),
     )
+
+
+def _condition(wire: api.NodeCondition) -> NodeCondition:
+    """Return a condition; its texts are shared by all nodes."""
+    reason = intern(wire.reason[:_LONGEST_REASON])
+    since = _micros(wire.last_transition_time)
+    return NodeCondition(intern(wire.type), intern(wire.status), reason, since)
+
+
+def _micros(moment: datetime | None) -> Micros | None:
+    return None if moment is None else micros(moment)
 
 
 @lru_cache(maxsize=_CACHED_IMAGES)

@@ -22,7 +22,14 @@ from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
 from engine.model.network import Workload, workload_of
 from engine.model.quantity import INT64_MAX, INT64_MIN
-from engine.model.resize import ActuatedResources, actuated_resources, statuses_of
+from engine.model.resize import (
+    Actuated,
+    ActuatedResources,
+    actuated_pod_resources,
+    actuated_resources,
+    pod_status_of,
+    statuses_of,
+)
 from engine.model.resource_names import CPU
 from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
@@ -280,6 +287,7 @@ class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     init_actuated: ActuatedResources
     overhead: api.ResourceList | None
     pod_level: api.ResourceRequirements | None
+    pod_actuated: Actuated
     priority: int | None
     qos_class: str
     priority_class_label: str | None
@@ -380,6 +388,7 @@ def _shape_key(wire: api.Pod) -> _ShapeKey:
         actuated_resources(spec.init_containers, status.init_container_statuses),
         spec.overhead,
         spec.resources,
+        actuated_pod_resources(spec.resources, status),
         spec.priority,
         status.qos_class,
         labels.get(PRIORITY_CLASS_LABEL),
@@ -407,9 +416,10 @@ def _wire_of(key: _ShapeKey) -> api.Pod:
             overhead=key.overhead,
             resources=key.pod_level,
         ),
-        status=api.PodStatus(
-            container_statuses=statuses_of(key.actuated),
-            init_container_statuses=statuses_of(key.init_actuated, first_init),
+        status=pod_status_of(
+            key.pod_actuated,
+            statuses_of(key.actuated),
+            statuses_of(key.init_actuated, first_init),
         ),
     )
 

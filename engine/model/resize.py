@@ -1,6 +1,6 @@
 """Pods that are resized in place: resources that their containers have, but do not request.
 
-Until the kubelet has actuated a resize, a container counts for the greater of both
+Until the kubelet has actuated a resize, a container or the pod itself counts for what is greater
 (component-helpers/resource/helpers.go, with UseStatusResources). Unlike there, a resize that the
 kubelet calls infeasible still counts: it may become feasible later, without another check of the
 quota.
@@ -15,11 +15,15 @@ from engine.model import api
 
 _Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...]
 
+_Status: TypeAlias = api.ContainerStatus | api.PodStatus
+
 _NOTHING = api.ResourceRequirements()
 
-ActuatedResources: TypeAlias = tuple[tuple[_Items, _Items, _Items] | None, ...]
-"""Requests, limits and allocation of each container, None where its status has none; empty if each
-container has what it requests, as nearly always."""
+Actuated: TypeAlias = tuple[_Items, _Items, _Items] | None
+"""Requests, limits and allocation by a status, None where it has none."""
+
+ActuatedResources: TypeAlias = tuple[Actuated, ...]
+"""Those of each container; empty if each has what it requests, as nearly always."""
 
 
 def actuated_resources(
@@ -30,9 +34,39 @@ def actuated_resources(
     if not by_name:
         return ()
     containers = containers or ()
-    if all(_is_actuated(container, by_name.get(container.name)) for container in containers):
+    if all(
+        _is_actuated(container.resources, by_name.get(container.name)) for container in containers
+    ):
         return ()
     return tuple(_actuated(by_name.get(container.name)) for container in containers)
+
+
+def actuated_pod_resources(
+    wanted: api.ResourceRequirements | None, status: api.PodStatus
+) -> Actuated:
+    """Return the resources of a pod itself; None if it has what it requests, or requests none."""
+    if wanted is None or _is_actuated(wanted, status):
+        return None
+    return _actuated(status)
+
+
+def pod_status_of(
+    actuated: Actuated,
+    container_statuses: list[api.ContainerStatus],
+    init_container_statuses: list[api.ContainerStatus],
+) -> api.PodStatus:
+    """Return the status of a pod, given those of its containers."""
+    if actuated is None:
+        return api.PodStatus(
+            container_statuses=container_statuses,
+            init_container_statuses=init_container_statuses,
+        )
+    return api.PodStatus(
+        resources=_requirements(actuated),
+        allocated_resources=dict(actuated[2]),
+        container_statuses=container_statuses,
+        init_container_statuses=init_container_statuses,
+    )
 
 
 def statuses_of(actuated: ActuatedResources, first: int = 0) -> list[api.ContainerStatus]:
@@ -40,9 +74,7 @@ def statuses_of(actuated: ActuatedResources, first: int = 0) -> list[api.Contain
     return [
         api.ContainerStatus(
             name=str(position),
-            resources=api.ResourceRequirements(
-                requests=dict(resources[0]), limits=dict(resources[1])
-            ),
+            resources=_requirements(resources),
             allocated_resources=dict(resources[2]),
         )
         for position, resources in enumerate(actuated, first)
@@ -50,10 +82,15 @@ def statuses_of(actuated: ActuatedResources, first: int = 0) -> list[api.Contain
     ]
 
 
-def _is_actuated(container: api.Container, status: api.ContainerStatus | None) -> bool:
+def _requirements(actuated: tuple[_Items, _Items, _Items]) -> api.ResourceRequirements:
+    requests, limits, _ = actuated
+    return api.ResourceRequirements(requests=dict(requests), limits=dict(limits))
+
+
+def _is_actuated(wanted: api.ResourceRequirements | None, status: _Status | None) -> bool:
     if status is None or status.resources is None:
         return True
-    has, wants = status.resources, container.resources or _NOTHING
+    has, wants = status.resources, wanted or _NOTHING
     allocated = status.allocated_resources or has.requests
     return (
         (has.requests or None) == (wants.requests or None)
@@ -62,7 +99,7 @@ def _is_actuated(container: api.Container, status: api.ContainerStatus | None) -
     )
 
 
-def _actuated(status: api.ContainerStatus | None) -> tuple[_Items, _Items, _Items] | None:
+def _actuated(status: _Status | None) -> Actuated:
     if status is None or status.resources is None:
         return None
     has = status.resources

@@ -86,7 +86,7 @@ def pod_requests(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> d
             for claim in pod.status.node_allocatable_resource_claim_statuses or ():
                 _add(total, _exact(claim.resources))
     if spec.resources is not None and not options.skip_pod_level_resources:
-        total |= _pod_level(spec.resources.requests)
+        total |= _effective_pod_level(pod, "requests", options)
     if spec.overhead and not options.exclude_overhead:
         _add(total, _exact(spec.overhead))
     return _rounded(total)
@@ -100,7 +100,7 @@ def pod_limits(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dic
     spec = pod.spec
     total = _container_aggregate(pod, "limits", options)
     if spec.resources is not None and not options.skip_pod_level_resources:
-        total |= _pod_level(spec.resources.limits)
+        total |= _effective_pod_level(pod, "limits", options)
     if spec.overhead and not options.exclude_overhead:
         overhead = _exact(spec.overhead)
         _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
@@ -273,20 +273,24 @@ def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) ->
 
 
 def _actual_by_container(pod: api.Pod, side: _Side) -> dict[str, _Exact]:
-    """Return the actuated resources of each container whose status has them.
+    """Return the actuated resources of each container whose status has them."""
+    status = pod.status
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    actual = ((container.name, _actuated(container, side)) for container in statuses)
+    return {name: resources for name, resources in actual if resources is not None}
+
+
+def _actuated(status: api.ContainerStatus | api.PodStatus, side: _Side) -> _Exact | None:
+    """Return what the kubelet has actuated or allocated, None where a status does not say.
 
     Source: helpers.go, determineEffectiveRequests and determineEffectiveLimits.
     """
-    actual: dict[str, _Exact] = {}
-    status = pod.status
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    for container in statuses:
-        if container.resources is not None:
-            actuated = _exact(_list_of(container.resources, side))
-            if side == "requests":
-                _raise_to(actuated, _exact(container.allocated_resources))
-            actual[container.name] = actuated
-    return actual
+    if status.resources is None:
+        return None
+    actuated = _exact(_list_of(status.resources, side))
+    if side == "requests":
+        _raise_to(actuated, _exact(status.allocated_resources))
+    return actuated
 
 
 def _resize_is_infeasible(pod: api.Pod) -> bool:
@@ -295,6 +299,17 @@ def _resize_is_infeasible(pod: api.Pod) -> bool:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
     return False
+
+
+def _effective_pod_level(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
+    """Return the pod-level amounts, while they are resized the greater of both."""
+    wanted = _pod_level(_list_of(pod.spec.resources, side))
+    actuated = _actuated(pod.status, side) if options.use_status_resources else None
+    if actuated is None:
+        return wanted
+    effective = {} if _resize_is_infeasible(pod) else dict(wanted)
+    _raise_to(effective, actuated)
+    return {name: effective.get(name, 0) for name in wanted}
 
 
 def _pod_level(resource_list: api.ResourceList | None) -> _Exact:

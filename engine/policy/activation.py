@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from engine.cel import Timestamp
 from engine.model import api
-from engine.model.node import Node
+from engine.model.node import Node, NodeCondition
 from engine.model.pod import Pod, PodShape
 from engine.model.request import PlacementRequest
 from engine.model.resource_names import CPU, MEMORY
@@ -20,7 +21,11 @@ from engine.view.axis import PODS
 USAGE_LIFETIME: Final = 180 * SECOND
 """The age at which a usage report expires: the default of LoadAware."""
 
+NOW_STEP_SECONDS: Final = 10
+"""The step in which `now` moves: columns that depend on it last for as long."""
+
 _MILLI = 1000
+_NANOS_PER_MICRO = 1000
 _ZERO: Final = {CPU: 0.0, MEMORY: 0.0}
 
 
@@ -32,6 +37,28 @@ def request_value(root: str, request: PlacementRequest) -> object:
         request: the request.
     """
     return _REQUEST_VALUES[root](request)
+
+
+def now_value(now: Micros) -> Timestamp:
+    """Return a moment as expressions see it: it moves in steps."""
+    return timestamp_value(Micros(now - now % (NOW_STEP_SECONDS * SECOND)))
+
+
+def timestamp_value(moment: Micros) -> Timestamp:
+    """Return a moment, exactly."""
+    return Timestamp(moment * _NANOS_PER_MICRO)
+
+
+def condition_value(condition: NodeCondition) -> dict[str, object]:
+    """Return a condition of a node as expressions see it."""
+    value: dict[str, object] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+    }
+    if condition.since is not None:
+        value["lastTransitionTime"] = timestamp_value(condition.since)
+    return value
 
 
 def namespace_labels(request: PlacementRequest) -> dict[str, str]:
@@ -123,6 +150,11 @@ def _node(view: ClusterView, row: int) -> Node:
     return node
 
 
+def _creation_timestamp(view: ClusterView, row: int, _now: Micros) -> Timestamp | None:
+    created = _node(view, row).created
+    return None if created is None else timestamp_value(created)
+
+
 def _usage(view: ClusterView, row: int, now: Micros) -> dict[str, float] | None:
     usage = view.usages[row]
     if usage is None or usage.usage is None or now - view.metric_time[row] >= USAGE_LIFETIME:
@@ -145,6 +177,8 @@ NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros], object]]] =
     "taints": lambda view, row, _: taints_value(_node(view, row).taints),
     "unschedulable": lambda view, row, _: _node(view, row).unschedulable,
     "ready": lambda view, row, _: _node(view, row).ready,
+    "creationTimestamp": _creation_timestamp,
+    "conditions": lambda view, row, _: [*map(condition_value, _node(view, row).conditions)],
     "allocatable": lambda view, row, _: amounts_value(_node(view, row).allocatable),
     "requested": lambda view, row, _: _sum(view, row, Sum.REQUESTS),
     "limits": lambda view, row, _: _sum(view, row, Sum.LIMITS),

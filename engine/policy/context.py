@@ -14,7 +14,7 @@ from engine.cel import Budget, CelError, Program, Reference
 from engine.cel.vector import memory_key
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
-from engine.policy.activation import POD_FIELDS, pod_value, request_value
+from engine.policy.activation import POD_FIELDS, now_value, pod_value, request_value
 from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness
 
 MOST_ITERATIONS: Final = 250_000
@@ -28,6 +28,7 @@ class PolicyContext:
 
     Attributes:
         request: the pod, with the fields of its admission request.
+        now: the moment of the decision, at which the age of reports is judged, too.
         errors: what could not be evaluated, a line each, in the order of occurrence.
         budget: shared by everything that is evaluated here.
     """
@@ -35,6 +36,7 @@ class PolicyContext:
     def __init__(
         self,
         request: PlacementRequest,
+        now: Micros,
         *,
         policy: str = "",
         variables: Mapping[str, Program] = MappingProxyType({}),
@@ -43,10 +45,12 @@ class PolicyContext:
 
         Args:
             request: the request.
+            now: the moment of the decision.
             policy: the name of the policy, for error lines.
             variables: the programs of its variables, in order.
         """
         self.request = request
+        self.now = now
         self.errors: list[str] = []
         self.budget = Budget(MOST_ITERATIONS, expired=request.expired)
         self._policy = policy
@@ -75,6 +79,8 @@ class PolicyContext:
                 activation["pod"] = self._pod
                 missing = [name for name in fields or POD_FIELDS if name not in self._pod]
                 self._pod |= pod_value(missing, self.request.pod)
+            elif root == "now":
+                activation["now"] = now_value(self.now)
             elif root not in activation:
                 activation[root] = request_value(root, self.request)
         return activation
@@ -107,7 +113,6 @@ class RuleContext(PolicyContext):
 
     Attributes:
         view: the nodes.
-        now: the moment to judge the age of reports at.
         freshness: which domains of the view are too old to judge by.
     """
 
@@ -122,9 +127,8 @@ class RuleContext(PolicyContext):
         variables: Mapping[str, Program] = MappingProxyType({}),
     ) -> None:
         """Create the context of a request and a view; see `PolicyContext` for the rest."""
-        super().__init__(request, policy=policy, variables=variables)
+        super().__init__(request, now, policy=policy, variables=variables)
         self.view = view
-        self.now = now
         self.freshness = freshness
         self._rows: NDArray[np.intp] | None = None
         self._mask = _NO_ROWS

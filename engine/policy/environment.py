@@ -10,7 +10,8 @@ from typing import Final
 
 from engine.cel import CelProblem, CelType, Environment, ObjectType, Program, ast, references
 from engine.cel.static_types import list_of, map_of
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, NULL, STRING
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, NULL, STRING, TIMESTAMP
+from engine.policy.activation import NOW_STEP_SECONDS
 from engine.policy.resource_names import hint_if_misspelt
 
 _TEXTS = map_of(STRING, STRING)
@@ -27,6 +28,12 @@ Policies are written in [CEL](https://cel.dev), with the functions that Kubernet
 - A resource with a `/` or `-` in its name is read in brackets: `pod.requests['nvidia.com/gpu']`.
 - Reading what is absent is an error, and the rule's `onError` says what follows. Ask first:
   `has(node.usage)`, `'nvidia.com/gpu' in pod.requests`, `node.labels[?'pool'].orValue('none')`.
+- `now` moves in steps of 10 seconds, so that what depends on it is computed once in that time; a
+  time within the step is later than `now`. All that is decided of a pod sees the same `now`; in
+  `stowplan explain` it is the time of the recording, in `stowplan test` that of the case. A node is
+  young: `now - node.creationTimestamp < duration('10m')`.
+- Conditions are a list, as in Kubernetes; ask for one by its type. A status is a string:
+  `node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')`. The first 64 count.
 - "Where" says which expressions know a name; filters and scores are asked of every node.
 
 This page is made from the table in `engine/policy/environment.py`.
@@ -84,6 +91,11 @@ def _amounts(path: str, meaning: str) -> tuple[Entry, ...]:
 
 TABLE: Final[tuple[Entry, ...]] = (
     Entry("object", MAP, "the pod as it was sent"),
+    Entry(
+        "now",
+        TIMESTAMP,
+        f"the moment of the decision, rounded down to {NOW_STEP_SECONDS} s",
+    ),
     Entry("oldObject", NULL, "null: only pods that are being created are placed"),
     Entry("request", _OBJECT, "the admission request; what the API server left out is absent"),
     Entry("request.operation", STRING, "`CREATE`"),
@@ -134,6 +146,16 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("node.taints", list_of(_TEXTS), "each with `key`, `value`, `effect`"),
     Entry("node.unschedulable", BOOL, "whether it is cordoned"),
     Entry("node.ready", BOOL, "true unless it says that it is not"),
+    Entry("node.creationTimestamp", TIMESTAMP, "when it joined the cluster"),
+    Entry("node.conditions", list_of(_OBJECT), "its conditions, without times of heartbeats"),
+    Entry("node.conditions[].type", STRING, "as `Ready` or `DiskPressure`"),
+    Entry("node.conditions[].status", STRING, "`True`, `False` or `Unknown`: a string"),
+    Entry("node.conditions[].reason", STRING, "a word for the cause, empty where there is none"),
+    Entry(
+        "node.conditions[].lastTransitionTime",
+        TIMESTAMP,
+        "when its status last changed; absent where that is not said",
+    ),
     *_amounts("node.allocatable", "what pods may request of it"),
     *_amounts("node.requested", "what its pods request; every allocatable resource is there"),
     *_amounts("node.limits", "what its pods are limited to; every allocatable resource is there"),
@@ -223,10 +245,14 @@ def manual() -> str:
 
 
 def _type_of(entry: Entry) -> CelType:
-    if entry.type != _OBJECT:
-        return entry.type
-    fields = {below.path.rpartition(".")[2]: _type_of(below) for below in _directly_below(entry)}
-    return ObjectType(entry.path, fields=fields, hints=_hints_below(entry.path))
+    if entry.type == list_of(_OBJECT):
+        return list_of(_object_type(f"{entry.path}[]"))
+    return _object_type(entry.path) if entry.type == _OBJECT else entry.type
+
+
+def _object_type(path: str) -> ObjectType:
+    fields = {below.path.rpartition(".")[2]: _type_of(below) for below in _directly_below(path)}
+    return ObjectType(path, fields=fields, hints=_hints_below(path))
 
 
 def _hints_below(path: str) -> dict[str, str]:
@@ -235,9 +261,11 @@ def _hints_below(path: str) -> dict[str, str]:
     return {name: hint for (above, _, name), hint in parts if above == path}
 
 
-def _directly_below(entry: Entry) -> Iterable[Entry]:
-    return (each for each in TABLE if each.path.rpartition(".")[0] == entry.path)
+def _directly_below(path: str) -> Iterable[Entry]:
+    return (each for each in TABLE if each.path.rpartition(".")[0] == path)
 
 
 def _type_text(of_type: CelType) -> str:
-    return "map" if of_type == _OBJECT else str(of_type)
+    if of_type == TIMESTAMP:
+        return "timestamp"
+    return str(of_type).replace(_OBJECT.name, "map")

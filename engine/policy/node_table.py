@@ -13,10 +13,13 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, TIMESTAMP, CelType
 from engine.cel.vector import (
+    MOMENTS,
     Column,
     DictColumn,
+    Elements,
+    Layout,
     Leaf,
     MissingPath,
     Path,
@@ -30,6 +33,7 @@ from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy.activation import NODE_FIELDS, USAGE_LIFETIME, node_value, taints_value
+from engine.policy.condition_table import NO_TIME, ConditionLayout, condition_tables
 from engine.view import (
     LOAD_DOMAINS,
     BoolColumn,
@@ -55,7 +59,14 @@ _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _SUMS: Final = {"requested": Sum.REQUESTS, "limits": Sum.LIMITS}
 _AMOUNTS: Final = frozenset({"allocatable", "usage", *_SUMS})
 _TEXTS: Final = frozenset({"labels", "annotations"})
-_SCALARS: Final[Mapping[str, CelType]] = {"podCount": INT, "ready": BOOL, "unschedulable": BOOL}
+_CONDITIONS: Final = ("node", "conditions")
+_CREATED: Final = "creationTimestamp"
+_SCALARS: Final[Mapping[str, CelType]] = {
+    "podCount": INT,
+    "ready": BOOL,
+    "unschedulable": BOOL,
+    _CREATED: TIMESTAMP,
+}
 _DOMAINS: Final = {
     "limits": _NODES_AND_PODS,
     "podCount": _PODS,
@@ -89,7 +100,7 @@ class NodeLayout:
         """Return the column of a `NodeTable` for a path that begins with `node`."""
         _, field, key = (*path, "", "")[:3]
         if field in _SCALARS:
-            return Leaf(path[:2], _SCALARS[field], _FEW)
+            return Leaf(path[:2], _SCALARS[field], _MANY if field == _CREATED else _FEW)
         if field in _AMOUNTS and key:
             return Leaf(path[:3], DOUBLE, _FEW if field == "allocatable" else _MANY)
         if field in _TEXTS and key:
@@ -97,6 +108,10 @@ class NodeLayout:
         if field in _AMOUNTS or field in _TEXTS or not field:
             return Leaf(path[:2], MAP, _MANY)
         return Leaf(path[:2], None, _FEW if field == "taints" else _MANY)
+
+    def elements(self, path: Path, variable: str) -> Layout | None:
+        """Return the columns of the tables of conditions; no other list has such."""
+        return ConditionLayout(self, variable) if path == _CONDITIONS else None
 
 
 class NodeTable:
@@ -131,6 +146,10 @@ class NodeTable:
         whole = any(len(path) == 1 for path in paths)
         names = NODE_FIELDS if whole else sorted(fields & NODE_FIELDS.keys())
         return {"node": node_value(names, self._view, number, self._now)}
+
+    def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:
+        """Return the tables of conditions."""
+        return condition_tables(self, self._view, variable) if path == _CONDITIONS else None
 
     def remember(
         self,
@@ -183,6 +202,10 @@ class NodeTable:
         _, field, *rest = path
         if field == "podCount":
             return Column(self._view.sums[Sum.REQUESTS, PODS])
+        if field == _CREATED:
+            times = self._created()
+            absent = times == NO_TIME
+            return Column(times.view(MOMENTS), absent if absent.any() else None)
         if not rest:
             return Column(self._flags(field))
         values, absent = self._amounts(field, rest[0])
@@ -190,6 +213,8 @@ class NodeTable:
 
     def _presence(self, path: Path) -> Column:
         _, field, *rest = path
+        if field == _CREATED:
+            return Column(self._created() != NO_TIME)
         if not rest:
             absent = self._without_usage(field)
             return Column(np.array(True)) if absent is None else Column(~absent)  # noqa: FBT003
@@ -208,6 +233,8 @@ class NodeTable:
         if field in _TEXTS and key:
             texts = self._texts(field, key)
             return DictColumn(texts.codes, texts.values) if len(texts.values) <= most else None
+        if field == _CREATED:
+            return None
         if field in _SCALARS or (field in _AMOUNTS and key):
             values, codes = np.unique(self.numbers(path).values, return_inverse=True)
             if len(values) < most:
@@ -256,6 +283,20 @@ class NodeTable:
             ("node", "offers", name),
             _NODES,
             lambda part: _bools(name in amounts for amounts in _allocatables(part)),
+        )
+
+    def _created(self) -> NDArray[np.int64]:
+        """Return the creation time of each node, microseconds since the epoch."""
+        return self._view.node_column(
+            ("node", _CREATED),
+            _NODES,
+            lambda part: np.array(
+                [
+                    NO_TIME if node is None or node.created is None else node.created
+                    for node in part.nodes
+                ],
+                np.int64,
+            ),
         )
 
     def _flags(self, field: str) -> BoolColumn:

@@ -69,15 +69,15 @@ class CompiledPolicy:
         namespaces = self.namespace_selector
         return not namespaces.requirements or namespaces.matches(namespace_labels(request))
 
-    def meets(self, request: PlacementRequest, errors: list[str]) -> bool:
-        """Return whether a request meets its match conditions.
+    def meets(self, request: PlacementRequest, now: Micros, errors: list[str]) -> bool:
+        """Return whether a request meets its match conditions at a moment.
 
         A condition that is false decides, even if others fail; otherwise a condition that fails
         counts as not met, and is noted in `errors`.
         """
         if not self.conditions:
             return True
-        context = PolicyContext(request, policy=self.name, variables=self.variables)
+        context = PolicyContext(request, now, policy=self.name, variables=self.variables)
         failed, are_met = list[str](), True
         for name, program in self.conditions.items():
             try:
@@ -139,12 +139,12 @@ class PolicySet:
         """Return the same policies in Audit mode: none of them acts."""
         return PolicySet(replace(policy, mode=Mode.AUDIT) for policy in self.policies)
 
-    def match(self, request: PlacementRequest) -> Match:
-        """Return the policies that select the pod of a request."""
+    def match(self, request: PlacementRequest, now: Micros) -> Match:
+        """Return the policies that select the pod of a request at a moment."""
         errors: list[str] = []
         enforced: list[CompiledPolicy] = []
         audited: list[CompiledPolicy] = []
         for policy in self.policies:
-            if policy.selects(request) and policy.meets(request, errors):
+            if policy.selects(request) and policy.meets(request, now, errors):
                 (enforced if policy.mode is Mode.ENFORCE else audited).append(policy)
         return Match(enforced=tuple(enforced), audited=tuple(audited), errors=tuple(errors))

@@ -13,7 +13,7 @@ from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import FailurePolicy, Installed
 from tests.e2e.nodes import Nodes
-from tests.e2e.quotas import enforced, limit
+from tests.e2e.quotas import enforced, limit, nobodys_pod
 from tests.e2e.workloads import daemon_set, pod
 
 pytestmark = pytest.mark.usefixtures("crds")
@@ -124,3 +124,42 @@ async def test_a_pod_that_is_hard_to_read_is_held_to_quota_and_counts(
     assert denied.value.status == HTTPStatus.FORBIDDEN  # not an error, which the policy decides on
     with pytest.raises(CallError, match="exceeded quota"):
         await cluster.create(pod(namespace, "plain", requests={"cpu": "100m"}))
+
+
+async def test_a_pod_resized_as_a_whole_counts_until_the_kubelet_has_given_back(
+    cluster: Cluster, namespace: str, stowplan: Installed
+) -> None:
+    def cpu(amount: str) -> Json:
+        return {"requests": {"cpu": amount}, "limits": {"cpu": amount}}
+
+    async def has(amount: str) -> None:
+        given = {"resources": cpu(amount), "allocatedResources": {"cpu": amount}}
+        stored = await cluster.patch(
+            "pods", "shrinks", {"status": given}, namespace, subresource="status"
+        )
+        assert stored["status"]["resources"]["requests"] == {"cpu": amount}
+
+    await limit(cluster, stowplan, namespace, {"cpu": "1"})
+    shrinks = nobodys_pod(namespace, "shrinks")
+    shrinks["spec"]["resources"] = cpu("800m")
+    await cluster.create(shrinks)
+    await has("800m")
+    less = {"spec": {"resources": cpu("100m")}}
+    await cluster.patch("pods", "shrinks", less, namespace, subresource="resize", how="strategic")
+    other = nobodys_pod(namespace, "other")
+    other["spec"]["containers"][0]["resources"] = cpu("800m")
+    with pytest.raises(CallError, match="used: cpu=800m"):
+        await cluster.create(other)
+    await has("100m")
+    await eventually(lambda: is_created(cluster, other), "what was given back can be used")
+
+
+async def is_created(cluster: Cluster, obj: Json) -> bool:
+    """Create an object; return whether quota let it pass."""
+    try:
+        await cluster.create(obj)
+    except CallError as error:
+        if "exceeded quota" not in error.message:
+            raise
+        return False
+    return True

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from engine.cel.vector.columns import (
     FAILED,
+    MOMENTS,
     Bools,
     Column,
     DictColumn,
+    Elements,
     Layout,
     Leaf,
     MissingPath,
@@ -31,9 +33,11 @@ from engine.cel.vector.steps import Strategy
 
 __all__ = [
     "FAILED",
+    "MOMENTS",
     "Bools",
     "Column",
     "DictColumn",
+    "Elements",
     "Layout",
     "Leaf",
     "MissingPath",

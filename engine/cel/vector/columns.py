@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.values import INT_MAX, INT_MIN, CelType
+from engine.cel.values import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    INT,
+    INT_MAX,
+    INT_MIN,
+    TIMESTAMP,
+    CelType,
+    Duration,
+    Timestamp,
+)
 
 Path: TypeAlias = tuple[str, ...]
 """A variable and the keys followed from it: `node.labels.zone` is ("node", "labels", "zone")."""
 
 Bools: TypeAlias = NDArray[np.bool_]
 
+MOMENTS: Final = np.dtype("M8[us]")
+SPANS: Final = np.dtype("m8[us]")
+COLUMN_TYPES: Final = frozenset({BOOL, INT, DOUBLE, TIMESTAMP, DURATION})
+"""The types that have columns of their own."""
+
+_NANOS_PER_MICRO: Final = 1000
+
+
+class NotVectorizableError(Exception):
+    """Values that columns cannot hold: of mixed types, beyond 64 bits, or nested too deeply.
+
+    Rare, and no mistake in the expression, which then has to be evaluated row by row.
+    """
+
 
 class Column(msgspec.Struct, frozen=True, gc=False):
     """One value for each row, or one for all of them.
 
     Attributes:
-        values: bool, int64 or float64, shape (n,), or () for a value that all rows share. Shape ()
-            may also be object, for a value of any other type, such as an int of JSON beyond 64
-            bits. The value of a row at fault is meaningless.
+        values: bool, int64, float64, datetime64[us] or timedelta64[us], shape (n,), or () for a
+            value that all rows share. Shape () may also be object, for a value of any other type,
+            such as an int of JSON beyond 64 bits. The value of a row at fault is meaningless.
         faults: the rows whose evaluation failed, shape (n,) or (); None, the fast path, if none.
     """
 
@@ -64,7 +89,7 @@ class Leaf:
 
     Attributes:
         path: the path, or the prefix of it that the table has a column for.
-        type: `BOOL`, `INT` or `DOUBLE` if the table stores numbers, `MAP` if the values are always
+        type: one of `COLUMN_TYPES` if the table stores such values, `MAP` if the values are always
             maps, None if they may be of any type.
         distinct: estimated number of distinct values in a large table.
     """
@@ -84,6 +109,9 @@ class Layout(Protocol):
     def leaf(self, path: Path) -> Leaf:
         """Return the leaf for a path that begins with one of `variables`."""
 
+    def elements(self, path: Path, variable: str) -> Layout | None:
+        """Return the layout of the tables that `Table.elements` gives, None if it gives none."""
+
 
 class Table(Protocol):
     """Rows on which an expression is evaluated; immutable.
@@ -95,7 +123,7 @@ class Table(Protocol):
         """Return the number of rows."""
 
     def numbers(self, path: Path) -> Column:
-        """Return the values of a numeric leaf, at fault where it has none."""
+        """Return the values of a leaf of one of `COLUMN_TYPES`, at fault where it has none."""
 
     def presence(self, path: Path) -> Column:
         """Return whether the last key of a path is in its map, at fault without a map."""
@@ -108,6 +136,16 @@ class Table(Protocol):
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the variables of a row, with at least the values at `paths`."""
+
+    def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:
+        """Return tables that together hold every element of the lists at a path.
+
+        None if the lists of these rows are too different; the layout has said that there are some.
+
+        Args:
+            path: of a list in every row.
+            variable: the name that an element has in these tables, beside all variables of rows.
+        """
 
     def remember(
         self,
@@ -128,12 +166,28 @@ class Table(Protocol):
         """
 
 
+class Elements(NamedTuple):
+    """At most one element of a list in each row, as a table.
+
+    Attributes:
+        table: the rows, with the element.
+        present: the rows that have one, shape (n,); what the others hold means nothing.
+    """
+
+    table: Table
+    present: Bools
+
+
 def constant(value: object) -> Column:
     """Return the column of a value that all rows share."""
     if type(value) is bool or type(value) is float:
         return Column(np.array(value))
     if type(value) is int and INT_MIN <= value <= INT_MAX:
         return Column(np.array(value, np.int64))
+    if isinstance(value, Timestamp | Duration):
+        micros, rest = divmod(value.nanos, _NANOS_PER_MICRO)
+        if not rest:
+            return Column(np.array(micros, MOMENTS if type(value) is Timestamp else SPANS))
     holder = np.empty((), np.object_)
     holder[()] = value
     return Column(holder)

@@ -3,7 +3,7 @@
 Each kernel gives, row by row, the value or the fault of its counterpart in `engine.cel.operators`,
 `engine.cel.evaluate.logic` or `engine.cel.functions`. The values of rows at fault are garbage, so
 callers silence numpy's warnings. A column of shape () holds a value of any type for all rows, one
-of shape (n,) is bool, int64 or float64.
+of shape (n,) is bool, int64, float64, or of times, see `time_kernels`.
 
 numpy compares an int with a double as a double, rounded from 2**53 on, and so does
 `engine.cel.values.comparable`.
@@ -19,21 +19,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cel.ast import HowMany
 from engine.cel.values import INT_MAX, INT_MIN
-from engine.cel.vector.columns import FAILED, Bools, Column, either
+from engine.cel.vector import time_kernels
+from engine.cel.vector.columns import FAILED, Bools, Column, NotVectorizableError, either
+from engine.cel.vector.time_kernels import is_time
 
 Kernel: TypeAlias = Callable[..., Column]
 """Maps the columns of the operands to that of the result."""
 
 _Ints: TypeAlias = NDArray[np.int64]
 _Doubles: TypeAlias = NDArray[np.float64]
-
-
-class NotVectorizableError(Exception):
-    """Values that columns cannot hold: of mixed types, beyond 64 bits, or nested too deeply.
-
-    Rare, and no mistake in the expression, which then has to be evaluated row by row.
-    """
 
 
 # Logic.
@@ -104,6 +100,34 @@ class LogicAccumulator:
         return Column(decided if self._decisive else ~decided, faults)
 
 
+class LoopAccumulator:
+    """`all`, `exists` or `exists_one` over the elements of a list in each row, added in turn."""
+
+    def __init__(self, how_many: HowMany, rows: int) -> None:
+        self._how_many = how_many
+        self._logic = LogicAccumulator(decisive=how_many is HowMany.SOME)
+        self._logic.add(Column(np.full(rows, how_many is not HowMany.SOME)))
+        self._matches = np.zeros(rows, np.int64)  # of `exists_one`
+        self._faults: Bools | None = None  # likewise
+
+    def add(self, column: Column, present: Bools) -> None:
+        """Add the predicate of an element of each row, bools; `present` has the rows with one."""
+        faults = None if column.faults is None else column.faults & present
+        if self._how_many is HowMany.ONE:
+            self._matches += column.values & present
+            self._faults = either(self._faults, faults)
+            return
+        is_all = self._how_many is HowMany.ALL
+        values = column.values | ~present if is_all else column.values & present
+        self._logic.add(Column(values, faults))
+
+    def result(self) -> Column:
+        """Return the value of the loop, shape (n,)."""
+        if self._how_many is HowMany.ONE:
+            return Column(self._matches == 1, self._faults)
+        return self._logic.result()
+
+
 def choose(test: Column, then: Column, otherwise: Column) -> Column:
     """Return `test ? then : otherwise`; faults of the branch not taken are ignored.
 
@@ -149,6 +173,15 @@ def _arithmetic(
         if _is_huge(left.values) or _is_huge(right.values):
             raise NotVectorizableError  # the result may fit into 64 bits
         return FAILED
+
+    return apply
+
+
+def _of_numbers_or_times(symbol: str, of_numbers: Kernel) -> Kernel:
+    def apply(left: Column, right: Column) -> Column:
+        if is_time(left.values) or is_time(right.values):
+            return time_kernels.arithmetic(symbol, left, right)
+        return of_numbers(left, right)
 
     return apply
 
@@ -205,6 +238,8 @@ def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> 
         faults = either(left.faults, right.faults)
         a, b = left.values, right.values
         if a.dtype.kind + b.dtype.kind not in _NATIVELY_COMPARED:
+            if is_time(a) or is_time(b):
+                time_kernels.refuse_nanoseconds(left, right)
             a, b = _comparable(a, b), _comparable(b, a)
             if a is None or b is None:
                 return Column(across_types.values, either(across_types.faults, faults))
@@ -213,7 +248,7 @@ def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> 
     return apply
 
 
-_NATIVELY_COMPARED: Final = frozenset({"bb", "ii", "ff", "if", "fi"})
+_NATIVELY_COMPARED: Final = frozenset({"bb", "ii", "ff", "if", "fi", "MM", "mm"})
 """The kinds that numpy compares directly; it converts an int beside a double."""
 
 
@@ -246,6 +281,8 @@ def to_double(column: Column) -> Column:
 def to_int(column: Column) -> Column:
     """Return `int(column)`, truncated; a value beyond 64 bits is a fault."""
     values = column.values
+    if values.dtype.kind == "M":
+        return time_kernels.seconds(column)
     if values.dtype.kind != "f":
         return column if values.dtype.kind == "i" else FAILED
     wrong = ~((values > float(INT_MIN)) & (values < float(INT_MAX)))  # NaN is wrong, too
@@ -257,7 +294,7 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> Kernel:
     """Return the kernel of `math.greatest` or `math.least`: the first of equals and NaN wins."""
 
     def pick(*columns: Column) -> Column:
-        if any(column.values.dtype.kind == "b" for column in columns):
+        if any(column.values.dtype.kind in "bMm" for column in columns):
             return FAILED
         best, *others = _alike(columns)
         for values in others:
@@ -296,8 +333,8 @@ def _nearest(values: _Doubles) -> _Doubles:
 _square_root: Final = _on_doubles(np.sqrt)
 
 OPERATORS: Final[Mapping[str, Kernel]] = {
-    "+": _arithmetic(_add, operator.add),
-    "-": _arithmetic(_subtract, operator.sub),
+    "+": _of_numbers_or_times("+", _arithmetic(_add, operator.add)),
+    "-": _of_numbers_or_times("-", _arithmetic(_subtract, operator.sub)),
     "*": _arithmetic(_multiply, operator.mul),
     "/": _arithmetic(_divide, operator.truediv),
     "%": _arithmetic(_modulo, None),

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.cel import ast
+from engine.cel import ast, static_types
 from engine.cel.environment import Environment
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, CelType
-from engine.cel.vector.columns import Layout, Leaf, Path
-
-NUMERIC: Final = frozenset({BOOL, INT, DOUBLE})
-"""The types that a column of numbers may have."""
+from engine.cel.values import BOOL, DURATION, DYN, MAP, TIMESTAMP, CelType
+from engine.cel.vector.columns import COLUMN_TYPES, Layout, Leaf, Path
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +18,7 @@ class Part:
     Attributes:
         node: the node.
         below: the parts directly below, in source order; empty if the node is one path of a row.
-        type: of its values wherever it has one, if certain to be one of `NUMERIC`, else None.
+        type: of its values wherever it has one, if certain to be one of `COLUMN_TYPES`, else None.
         leaf: the leaf whose value or presence the node is, if it is exactly that.
         rows: paths of the leaves that it reads.
         request: whether it reads a variable that all rows share.
@@ -75,13 +72,13 @@ def part_of(node: ast.Node, layout: Layout, environment: Environment) -> Part:
 
 def _row_value(node: ast.Node, layout: Layout) -> Part | None:
     """Return the part of a node that selects constant keys from a variable of the rows."""
-    path = _row_path(node, layout)
+    path = row_path(node, layout)
     if path is None:
         return None
     leaf = layout.leaf(path)
     if leaf.path != path or ast.field_path(node).optional:
         return Part(node, rows=frozenset({leaf.path}))
-    of_type = leaf.type if leaf.type in NUMERIC else None
+    of_type = leaf.type if leaf.type in COLUMN_TYPES else None
     return Part(node, type=of_type, leaf=leaf, rows=frozenset({path}))
 
 
@@ -94,7 +91,7 @@ def _row_presence(node: ast.Node, layout: Layout) -> Part | None:
             is_map = False  # `'k' in x` may also search a list
         case _:
             return None
-    above = _row_path(operand, layout)
+    above = row_path(operand, layout)
     if above is None:
         return None
     path = (*above, key)
@@ -104,10 +101,10 @@ def _row_presence(node: ast.Node, layout: Layout) -> Part | None:
     return Part(node, type=BOOL, leaf=leaf if exact else None, rows=frozenset({leaf.path}))
 
 
-def _row_path(node: ast.Node, layout: Layout) -> Path | None:
+def row_path(node: ast.Node, layout: Layout) -> Path | None:
     """Return the path that a node selects from a variable of the rows, if it does."""
     root, keys, _ = ast.field_path(node)
-    if isinstance(root, ast.Variable) and root.name in layout.variables:
+    if isinstance(root, ast.Variable | ast.Local) and root.name in layout.variables:
         return (root.name, *keys)
     return None
 
@@ -115,17 +112,21 @@ def _row_path(node: ast.Node, layout: Layout) -> Path | None:
 # Types.
 
 _CONDITIONS: Final = (ast.And, ast.Has, ast.Not, ast.Or, ast.Quantifier)
+_TIMES: Final = frozenset({DURATION, TIMESTAMP})
 _RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
 
 
 def _type_of(part: Part, environment: Environment) -> CelType | None:
     node = part.node
     if isinstance(node, ast.Literal):
-        return node.type if node.type in NUMERIC else None
+        return node.type if node.type in COLUMN_TYPES else None
     if isinstance(node, _CONDITIONS):
         return BOOL
     if isinstance(node, ast.Binary):
-        return BOOL if node.operator in _RELATIONS else _common(part.below)
+        return BOOL if node.operator in _RELATIONS else _of_arithmetic(node.operator, part.below)
+    if isinstance(node, ast.Variable):
+        declared = environment.variables.get(node.name)
+        return declared if declared in COLUMN_TYPES else None
     if isinstance(node, ast.Negate):
         return part.below[0].type
     if isinstance(node, ast.Conditional):
@@ -133,6 +134,17 @@ def _type_of(part: Part, environment: Environment) -> CelType | None:
     if isinstance(node, ast.Call):
         return _type_of_call(node, part, environment)
     return None
+
+
+def _of_arithmetic(operator: str, parts: tuple[Part, ...]) -> CelType | None:
+    """Return the only type that the result may have; that of a constant may be unknown."""
+    if not any(part.type in _TIMES for part in parts):
+        return _common(parts)
+    if any(part.type is None and not part.constant for part in parts):
+        return None
+    left, right = (part.type or DYN for part in parts)
+    result = static_types.binary(operator, left, right)
+    return result if result in COLUMN_TYPES else None
 
 
 def _common(parts: tuple[Part, ...]) -> CelType | None:
@@ -147,7 +159,7 @@ def _type_of_call(node: ast.Call, part: Part, environment: Environment) -> CelTy
     function = environment.functions.get((node.function, node.member))
     overloads = () if function is None else function.with_arity(len(node.args))
     results = {overload.result for overload in overloads}
-    return results.pop() if len(results) == 1 and results <= NUMERIC else None
+    return results.pop() if len(results) == 1 and results <= COLUMN_TYPES else None
 
 
 _TYPE_OF_ARGUMENTS: Final = frozenset({"math.abs", "math.greatest", "math.least"})

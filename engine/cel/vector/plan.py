@@ -10,8 +10,8 @@ import numpy as np
 from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, new_frame
-from engine.cel.vector.columns import FAILED, Bools, Column, Table
-from engine.cel.vector.kernels import Kernel, NotVectorizableError, as_bool, as_number
+from engine.cel.vector.columns import FAILED, Bools, Column, NotVectorizableError, Table
+from engine.cel.vector.kernels import Kernel, as_bool, as_number
 from engine.cel.vector.scalar_fallback import ScalarFallback, memory_key
 from engine.cel.vector.steps import EvalContext, Step, Strategy, outcome
 

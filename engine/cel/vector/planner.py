@@ -13,7 +13,7 @@ from engine.cel import ast
 from engine.cel.environment import Environment
 from engine.cel.evaluate import compile_node
 from engine.cel.unparse import unparse
-from engine.cel.values import BOOL, DOUBLE, INT
+from engine.cel.values import BOOL, DOUBLE, DURATION, INT, TIMESTAMP
 from engine.cel.vector.columns import Layout, constant
 from engine.cel.vector.kernels import (
     FUNCTIONS,
@@ -23,7 +23,7 @@ from engine.cel.vector.kernels import (
     negate,
     not_,
 )
-from engine.cel.vector.parts import Part, part_of
+from engine.cel.vector.parts import Part, part_of, row_path
 from engine.cel.vector.plan import Plan
 from engine.cel.vector.scalar_fallback import (
     MOST_DISTINCT,
@@ -37,11 +37,13 @@ from engine.cel.vector.steps import (
     Constant,
     Literal,
     Logic,
+    Loop,
     Numbers,
     Presence,
     Step,
     Strategy,
 )
+from engine.cel.vector.time_kernels import DURATION_PARTS
 
 _ROWS: Final = 5000
 _COST_OF_EVALUATION: Final = 0.8
@@ -51,7 +53,13 @@ _COST_OF_CACHED: Final = 6.0
 _COST_OF_FALLBACK: Final = 20.0  # beside its evaluations
 _TURNS: Final = 8  # assumed for every loop
 _LOOPS: Final = (ast.Quantifier, ast.SortBy, ast.Transform)
-_TYPED: Final = {BOOL: Accepts.BOOL, INT: Accepts.INT, DOUBLE: Accepts.DOUBLE}
+_TYPED: Final = {
+    BOOL: Accepts.BOOL,
+    INT: Accepts.INT,
+    DOUBLE: Accepts.DOUBLE,
+    TIMESTAMP: Accepts.TIMESTAMP,
+    DURATION: Accepts.DURATION,
+}
 
 
 def plan_condition(root: ast.Node, environment: Environment, layout: Layout) -> Plan:
@@ -121,6 +129,10 @@ class _Planner:
             )
         if part.leaf is not None:
             return self._leaf(part)
+        return self._operation(part)
+
+    def _operation(self, part: Part) -> Step | None:
+        node = part.node
         match node:
             case ast.Not():
                 (operand,) = part.below
@@ -131,13 +143,23 @@ class _Planner:
                 test, then, otherwise = part.below
                 branches = (self._typed(then), self._typed(otherwise))
                 return self._conditional(part, (self.condition(test), *branches))
+            case ast.Quantifier():
+                return self._loop(part, node)
             case ast.Binary() if node.operator in OPERATORS:
                 return self._strict(part, OPERATORS[node.operator])
             case ast.Negate():
                 return self._strict(part, negate)
-            case ast.Call() if node.function in FUNCTIONS and not node.member:
-                return self._strict(part, FUNCTIONS[node.function])
+            case ast.Call():
+                return self._call(part, node)
         return None
+
+    def _call(self, part: Part, node: ast.Call) -> Step | None:
+        kernel = None
+        if not node.member:
+            kernel = FUNCTIONS.get(node.function)
+        elif len(part.below) == 1 and part.below[0].type == DURATION:
+            kernel = DURATION_PARTS.get(node.function)
+        return self._strict(part, kernel) if kernel else None
 
     def _leaf(self, part: Part) -> Step | None:
         assert part.leaf is not None  # noqa: S101 - INVARIANT: the caller checks
@@ -174,6 +196,28 @@ class _Planner:
             cost=_cost_of_columns(len(operands)),
             below=tuple(operands),
             decisive=decisive,
+        )
+
+    def _loop(self, part: Part, node: ast.Quantifier) -> Step | None:
+        """Return the step of a loop over a list of each row, None for any other loop."""
+        path = row_path(node.range, self._layout)
+        if path is None or len(node.variables) != 1:
+            return None
+        (variable,) = node.variables
+        layout = self._layout.elements(path, variable)
+        if layout is None:
+            return None
+        body = part_of(node.predicate, layout, self._environment)
+        return Loop(
+            text=unparse(part.node),
+            strategy=Strategy.COLUMNS,
+            cost=_TURNS * _cost_of_columns(2),
+            below=(_Planner(self._environment, layout).condition(body),),
+            path=path,
+            paths=part.paths(),
+            variable=variable,
+            how_many=node.how_many,
+            reads_request=part.request,
         )
 
     def _conditional(

@@ -14,10 +14,21 @@ from numpy.typing import NDArray
 from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
-from engine.cel.values import NUMBERS
-from engine.cel.vector.columns import Bools, Column, DictColumn, MissingPath, Path, Table
-from engine.cel.vector.kernels import NotVectorizableError
+from engine.cel.values import NUMBERS, Duration, Timestamp
+from engine.cel.vector.columns import (
+    MOMENTS,
+    SPANS,
+    Bools,
+    Column,
+    DictColumn,
+    MissingPath,
+    NotVectorizableError,
+    Path,
+    Table,
+    constant,
+)
 from engine.cel.vector.steps import EvalContext, Step, outcome
+from engine.cel.vector.time_kernels import refuse_nanoseconds
 
 MOST_DISTINCT: Final = 512
 """Evaluations per request that are free; beyond, each costs an iteration of the budget."""
@@ -36,6 +47,8 @@ class Accepts(enum.Enum):
     BOOL = enum.auto()  # certain to be of this type, like the next two
     INT = enum.auto()
     DOUBLE = enum.auto()
+    TIMESTAMP = enum.auto()
+    DURATION = enum.auto()
 
     def admit(self, value: Any) -> Any:  # noqa: ANN401 (any CEL value to one that numpy takes)
         """Convert a value to the type of the column.
@@ -49,7 +62,7 @@ class Accepts(enum.Enum):
             if kind in NUMBERS:
                 return float(value)
         elif kind is _KINDS[self]:
-            return value
+            return value if kind not in _TIMES else _time(value)
         if self in {Accepts.CONDITION, Accepts.NUMBER}:
             raise CelError("a value of a type that is not allowed here")
         raise NotVectorizableError
@@ -61,7 +74,21 @@ _KINDS: Final = {
     Accepts.BOOL: bool,
     Accepts.INT: int,
     Accepts.DOUBLE: float,
+    Accepts.TIMESTAMP: Timestamp,
+    Accepts.DURATION: Duration,
 }
+_TIMES: Final[Mapping[type, np.dtype[Any]]] = {Timestamp: MOMENTS, Duration: SPANS}
+
+
+def _time(value: object) -> NDArray[Any]:
+    """Return a timestamp or duration as numpy takes it.
+
+    Raises:
+        NotVectorizableError: it has nanoseconds.
+    """
+    column = constant(value)
+    refuse_nanoseconds(column)
+    return column.values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -154,7 +181,8 @@ class ScalarFallback(Step):
         frame: Frame,
     ) -> Column:
         """Evaluate the closure on each of `count` rows, then take the results by `index`."""
-        values: NDArray[Any] = np.zeros(max(count, 1), _KINDS[self.accepts])
+        kind = _KINDS[self.accepts]
+        values: NDArray[Any] = np.zeros(max(count, 1), _TIMES.get(kind, kind))
         faults = np.zeros(max(count, 1), np.bool_)
         budget = frame[BUDGET]
         for position, row in enumerate(rows):

@@ -29,3 +29,26 @@ def test_nodes_share_the_images_that_they_both_hold() -> None:
     assert one.images[0] is other.images[0]
     assert other.images == (api.ContainerImage(names=("app:v1", "app@sha256:1"), size_bytes=5),)
     assert _node(images=None).images == ()
+
+
+def test_a_node_has_its_creation_time_and_its_conditions_without_heartbeats() -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "fine"}
+    ready |= {"lastTransitionTime": "1970-01-01T00:00:02Z"}
+    first = _node(conditions=[ready | {"lastHeartbeatTime": "1970-01-01T00:10:00Z"}, {"type": "X"}])
+    later = _node(conditions=[ready | {"lastHeartbeatTime": "1970-01-01T00:20:00Z"}, {"type": "X"}])
+    assert first == later
+    assert [tuple(condition) for condition in first.conditions] == [
+        ("Ready", "True", "KubeletReady", 2_000_000),
+        ("X", "", "", None),
+    ]
+    assert first.created is None
+    metadata = {"name": "a", "creationTimestamp": "1970-01-01T00:00:03Z"}
+    assert node_of(msgspec.convert({"metadata": metadata}, api.Node)).created == 3_000_000
+
+
+def test_what_is_kept_of_conditions_is_bounded_and_shared() -> None:
+    many = [{"type": f"t{i}", "reason": "r" * 5000} for i in range(500)]
+    conditions, others = _node(conditions=many).conditions, _node(conditions=many).conditions
+    assert len(conditions) == 64
+    assert {len(condition.reason) for condition in conditions} == {1024}
+    assert conditions[0].reason is others[1].reason

@@ -49,6 +49,43 @@ def test_while_it_is_resized_a_pod_counts_for_what_is_greater() -> None:
     assert shape("50m", "80m").non_zero_requests == {"cpu": 80, "memory": 200 * 2**20}
 
 
+def pod_shape(
+    asks: str, has: str | None = None, allocated: str | None = None, *, side: str = "requests"
+) -> PodShape:
+    """Return the shape of a pod that itself names so much cpu, with a container of 1."""
+    container = {"name": "app", "resources": {side: {"cpu": "1"}}}
+    status: dict[str, Any] = {}
+    if has is not None:
+        status["resources"] = {side: {"cpu": has}}
+    if allocated is not None:
+        status["allocatedResources"] = {"cpu": allocated}
+    spec = {"containers": [container], "resources": {side: {"cpu": asks}}}
+    return shape_of(msgspec.convert({"spec": spec, "status": status}, api.Pod))
+
+
+def test_a_pod_that_itself_has_what_it_asks_for_has_the_shape_of_its_template() -> None:
+    assert pod_shape("2", "2", "2") is pod_shape("2", "2") is pod_shape("2")
+
+
+def test_while_a_pod_itself_is_resized_it_counts_for_what_is_greater() -> None:
+    assert pod_shape("4", "2", "2").requests == {"cpu": 4000}  # asked for, not given yet
+    assert pod_shape("2", "4", "4").requests == {"cpu": 4000}  # not given back yet
+    assert pod_shape("2", "2", "3").requests == {"cpu": 3000}  # allocated, not in force yet
+    assert pod_shape("2", None, "3").requests == {"cpu": 2000}  # upstream needs `resources`
+    assert pod_shape("2", "4", "4").spec_requests == {"cpu": 2000}
+    assert pod_shape("2", "4", side="limits").limits == {"cpu": 4000}
+    assert pod_shape("4", "2", side="limits").limits == {"cpu": 4000}
+
+
+def test_only_what_a_pod_itself_asks_for_is_resized() -> None:
+    # Upstream goes by the names in the specification.
+    pod = {
+        "spec": {"containers": [], "resources": {"requests": {"cpu": "1"}}},
+        "status": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}},
+    }
+    assert shape_of(msgspec.convert(pod, api.Pod)).requests == {"cpu": 1000}
+
+
 def test_a_resize_that_is_infeasible_counts_as_asked() -> None:
     assert shape("8", "2", "2", reason="Infeasible").requests == {"cpu": 8000}
 

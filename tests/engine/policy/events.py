@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.node import Node
+from engine.model.node import Node, NodeCondition
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
@@ -14,6 +14,17 @@ from tests.engine.policy.worlds import NOW, node, request_of
 
 _TAINTS = st.lists(st.builds(api.Taint, key=st.sampled_from("ab")), max_size=2).map(tuple)
 _AMOUNT = st.integers(0, 5000)
+_TIMES = st.one_of(st.none(), st.integers(-100, 900).map(lambda age: Micros(NOW - age * SECOND)))
+_CONDITIONS = st.lists(
+    st.builds(
+        NodeCondition,
+        type=st.sampled_from(["Ready", "DiskPressure"]),  # twice of a type, too
+        status=st.sampled_from(["True", "False"]),
+        reason=st.sampled_from(["", "KubeletReady"]),
+        since=_TIMES,
+    ),
+    max_size=3,
+).map(tuple)
 _NODE = st.builds(
     node,
     st.sampled_from("abcd"),
@@ -23,6 +34,8 @@ _NODE = st.builds(
     ready=st.booleans(),
     unschedulable=st.booleans(),
     allocatable=st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), _AMOUNT),
+    created=_TIMES,
+    conditions=_CONDITIONS,
 )
 _USAGE = st.builds(
     NodeUsage,

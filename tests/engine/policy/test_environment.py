@@ -47,7 +47,7 @@ def test_a_pod_has_exactly_the_declared_fields() -> None:
 
 
 def test_a_node_has_exactly_the_declared_fields() -> None:
-    view = view_of(node("a"), usage("a", cpu=1))
+    view = view_of(node("a", created=NOW), usage("a", cpu=1))
     assert set(NODE_FIELDS) == _declared("node")
     assert _keys(node_value(NODE_FIELDS, view, view.rows["a"], NOW)) == _declared("node")
 
@@ -60,7 +60,7 @@ def test_a_namespace_has_exactly_the_declared_fields() -> None:
 
 
 def test_every_value_has_its_declared_type() -> None:
-    view = view_of(node("a"), usage("a", cpu=1))
+    view = view_of(node("a", created=NOW), usage("a", cpu=1))
     values = {"pod": pod_value(POD_FIELDS, request_of().pod)}
     values["node"] = node_value(NODE_FIELDS, view, view.rows["a"], NOW)
     checked = 0

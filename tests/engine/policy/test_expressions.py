@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from engine.cel import CelError, compile_program
+from engine.cel.vector import Strategy
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, PASS
 from engine.policy import RuleContext
@@ -40,7 +42,17 @@ _CONDITIONS = [
     "node.annotations.note.startsWith('x') || node.name == 'a'",
     "node.labels == pod.labels",
     "pod.labels.zone == 'x'",
-    "size(node) == 10",
+    "size(node) == 12",
+    "now - node.creationTimestamp < duration('10m')",
+    "!has(node.creationTimestamp) || node.creationTimestamp + duration('5m') <= now",
+    "(now - node.creationTimestamp).getMinutes() > 5",
+    "node.conditions.exists(c, c.type == 'Ready' && c.status == 'True')",
+    "!node.conditions.exists(c, c.type.endsWith('Pressure') && c.status != 'False')",
+    "node.conditions.all(c, c.status == 'True' && now - c.lastTransitionTime > duration('5m'))",
+    "node.conditions.exists_one(c, c.reason == 'KubeletReady')",
+    "node.conditions.exists(c, pod.labels.zone == 'x' && has(c.lastTransitionTime))",
+    "node.conditions.exists(c, c.type == 'Ready' && node.labels.zone == 'x' && node.podCount > 0)",
+    "node.conditions.filter(c, c.status == 'True').size() > 1",
 ]
 _NUMBERS = [
     "node.allocatable.memory - node.requested.memory",
@@ -50,6 +62,9 @@ _NUMBERS = [
     "node.labels.zone == pod.labels.zone ? node.podCount * 2 : 0",
     "size(node.taints)",
     "int(node.name)",
+    "double((now - node.creationTimestamp).getSeconds())",
+    "int(node.creationTimestamp) - int(now)",
+    "now - node.creationTimestamp < duration('1m') ? 0.0 : node.allocatable.cpu",
 ]
 
 
@@ -111,6 +126,25 @@ def test_all_nodes_at_once_give_what_each_gives_alone(
         for expression in _EXPRESSIONS:
             source = expression.program.source
             assert _all_at_once(expression, context) == _by_rows(expression, context), source
+
+
+@pytest.mark.parametrize("source", [*_CONDITIONS[13:19], *_NUMBERS[7:]])
+def test_ages_and_conditions_are_computed_by_columns(source: str) -> None:
+    expression = _number(source) if source in _NUMBERS else _condition(source)
+    assert Strategy.ROWS not in {part.strategy for part in expression.plan.parts}
+
+
+def test_a_column_that_depends_on_the_moment_lasts_as_long_as_the_moment() -> None:
+    expression = _condition("now - node.creationTimestamp < duration('10m')")
+    view = view_of(node("a", created=Micros(NOW - 595 * SECOND)))
+
+    def column(now: int) -> NDArray[Any]:
+        return expression.column(RuleContext(request_of(), view, Micros(now)), view.valid)
+
+    assert column(NOW) is column(NOW + 9 * SECOND)
+    young, old = column(NOW), column(NOW + 10 * SECOND)
+    row = view.rows["a"]
+    assert (young[row], old[row]) == (PASS, FALSE)  # 595 s and 605 s
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.cel import Timestamp
 from engine.model.rule_input import RuleInput, Unit
 from engine.policy.field_input import field_input
 
@@ -49,3 +50,12 @@ def test_an_amount_of_what_a_vendor_counts_is_a_number() -> None:
 def test_an_amount_is_in_base_units() -> None:
     cpu = field_input(("node", "usage", "cpu"), NODE, "")
     assert cpu == RuleInput("node.usage.cpu", 5200, Unit.MILLICORES)
+
+
+def test_times_are_told_as_dates() -> None:
+    at = Timestamp(0)
+    node = {"node": {"creationTimestamp": at, "conditions": [{"lastTransitionTime": at}]}}
+    told = field_input(("node", "creationTimestamp"), node, "").describe()
+    assert told == "1970-01-01T00:00:00Z"
+    told = field_input(("node", "conditions"), node, "").describe()
+    assert told == '[{"lastTransitionTime": "1970-01-01T00:00:00Z"}]'

@@ -63,7 +63,7 @@ _HINTS = {
     "node.taints.size > 0": "write `x.size()`",
     "node.name.toLowerCase() == ''": "write `x.lowerAscii()`",
     "node.name.startswith('a')": "did you mean `startsWith`?",
-    "now() > timestamp(0)": "`now` takes no brackets",
+    "now() > node.creationTimestamp": "write `now`",
     # operators and constants of other languages
     "node.ready and node.unschedulable": "write `&&`",
     "node.ready AND node.unschedulable": "write `&&`",

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from engine.cel.values import BOOL, DOUBLE, INT, MAP
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, TIMESTAMP
 from engine.cel.vector.columns import Column, Path, Table
-from engine.model.time import SECOND, Micros
-from engine.policy.activation import NODE_FIELDS, node_value
+from engine.model.time import SECOND, Micros, micros
+from engine.policy.activation import NODE_FIELDS, node_value, timestamp_value
 from engine.policy.node_table import NodeLayout, NodeTable
 from engine.view import ClusterState, ClusterView
 from tests.engine.policy.events import EVENTS, apply
@@ -73,6 +73,9 @@ def _check(view: ClusterView, now: Micros) -> None:
             assert _told(table.presence(path), row) is (expected is not _MISSING)
             if leaf.type in (BOOL, DOUBLE, INT):
                 assert repr(_told(table.numbers(path), row)) == repr(expected)
+            if leaf.type == TIMESTAMP:
+                told = _told(table.numbers(path), row)
+                assert told is expected or timestamp_value(micros(told)) == expected
             column = table.dictionary(path)
             if column is not None:
                 code = int(column.codes[row])
@@ -127,7 +130,7 @@ def test_a_row_holds_the_requested_fields() -> None:
     }
     whole = table.row(row, [("node",)])["node"]
     assert isinstance(whole, dict)
-    assert set(whole) == set(NODE_FIELDS) - {"usage"}
+    assert set(whole) == set(NODE_FIELDS) - {"usage", "creationTimestamp"}
     assert table.row(view.names.index(""), [("node",)]) == {"node": {}}
 
 

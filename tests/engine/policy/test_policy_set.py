@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from engine.model.request import PlacementRequest
+from engine.model.time import Micros
 from engine.policy import Match, PolicySet
-from tests.engine.policy.worlds import policies, policy, request_of
+from tests.engine.policy.worlds import NOW, policies, policy, request_of
 
 
 def _names(match: Match) -> list[str]:
@@ -17,7 +18,7 @@ def _condition(*expressions: str) -> str:
 
 
 def _matches(spec: str, request: PlacementRequest | None = None) -> bool:
-    return bool(policies(p=spec).match(request or request_of()).enforced)
+    return bool(policies(p=spec).match(request or request_of(), NOW).enforced)
 
 
 def test_a_policy_without_a_match_speaks_of_every_pod() -> None:
@@ -26,11 +27,11 @@ def test_a_policy_without_a_match_speaks_of_every_pod() -> None:
 
 def test_the_highest_priority_comes_first_then_the_name() -> None:
     loaded = policies(b="priority: 1", c="priority: 5", a="priority: 1", d="priority: -1")
-    assert _names(loaded.match(request_of())) == ["c", "a", "b", "d"]
+    assert _names(loaded.match(request_of(), NOW)) == ["c", "a", "b", "d"]
 
 
 def test_policies_in_audit_mode_are_kept_apart() -> None:
-    match = policies(a="mode: Audit", b="mode: Enforce").match(request_of())
+    match = policies(a="mode: Audit", b="mode: Enforce").match(request_of(), NOW)
     assert _names(match) == ["b"]
     assert [found.name for found in match.audited] == ["a"]
 
@@ -64,12 +65,12 @@ def test_all_conditions_must_be_true() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_false_condition_settles_it_even_if_another_fails(order: int) -> None:
     conditions = ["object.spec.none == 1", "false"][::order]
-    match = policies(p=_condition(*conditions)).match(request_of())
+    match = policies(p=_condition(*conditions)).match(request_of(), NOW)
     assert (_names(match), match.errors) == ([], ())
 
 
 def test_a_condition_that_fails_means_no_match_and_is_reported() -> None:
-    match = policies(p=_condition("true", "object.spec.none == 1")).match(request_of())
+    match = policies(p=_condition("true", "object.spec.none == 1")).match(request_of(), NOW)
     assert _names(match) == []
     (error,) = match.errors
     assert error.startswith("p: match condition `c1`: ")
@@ -77,7 +78,7 @@ def test_a_condition_that_fails_means_no_match_and_is_reported() -> None:
 
 
 def test_a_condition_that_gives_no_bool_fails() -> None:
-    match = policies(p=_condition("object.spec")).match(request_of())
+    match = policies(p=_condition("object.spec")).match(request_of(), NOW)
     assert match.errors == ("p: match condition `c0`: the expression gave a `map`, not a `bool`",)
 
 
@@ -94,3 +95,13 @@ def test_a_policy_with_load_aware_expects_what_a_pod_will_use() -> None:
     assert estimator is not None
     assert estimator(request_of(spec).pod)["cpu"] == 850  # 85 % of a core
     assert policy("{}").estimator is None
+
+
+def test_a_condition_may_read_the_moment() -> None:
+    before, after = Micros(NOW - 1), Micros(NOW + 9_999_999)  # NOW is a multiple of the step
+    loaded = policies(p=_condition("now >= timestamp('1970-01-12T13:46:40Z')"))
+    assert [_names(loaded.match(request_of(), now)) for now in (before, NOW, after)] == [
+        [],
+        ["p"],
+        ["p"],
+    ]

@@ -121,6 +121,14 @@ PUBLIC_WORDS = frozenset(
         ContainersReady DiskPressure False Initialized MemoryPressure NetworkUnavailable
         PIDPressure PodReadyToStartContainers PodScheduled Ready True Unschedulable
         """.split(),
+        # Conditions of node-problem-detector, and reasons of the kubelet and the node controller.
+        *"""
+        CorruptDockerOverlay2 FrequentContainerdRestart FrequentDockerRestart
+        FrequentKubeletRestart FrequentUnregisterNetDevice KernelDeadlock ReadonlyFilesystem
+        KubeletHasDiskPressure KubeletHasInsufficientMemory KubeletHasInsufficientPID
+        KubeletHasNoDiskPressure KubeletHasSufficientMemory KubeletHasSufficientPID
+        KubeletNotReady KubeletReady NodeStatusNeverUpdated NodeStatusUnknown RouteCreated
+        """.split(),
         # Operators and effects.
         *"""
         DoesNotExist Equal Exists Gt In Lt NoExecute NoSchedule NotIn PreferNoSchedule

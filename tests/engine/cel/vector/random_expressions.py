@@ -6,6 +6,7 @@ import re
 
 from hypothesis import strategies as st
 
+from engine.cel.values import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 from tests.engine.cel.vector.rows_table import Row
 
 _INTS = [0, 1, -1, 3, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1]
@@ -14,9 +15,21 @@ _DOUBLES += [float("-inf"), float("nan")]
 _MIXED = st.sampled_from(["", "a", "b", "1", 1, 1.0, True, None, [1], {"k": 1}])
 
 
+_MICRO = 1000
+_MOMENTS = st.sampled_from([0, 1, -1, 10**6, TIMESTAMP_MAX // _MICRO, TIMESTAMP_MIN // _MICRO]).map(
+    lambda micros: Timestamp(micros * _MICRO)
+)
+"""Moments with the precision of columns."""
+
+
 def _maps(values: st.SearchStrategy[object], *keys: str) -> st.SearchStrategy[Row]:
     return st.fixed_dictionaries({}, optional=dict.fromkeys(keys, values))
 
+
+_ELEMENTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["a", "b"]), "status": st.sampled_from(["a", "1"])},
+    optional={"at": _MOMENTS, "odd": _MIXED},
+)
 
 ROWS: st.SearchStrategy[list[Row]] = st.lists(
     st.fixed_dictionaries(
@@ -25,12 +38,14 @@ ROWS: st.SearchStrategy[list[Row]] = st.lists(
             "i": st.sampled_from(_INTS),
             "d": st.sampled_from(_DOUBLES),
             "flag": st.booleans(),
+            "list": st.lists(_ELEMENTS, max_size=3),
         },
         optional={
             "use": _maps(st.sampled_from(_DOUBLES), "d"),
             "count": _maps(st.sampled_from(_INTS), "i"),
             "odd": _MIXED,
             "sub": st.one_of(_MIXED, _maps(_MIXED, "a", "k")),
+            "at": _MOMENTS,
             "tags": st.lists(st.sampled_from(["a", "b"]), max_size=3),
         },
     ),
@@ -43,6 +58,7 @@ PODS = st.fixed_dictionaries(
         "d": st.sampled_from(_DOUBLES),
         "i": st.sampled_from(_INTS),
         "any": _MIXED,
+        "now": _MOMENTS,
         "names": st.lists(st.sampled_from(["a", "b", "i", "d"]), max_size=3),
     }
 )
@@ -80,6 +96,17 @@ _ENDS = {
     "order": ["==", "!=", "<", "<=", ">", ">="],
     "sign": ["+", "-", "*", "/"],
     "logic": ["&&", "||"],
+    "moment": [
+        "node.at", "node.at", "pod.now", "timestamp(1)",
+        "timestamp('1970-01-01T00:00:00.000000001Z')",
+        "node.?at.orValue(pod.now)", "timestamp(node.labels.a)",
+    ],
+    "span": ["duration('0')", "duration('1s')", "duration('-1500ms')", "duration('1ns')"],
+    "member": [
+        "c.type == 'a'", "c.status == pod.names[0]", "c.at < pod.now", "c.odd == 1", "1 / 0 > c.i",
+        "pod.now - c.at <= duration('1s')", "has(c.at)", "c.status in node.labels", "node.i > c.i",
+        "c.odd", "node.tags.exists(x, x == c.type)", "node.list.all(d, d.type == c.type)",
+    ],
     "round": ["abs", "ceil", "floor", "round", "sqrt", "trunc", "sign"],
     "extreme": ["greatest", "least"],
     "number": ["node.i", "node.d"],
@@ -100,14 +127,21 @@ _FORMS = {
     "int": [
         "(<int> <sign> <int>)", "(<int> <sign> <int>)", "(<int> % <int>)", "-(<int>)",
         "math.<extreme>(<int>, <int>)", "int(<number>)", "int(<text>)", "math.abs(<int>)",
-        "size(node.tags.filter(x, <predicate>))", "<int>", *_of_any_kind("int"),
+        "size(node.tags.filter(x, <predicate>))", "int(<moment>)", "(<span>).getHours()",
+        "(<span>).getMilliseconds()", "(<span>).getSeconds()", "<int>", *_of_any_kind("int"),
     ],
     "double": [
         "(<double> <sign> <double>)", "(<double> <sign> <double>)", "-(<double>)",
         "double(<number>)", "double(<text>)", "math.<extreme>(<double>, <double>)",
         "math.<round>(<double>)", "math.<round>(<number>)", "<double>", *_of_any_kind("double"),
     ],
+    "moment": ["(<moment> <sign> <span>)", "(<span> + <moment>)", "<moment>", "(<any>)"],
+    "span": ["(<moment> - <moment>)", "(<span> <sign> <span>)", "-(<span>)", "<span>"],
+    "member": ["(<member> <logic> <member>)", "!(<member>)", "<member>", "<bool>"],
     "bool": [
+        "(<moment> <order> <moment>)", "(<span> <order> <span>)", "(<moment> <order> <any>)",
+        "node.list.exists(c, <member>)", "node.list.all(c, <member>)",
+        "node.list.exists_one(c, <member>)", "math.<extreme>(<span>, <span>) == <span>",
         "(<bool> <logic> <bool>)", "(<bool> <logic> (<bool> <logic> <bool>))", "!(<bool>)",
         "(<number> <order> <number>)", "(<number> <order> <number>)", "(<text> <order> <text>)",
         "(<bool> <order> <bool>)", "(<any>) in [<number>, <text>]", "(<any> <order> <any>)",

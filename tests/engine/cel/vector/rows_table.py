@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,23 @@ from engine.cel.ast import Node
 from engine.cel.check import check
 from engine.cel.environment import Environment
 from engine.cel.parser import parse
-from engine.cel.values import BOOL, DOUBLE, DYN, INT, MAP, NUMBERS, CelType
+from engine.cel.values import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    MAP,
+    NUMBERS,
+    TIMESTAMP,
+    CelType,
+    Duration,
+    Timestamp,
+)
 from engine.cel.vector import (
     Column,
     DictColumn,
+    Elements,
     Leaf,
     MissingPath,
     Path,
@@ -28,6 +41,7 @@ from engine.cel.vector import (
     plan_number,
     unpacked,
 )
+from engine.cel.vector.columns import constant
 
 Row = dict[str, Any]
 """The value of `node` in a row."""
@@ -36,12 +50,17 @@ Memory = dict[Hashable, tuple[Sequence[Row], NDArray[Any]]]
 """Columns by key, with the rows they were made for."""
 
 ENVIRONMENT = Environment(variables={"node": DYN, "pod": DYN})
+LISTED: Path = ("node", "list")
+"""The one list of each row that has tables of elements; they are maps."""
+
 _DEPTH = 3  # a path goes as far as `node.labels.zone`
 _TYPES: Mapping[frozenset[type], CelType] = {
     frozenset({bool}): BOOL,
     frozenset({int}): INT,
     frozenset({float}): DOUBLE,
     frozenset({dict}): MAP,
+    frozenset({Timestamp}): TIMESTAMP,
+    frozenset({Duration}): DURATION,
 }
 
 
@@ -55,6 +74,9 @@ class RowsLayout:
     rows: Sequence[Row]
     hidden: bool = False
     variables: frozenset[str] = frozenset({"node"})
+
+    def elements(self, path: Path, variable: str) -> ElementLayout | None:
+        return ElementLayout(self, path, variable) if path == LISTED and not self.hidden else None
 
     def leaf(self, path: Path) -> Leaf:
         if self.hidden:
@@ -80,8 +102,9 @@ class RowsTable:
         found = [followed(row, path) for row in self.rows]
         faults = np.array([type(value) is MissingPath for value in found], np.bool_)
         present = [value for value in found if type(value) is not MissingPath]
-        values = np.zeros(len(found), type(present[0]) if present else np.float64)
-        values[~faults] = present
+        parts = [constant(value).values for value in present]
+        values = np.zeros(len(found), parts[0].dtype if parts else np.float64)
+        values[~faults] = parts
         return Column(values, faults if faults.any() else None)
 
     def presence(self, path: Path) -> Column:
@@ -108,6 +131,13 @@ class RowsTable:
         self.reads.append(f"row for {paths}")
         return {"node": self.rows[number]}
 
+    def elements(self, path: Path, variable: str) -> Iterable[Elements]:
+        lists = [row[path[-1]] for row in self.rows]
+        for position in range(max(map(len, lists), default=0)):
+            present = np.array([position < len(found) for found in lists], np.bool_)
+            found = [found[position] if position < len(found) else {} for found in lists]
+            yield Elements(ElementTable(self, variable, found), present)
+
     def remember(
         self,
         key: Hashable,
@@ -133,6 +163,68 @@ class RowsTable:
         self.memory[key] = (self.rows, whole)
         self.reads.append(f"remember {len(changed)}")
         return unpacked(whole)
+
+
+@dataclass(frozen=True)
+class ElementLayout:
+    """The layout of the tables with one element of the list at a path in each row."""
+
+    base: RowsLayout
+    path: Path
+    variable: str
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return self.base.variables | {self.variable}
+
+    def leaf(self, path: Path) -> Leaf:
+        if path[0] != self.variable:
+            return self.base.leaf(path)
+        found = [element for row in self.base.rows for element in row[self.path[-1]]]
+        return RowsLayout(found).leaf(path)
+
+    def elements(self, path: Path, variable: str) -> None:  # noqa: ARG002 (protocol)
+        return None
+
+
+@dataclass(frozen=True)
+class ElementTable:
+    """Rows with an element of a list as a variable beside `node`."""
+
+    base: RowsTable
+    variable: str
+    found: Sequence[Row]
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def _of(self, path: Path) -> RowsTable:
+        return RowsTable(self.found) if path[0] == self.variable else self.base
+
+    def numbers(self, path: Path) -> Column:
+        return self._of(path).numbers(path)
+
+    def presence(self, path: Path) -> Column:
+        return self._of(path).presence(path)
+
+    def dictionary(self, path: Path) -> DictColumn | None:
+        return self._of(path).dictionary(path)
+
+    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
+        return {**self.base.row(number, paths), self.variable: self.found[number]}
+
+    def elements(self, path: Path, variable: str) -> None:  # noqa: ARG002 (protocol)
+        return None
+
+    def remember(
+        self,
+        key: Hashable,  # noqa: ARG002 (protocol)
+        paths: Sequence[Path],  # noqa: ARG002
+        compute: Callable[[Table], Column],
+        *,
+        for_all_requests: bool,  # noqa: ARG002
+    ) -> Column:
+        return compute(self)
 
 
 def followed(row: Row, path: Path) -> object:

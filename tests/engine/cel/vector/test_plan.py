@@ -31,6 +31,9 @@ class _Nodes:
             return Leaf(path, MAP, distinct=5000)
         return Leaf(path[:3], _TYPES.get(name), distinct=5000 if name == "host" else 4)
 
+    def elements(self, path: Path, variable: str) -> None:  # noqa: ARG002 (protocol)
+        return None
+
 
 class _Probe:
     """A function `seen(x)` that gives `x` and counts its calls by value."""

@@ -23,7 +23,7 @@ _GPU_SPEC = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}
 
 def terms(compiled: CompiledPolicy, **spec: object) -> list[list[list[str]]]:
     """Return label and operator of what each filter of a policy requires for a pod."""
-    context = PolicyContext(request_of(dict(spec)), variables=compiled.variables)
+    context = PolicyContext(request_of(dict(spec)), NOW, variables=compiled.variables)
     return [
         [[f"{one.key} {one.operator}" for one in term] for term in found.terms]
         for found in (rule.labels.condition(context) for rule in compiled.filters)
