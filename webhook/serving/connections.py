@@ -207,17 +207,18 @@ class Connection(web.RequestHandler):
         if self.transport is not None:
             self.transport.abort()
 
+    def close_if_idle(self) -> None:
+        """Close if no request has come; wait again while one is being handled."""
+        if self.is_busy:
+            self._wait()
+        else:
+            self.give_up("no request in time")
+
     def _wait(self) -> None:
         seconds = self._connections.first_request_seconds
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_is_up)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.close_if_idle)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _time_is_up(self) -> None:
-        if self.is_busy:
-            self._wait()
-        else:
-            self.give_up("no request in time")
