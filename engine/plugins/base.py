@@ -41,7 +41,11 @@ class Args(BaseModel):
     """The `args` of a rule: upstream's camelCase names, nothing else accepted."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        defer_build=True,  # most commands use a few plugins
     )
 
     @model_validator(mode="before")

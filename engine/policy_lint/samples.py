@@ -62,7 +62,7 @@ def samples_for(policy: CompiledPolicy) -> Samples:
     requests = [request for pod in _recorded()["pods"] for request in _requests(pod, texts, policy)]
     selected = [request for request in requests if policy.selects(request)]
     errors: list[str] = []
-    met = [request for request in selected or requests if policy.meets(request, errors)]
+    met = [request for request in selected or requests if policy.meets(request, now, errors)]
     return Samples(view, now, tuple(met))
 
 

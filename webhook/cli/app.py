@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
-from cyclopts import App, CoercionError, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import (
+    App,
+    Argument,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    UnusedCliTokensError,
+)
 
 from engine.errors import InvalidFileError, StowplanError
 from webhook.cli.console import errors
@@ -23,9 +30,16 @@ def _shown_default(value: object) -> str | None:
     return None if value in (None, False) else str(value)
 
 
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - it parses mail headers
+
+    return version("stowplan")
+
+
 app = App(
     name="stowplan",
-    version=lambda: importlib.metadata.version("stowplan"),
+    version=_version,
+    version_format="plaintext",  # as Markdown it would load a parser
     default_parameter=Parameter(negative=(), show_default=_shown_default),
     help=f"""Placement policies and ElasticQuota for any Kubernetes cluster, beside its scheduler.
 
@@ -131,13 +145,24 @@ def _usage(error: CycloptsError) -> str:
     """Return the mistake in the arguments, in the style of our other errors."""
     hint = f"see `{' '.join(('stowplan', *(error.command_chain or ())))} --help`"
     message = str(error).replace('"', "`").removesuffix(".")
-    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        message = _missing(error, error.argument)
+    elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         message = f"unexpected argument `{error.unused_tokens[0]}`"
         hint = f"repeat a flag for each of its values; {hint}"
     elif isinstance(error, CoercionError) and error.token and error.target_type in _EXPECTED:
         expected = _EXPECTED[error.target_type]
         message = f"{error.token.keyword}: expected {expected}, not `{error.token.value}`"
     return f"{message[:1].lower()}{message[1:]}\nhint: {hint}"
+
+
+def _missing(error: MissingArgumentError, argument: Argument) -> str:
+    """Return which argument is missing, or came without a value."""
+    given = error.keyword or next((token.keyword for token in argument.tokens if token.keyword), "")
+    if given:
+        return f"{given} needs a value"
+    kind = "option" if argument.name.startswith("-") else "argument"
+    return f"{kind} `{argument.name}` is missing"
 
 
 def _failed(message: str, status: Exit) -> Exit:

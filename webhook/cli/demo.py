@@ -26,8 +26,8 @@ from engine.report import DecisionReport
 from engine.view import ClusterView, Sum
 from webhook.cli import console
 from webhook.cli.api_server import ApiServer, connected
+from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_cluster
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.render import plain_table, show_patch
 from webhook.serving.composition import run_server
@@ -87,8 +87,8 @@ async def _limits_that_add_up(
     output.print(
         "Pod shop/checkout requests 1 core and may use 4. By requests alone, as LeastAllocated has"
         " it, node3 is best, which looks empty but is 90 % busy; then node1, where limits add up to"
-        " 10 of 8 cores already. The policy leaves out what is hot, and gives points for the room"
-        " that limits leave.\n"
+        " 10 of 8 cores already. The policy leaves out what is hot, and prefers nodes where limits,"
+        " with those of the pod, add up to less of the cores.\n"
     )
     manifest = read_manifest(file)
     advised = await caller.review("mutate", manifest)
@@ -162,7 +162,8 @@ def _scores_by_requests(
 def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionReport) -> Table:
     """Return the load of nodes, and their points by requests and by our policy."""
     ours = {
-        ranked.node: f"{ranked.total} ({ranked.scores[0].raw} % room)" for ranked in report.ranking
+        ranked.node: f"{ranked.total} (limits {100 - ranked.scores[0].raw} %)"
+        for ranked in report.ranking
     }
     for node, (first, *_) in report.rejected.items():
         ours[node] = f"left out: {first.reason}"

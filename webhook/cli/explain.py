@@ -20,9 +20,10 @@ from engine.quota import QuotaVerdict, judge, quotas_of
 from engine.report import DecisionReport, QuotaReport, decision_report
 from engine.view import counted_requests
 from webhook.cli import console
+from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import load_cluster, load_policy_set
 from webhook.cli.pods import placement_request, read_manifest
+from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show_patch, show_reasons, verdict_line
 from webhook.cluster import Recording
 from webhook.placement.placer import Placer

@@ -19,7 +19,7 @@ from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet,
 from engine.policy_lint import lint_policy
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.loading import STANDARD_INPUT, load_policy_set
+from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.render import plain_table
 
 _MICROS_PER_MILLI = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,14 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
 
 _STANDARD_INPUT = Path("/dev/stdin")
+_TEMPLATES: Final = {
+    "CronJob": "spec.jobTemplate.spec.template",
+    **dict.fromkeys(
+        ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"), "spec.template"
+    ),
+}
+"""Place of the template of pods, by kind."""
+
 _POD = GroupVersionKind(version="v1", kind="Pod")
 
 
@@ -78,7 +86,13 @@ def placement_request(
 def _valid_pod(found: ApiObject) -> dict[str, Any]:
     """Return a valid pod as plain values."""
     if (found.group, found.kind) != ("", "Pod"):
-        hint = "give a pod itself: the one below `template`, say, with `kind: Pod` above it"
+        template = _TEMPLATES.get(found.kind)
+        hint = (
+            f"give one of its pods: what is below `{template}`, with `apiVersion: v1` and"
+            " `kind: Pod` above it"
+            if template
+            else "give the manifest of one Pod"
+        )
         message = f"expected a Pod, not a `{found.kind[:64]}`"
         raise InvalidFileError([found.problem(("kind",), message, hint)])
     try:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from engine.errors import StowplanError
 from webhook.cli.exit_codes import Exit
+from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving import process as service
 from webhook.settings import Settings
 from webhook.settings_sources import ShownEnvironment
@@ -21,5 +23,8 @@ def serve(*, settings: Annotated[Settings | None, Parameter(name="*")] = None) -
     Each setting is taken from its flag, else from its environment variable, else from the file
     named by `--config`, else from its default.
     """
-    service.serve(settings or Settings())
+    try:
+        service.serve(settings or Settings())
+    except NoKubeconfigError as error:
+        raise StowplanError(f"{error}, or a recorded cluster with `--cluster`") from error
     return Exit.OK

@@ -42,6 +42,7 @@ def serve(settings: Settings) -> None:
 
     Raises:
         InvalidFileError: a policy, a recorded cluster or a kubeconfig cannot be used.
+        NoKubeconfigError: there is no kubeconfig.
         SettingsError: a port cannot be listened on.
         TlsError: the certificate cannot be used.
     """

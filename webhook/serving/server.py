@@ -64,7 +64,7 @@ class RunningServer:
         ]
         if self.ca_pem:
             lines += [
-                "self-signed authority (the `caBundle` of a webhook configuration, in base64):",
+                "self-signed authority (in base64, the `caBundle` of a webhook configuration):",
                 self.ca_pem.decode().rstrip(),
                 f"save it as ca.pem and try: curl --cacert ca.pem {self.probe_url}/readyz",
             ]

@@ -35,9 +35,12 @@ def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
     ("arguments", "message", "hint"),
     [
         (["expl"], "unknown command `expl`. Did you mean `explain`?", "see `stowplan --help`"),
-        (["explain"], "parameter POD requires an argument", "see `stowplan explain --help`"),
-        (["explain", POD], "parameter --cluster requires", "see `stowplan explain --help`"),
-        (["lint", "policies", "--vrbose"], "unknown option: --vrbose. Did you mean --verbose?", ""),
+        (["explain"], "argument `POD` is missing", "see `stowplan explain --help`"),
+        (["explain", POD], "option `--cluster` is missing", "see `stowplan explain --help`"),
+        (["explain", POD, "--cluster"], "--cluster needs a value", "see `stowplan explain --help`"),
+        (["snapshot"], "option `--output` is missing", "see `stowplan snapshot --help`"),
+        (["snapshot", "-o"], "-o needs a value", "see `stowplan snapshot --help`"),
+        (["test", "policies", "--vrbose"], "unknown option: --vrbose. Did you mean --verbose?", ""),
         (["serve", "--prt", "1"], "unknown option: --prt", "see `stowplan serve --help`"),
         (
             ["explain", POD, *CLUSTER, *POLICIES, "policies/balanced"],

@@ -32,10 +32,10 @@ def test_the_demo_ends_by_itself_and_suggests_commands_that_work(
         out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    # 60 points by requests, but (8 - 10 - 4) * 100 / 8 = -75 % of room
-    assert "node1 8 4 10 1.5 60 0 (-75 % room)" in lines
-    # 54 points by requests, but (8 - 5 - 4) * 100 / 8 = -12 % of room
-    assert "node2 8 5 5 1.6 54 100 (-12 % room)" in lines
+    # 60 points by requests, but limits of 10 + 4 of 8 cores
+    assert "node1 8 4 10 1.5 60 0 (limits 175 %)" in lines
+    # 54 points by requests, and limits of 5 + 4 of 8 cores
+    assert "node2 8 5 5 1.6 54 100 (limits 112 %)" in lines
     assert '"values": ["node2"]' in out
     assert (
         'Error from server (Forbidden): error when creating "2-quota.yaml": admission webhook'

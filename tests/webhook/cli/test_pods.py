@@ -57,7 +57,14 @@ def test_what_is_not_one_pod_is_refused_with_its_place(
 def test_a_deployment_comes_with_a_hint(tmp_path: Path) -> None:
     file = tmp_path / "web.yaml"
     file.write_text(DEPLOYMENT)
-    with pytest.raises(InvalidFileError, match="hint: give a pod itself: the one below `template`"):
+    hint = "hint: give one of its pods: what is below `spec.template`, with `apiVersion: v1` and"
+    with pytest.raises(InvalidFileError, match=hint):
+        read_manifest(file)
+    file.write_text('{"apiVersion": "batch/v1", "kind": "CronJob"}')
+    with pytest.raises(InvalidFileError, match=r"below `spec\.jobTemplate\.spec\.template`"):
+        read_manifest(file)
+    file.write_text('{"apiVersion": "v1", "kind": "Service"}')
+    with pytest.raises(InvalidFileError, match="hint: give the manifest of one Pod"):
         read_manifest(file)
 
 

@@ -183,3 +183,14 @@ sys.exit("kubernetes" in sys.modules)
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True)  # noqa: S603 - our own program
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert b"snapshot" in ran.stdout
+
+
+@pytest.mark.parametrize("command", [["snapshot", "-o", "c.json"], ["doctor"]])
+def test_a_missing_kubeconfig_names_the_flag_there_is(
+    stowplan: Stowplan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = stowplan(*command, "--kubeconfig", "nowhere")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == "there is no kubeconfig `nowhere`\nhint: name another with `--kubeconfig`\n"
+    assert list(tmp_path.iterdir()) == []

@@ -228,6 +228,7 @@ async def connected(
         service_account: the folder with its token.
 
     Raises:
+        NoKubeconfigError: there is no kubeconfig.
         InvalidFileError: the configuration cannot be used.
     """
     identity = credentials(kubeconfig, context, environ, service_account)

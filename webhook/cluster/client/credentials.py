@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from engine.errors import Diagnostic, InvalidFileError
+from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.kubernetes_aio import (
     KUBE_CONFIG_DEFAULT_LOCATION,
     ConfigException,
@@ -31,6 +31,10 @@ _RENEW_AHEAD = timedelta(minutes=1)
 _RENEW_AT_MOST_EVERY = timedelta(seconds=10)
 _UNUSABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError)
 """Exceptions of the client for an invalid configuration."""
+
+
+class NoKubeconfigError(StowplanError):
+    """There is no kubeconfig at the place where one is expected."""
 
 
 class Credentials(Protocol):
@@ -112,7 +116,15 @@ class Kubeconfig:
         self._good_until: datetime | None = None
 
     async def configuration(self) -> Configuration:
-        """Return a new configuration; a token that expires is renewed before."""
+        """Return a new configuration; a token that expires is renewed before.
+
+        Raises:
+            NoKubeconfigError: there is no file to read it from.
+            InvalidFileError: the configuration cannot be used.
+        """
+        if not _any_exists(self._paths):
+            hint = "hint: name another with `--kubeconfig`"
+            raise NoKubeconfigError(f"there is no kubeconfig `{self._paths}`\n{hint}")
         try:
             configuration = await self._load()
         except _UNUSABLE as error:
@@ -143,8 +155,6 @@ class Kubeconfig:
             await self.renew(configuration)
 
     async def _load(self) -> Configuration:
-        if not _any_exists(self._paths):
-            raise FileNotFoundError("no such file")
         configuration = Configuration()
         load: Any = load_kube_config  # it has no types
         loader = await load(
@@ -183,9 +193,4 @@ def _any_exists(paths: str) -> bool:
 
 def _invalid(place: Path | str, error: Exception) -> InvalidFileError:
     problem = f"no connection can be made with it: {error}"
-    hint = (
-        "name another with `--kubeconfig`, or a recorded cluster with `--cluster`"
-        if isinstance(error, FileNotFoundError)
-        else ""
-    )
-    return InvalidFileError([Diagnostic(file=str(place), message=problem, hint=hint)])
+    return InvalidFileError([Diagnostic(file=str(place), message=problem)])

@@ -1,16 +1,18 @@
 """The parts of `kubernetes.aio` in use, imported without the other clients of its package.
 
 The `__init__` of `kubernetes` imports every client: 250 modules, 10 MiB and a tenth of a second of
-startup. It is skipped unless it has run already; its modules can still be imported by name.
+startup. It runs when anything else of the package is asked for, as `kubernetes.client`.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec, module_from_spec
+from importlib.util import find_spec
 
-if "kubernetes" not in sys.modules and (_around := find_spec("kubernetes")) is not None:
-    sys.modules["kubernetes"] = module_from_spec(_around)  # never executed
+from webhook.cluster.client.deferred_package import deferred_package
+
+if "kubernetes" not in sys.modules and (_spec := find_spec("kubernetes")) is not None:
+    sys.modules["kubernetes"] = deferred_package(_spec)
 
 # ruff: isort: split
 from kubernetes.aio.client import Configuration

@@ -10,6 +10,7 @@ from engine.errors import InvalidFileError
 from tests.fake_api_server import fake_api_server
 from tests.webhook.cluster.reflecting import connected_to, pod, quota
 from webhook.cluster.client.connection import ApiError, Connection, connected
+from webhook.cluster.client.credentials import NoKubeconfigError
 
 PODS = "/api/v1/pods"
 WATCH = [("watch", "true")]
@@ -185,7 +186,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: s
 
 
 async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFileError, match=r"missing: .*no such file"):
+    with pytest.raises(NoKubeconfigError, match=r"there is no kubeconfig `.*missing`"):
         async with connected(tmp_path / "missing", None):
             pass
 

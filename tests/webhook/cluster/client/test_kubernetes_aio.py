@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 
 def printed_by(program: str) -> str:
@@ -22,3 +23,12 @@ def test_whoever_wants_another_client_can_still_import_it() -> None:
         "import webhook.cluster.client.connection, kubernetes.client as it; print(it.__name__)"
     )
     assert printed_by(program) == "kubernetes.client"
+
+
+def test_the_package_is_whole_for_whoever_else_imports_it() -> None:
+    program = (
+        "import webhook.cluster.client.connection, kubernetes, kubernetes.aio;"
+        "print(kubernetes.__version__, kubernetes.watch.Watch.__name__,"
+        " kubernetes.aio.client.Configuration.__name__, hasattr(kubernetes, 'nothing'))"
+    )
+    assert printed_by(program) == f"{version('kubernetes')} Watch Configuration False"
