@@ -152,9 +152,11 @@ def _staged(folder: Path) -> Iterator[tuple[Server, _Attacker, Patient]]:
         command = [sys.executable, "-m", "tests.bench.load.hostile", f"--port={server.target.port}"]
         command += [f"--ca={certificates.ca}", f"--kubeconfig={api_server.kubeconfig}"]
         process = subprocess.Popen(  # noqa: S603 (ours)
-            [*command, f"--namespace={namespace}"], stdin=subprocess.PIPE
+            [*command, f"--namespace={namespace}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         stack.callback(_end, process)
+        if process.stdout is None or not process.stdout.readline():
+            raise RuntimeError("the hostile client did not start")
         trust = ssl.create_default_context(cafile=certificates.ca)
         reviews = iter(Reviews(cluster.workloads, _REVIEWS, dry_run=True))
         yield server, _Attacker(process), Patient(server.target.port, trust, reviews)
@@ -163,9 +165,10 @@ def _staged(folder: Path) -> Iterator[tuple[Server, _Attacker, Patient]]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-    if process.stdin is not None:
-        with suppress(BrokenPipeError):
-            process.stdin.close()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(BrokenPipeError):
+                stream.close()
 
 
 def measured(rounds: int = _ROUNDS, seconds: float = _SECONDS) -> dict[str, list[float]]:

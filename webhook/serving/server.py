@@ -122,10 +122,14 @@ async def listen(
     if connections is None:
         connections = Connections(_MOST_CONNECTIONS)
     new_connection = partial(Connection, server, connections, loop=loop)
-    handshake = {"ssl_handshake_timeout": HANDSHAKE_SECONDS} if tls else {}
     try:
         listener = await loop.create_server(
-            new_connection, host, port, ssl=tls, backlog=_BACKLOG, **handshake
+            new_connection,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+            backlog=_BACKLOG,
         )
     except OSError as error:
         problem = f"cannot be listened on: {error.strerror or error}"

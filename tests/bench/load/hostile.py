@@ -1,16 +1,16 @@
 """A client that keeps others out if it can, a process of its own: `tests.bench.load.hostile`.
 
-It attacks after each line of its standard input that says `on`, until one says `off`: by bodies of
-which only half is sent, by connections that send nothing, and by reviews of giant pods, one after
-the other; and it creates giant pods on the API server, so that the watch brings them. What the
-server closes is opened again. Handshakes come at a rate, for they are work for any server.
+It prints `ready`, and attacks after each line of its standard input that says `on`, until one says
+`off`: by bodies of which only half is sent, by connections that send nothing, and by reviews of
+giant pods, one after the other; and it creates giant pods on the API server, so that the watch
+brings them. What the server closes is opened again. Handshakes come at a rate, for they are work
+for any server.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,6 @@ _HALF_SENT: Final = 500
 _IDLE: Final = 1_000
 _HANDSHAKES_PER_SECOND: Final = 100
 _PATHS: Final = ("/mutate", "/validate")
-_NICE: Final = 10  # elsewhere it would have a machine of its own
 _HALF_A_REVIEW: Final = (
     b"POST /validate?timeout=30s HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
@@ -57,7 +56,7 @@ class Hostile:
     async def attack(self) -> None:
         """Attack until cancelled."""
         pace = asyncio.Semaphore(0)
-        async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as session:
+        async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
             group.create_task(self._beat(pace))
             for number in range(_HALF_SENT + _IDLE):
                 text = _HALF_A_REVIEW if number % 3 == 0 else b""
@@ -99,20 +98,23 @@ class Hostile:
         while True:
             for pod in self._pods:
                 url = f"{self._api_pods}/{pod['metadata']['name']}"
-                async with session.post(self._api_pods, json=pod, ssl=self._api_trust):
-                    pass
-                async with session.delete(url, ssl=self._api_trust):
-                    pass
+                with suppress(aiohttp.ClientError):
+                    async with session.post(self._api_pods, json=pod, ssl=self._api_trust):
+                        pass
+                    async with session.delete(url, ssl=self._api_trust):
+                        pass
                 await asyncio.sleep(0.2)
 
 
 async def _obey(hostile: Hostile) -> None:
     orders = await standard_input.opened()
+    print("ready", flush=True)
     attack: asyncio.Task[None] | None = None
     while order := await orders.readline():
         if attack is not None:
             attack.cancel()
-            await asyncio.gather(attack, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await attack
         attack = asyncio.create_task(hostile.attack()) if order.strip() == b"on" else None
 
 
@@ -124,7 +126,6 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--namespace", required=True)
     asked = parser.parse_args()
-    os.nice(_NICE)
     trust = ssl.create_default_context(cafile=asked.ca)
     hostile = Hostile(asked.port, trust, asked.kubeconfig, asked.namespace)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
