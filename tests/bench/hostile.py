@@ -3,7 +3,9 @@
 `stowplan serve` follows a generated cluster in which things change. A patient client sends reviews
 to both paths and asks for `/livez`, each at its moment, and a latency counts from that moment.
 Every round it does so twice: alone, and while `tests.bench.load.hostile` attacks. What is compared
-is the latency that one in twenty exceeds: the machine, and whatever else it does, delays both.
+is the latency that one in twenty exceeds. Server and clients share a machine, which may have others
+to serve: so the client also works for two milliseconds now and then, and a delay counts in
+proportion to how much longer than two milliseconds that takes.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,6 +32,9 @@ from tests.bench.load.parts import ApiServer, Server
 from tests.bench.load.reviews import Reviews
 
 WHAT: Final = "beside a hostile client, {} waits longer, ms"
+_WORK: Final = "work"
+_WORK_SECONDS: Final = 0.002
+_WORK_EVERY_SECONDS: Final = 0.1
 PATHS: Final = ("/mutate", "/validate", "/livez")
 
 _NODES, _PODS, _EVENTS = 5_000, 2_000, 10
@@ -52,21 +58,27 @@ def exceeded_by_one_in_twenty(latencies: Sequence[float]) -> float:
 
 
 def delays(rounds: Sequence[tuple[Latencies, Latencies]]) -> dict[str, list[float]]:
-    """Return by how much each path was delayed in each round, milliseconds.
+    """Return by how much each path was delayed in each round, milliseconds of a machine of our own.
 
     Args:
-        rounds: latencies alone and under attack.
+        rounds: latencies alone and under attack, of work too.
     """
     return {
         WHAT.format(path): [
-            max(
-                0.0,
-                exceeded_by_one_in_twenty(hostile[path]) - exceeded_by_one_in_twenty(alone[path]),
-            )
+            _delay(alone[path], hostile[path]) / slowness(hostile[_WORK])
             for alone, hostile in rounds
         ]
         for path in PATHS
     }
+
+
+def slowness(work: Sequence[float]) -> float:
+    """Return how many times longer work takes than on a machine with nothing else to do."""
+    return max(1.0, exceeded_by_one_in_twenty(work) / (_WORK_SECONDS * 1e3))
+
+
+def _delay(alone: Sequence[float], hostile: Sequence[float]) -> float:
+    return max(0.0, exceeded_by_one_in_twenty(hostile) - exceeded_by_one_in_twenty(alone))
 
 
 class Patient:
@@ -83,7 +95,9 @@ class Patient:
         Raises:
             RuntimeError: an answer has another status than 200.
         """
-        waited: Latencies = {path: [] for path in PATHS}
+        waited: Latencies = {what: [] for what in (*PATHS, _WORK)}
+        worker = threading.Thread(target=_work, args=(seconds, waited[_WORK]))
+        worker.start()
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session, asyncio.TaskGroup() as group:
             await self._ask(session, "/livez", time.perf_counter(), [])  # opens a connection
             began = time.perf_counter() + 0.1
@@ -92,6 +106,7 @@ class Patient:
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
                 path = PATHS[number % len(PATHS)]
                 group.create_task(self._ask(session, path, due, waited[path]))
+        await asyncio.to_thread(worker.join)
         return waited
 
     async def _ask(
@@ -108,6 +123,17 @@ class Patient:
                 if response.status != _OK:
                     raise RuntimeError(f"{path} answers {response.status}")
         waited.append((time.perf_counter() - due) * 1e3)
+
+
+def _work(seconds: float, took: list[float]) -> None:
+    """Note how long work takes, milliseconds."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        time.sleep(_WORK_EVERY_SECONDS)
+        began, done = time.perf_counter(), time.thread_time() + _WORK_SECONDS
+        while time.thread_time() < done:
+            pass
+        took.append((time.perf_counter() - began) * 1e3)
 
 
 class _Attacker:
@@ -179,7 +205,7 @@ def measured(rounds: int = _ROUNDS, seconds: float = _SECONDS) -> dict[str, list
     ):
         asyncio.run(patient.latencies(seconds))  # the first decisions fill columns
         found = []
-        print(f"{'ms':12} {'':>9}" + "".join(f"{path:>30}" for path in PATHS))
+        print(f"{'ms':12} {'':>9}" + "".join(f"{what:>34}" for what in (*PATHS, _WORK)))
         for number in range(1, rounds + 1):
             alone = asyncio.run(patient.latencies(seconds))
             attacker.attack()

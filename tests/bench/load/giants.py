@@ -83,5 +83,5 @@ _SPECS: dict[str, Callable[[], _Json]] = {
     },
     "terms": lambda: _required(10_000, 1),
     "values": lambda: _required(1_000, 20),
-    "within-limits": lambda: _required(100, 40) | {"containers": _containers(250, _equal)},
+    "within-limits": lambda: _required(50, 40) | {"containers": _containers(100, _equal)},
 }

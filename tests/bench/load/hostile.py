@@ -25,7 +25,9 @@ from tests.bench.load.giants import giants, review_of
 
 _HALF_SENT: Final = 500
 _IDLE: Final = 1_000
-_HANDSHAKES_PER_SECOND: Final = 100
+_HANDSHAKES_PER_SECOND: Final = 25
+_GIANT_EVERY_SECONDS: Final = 1.0  # to each path, once the one before is answered
+_CREATE_EVERY_SECONDS: Final = 2.0
 _PATHS: Final = ("/mutate", "/validate")
 _HALF_A_REVIEW: Final = (
     b"POST /validate?timeout=30s HTTP/1.1\r\nHost: localhost\r\n"
@@ -93,6 +95,7 @@ class Hostile:
                         url, data=body, headers=headers, ssl=self._trust
                     ) as response:
                         await response.read()
+                await asyncio.sleep(_GIANT_EVERY_SECONDS)
 
     async def _create_giants(self, session: aiohttp.ClientSession) -> None:
         while True:
@@ -103,7 +106,7 @@ class Hostile:
                         pass
                     async with session.delete(url, ssl=self._api_trust):
                         pass
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(_CREATE_EVERY_SECONDS)
 
 
 async def _obey(hostile: Hostile) -> None:
