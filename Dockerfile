@@ -15,6 +15,7 @@ COPY pyproject.toml requirements.lock ./
 RUN uv pip install --python /opt/stowplan/bin/python \
       --require-hashes --only-binary :all: --constraint requirements.lock --requirement pyproject.toml
 COPY README.md LICENSE ./
+COPY policies policies
 COPY engine engine
 COPY webhook webhook
 # Bytecode is made here, the same whatever the time, as the image is read-only where it runs; not of
@@ -29,7 +30,7 @@ RUN uv pip install --python /opt/stowplan/bin/python --no-deps . \
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="stowplan" \
-      org.opencontainers.image.description="Placement policies and ElasticQuota by one admission webhook" \
+      org.opencontainers.image.description="Placement policies and ElasticQuota with a single admission webhook" \
       org.opencontainers.image.source="https://github.com/stowplan/stowplan" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN python -m pip uninstall --yes --quiet --root-user-action ignore setuptools wheel pip \

@@ -1,6 +1,10 @@
 # Every target sets up what it needs: a fresh machine has Python 3.11+ with pip, nothing else.
 PYTHON ?= python3
 VENV := .venv
+
+# How long `make fuzz` takes for each target.
+SECONDS ?= 60
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -8,7 +12,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e check bench budgets docs chart lock clean
+.PHONY: help demo test e2e check bench budgets fuzz docs chart lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +20,7 @@ help: ## Show this help
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
-test: $(READY) ## Run the tests
+test: $(READY) ## Run the tests: some 8 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
 
 e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
@@ -35,8 +39,14 @@ bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare 
 budgets: $(READY) ## Check that nothing became slower, by ratios to floors of the same run
 	@$(BIN)/python -m tests.bench.budgets
 
-docs: $(READY) ## Write docs/plugins.md from what the plugins say of themselves
+fuzz: $(READY) ## Fuzz for SECONDS each: reviews, policies, expressions; coverage-guided
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements-fuzz.lock
+	@for target in reviews policies expressions; do \
+		$(BIN)/python -m tests.fuzz $$target --seconds $(SECONDS) || exit 1; done
+
+docs: $(READY) ## Write the pages of docs/ that are made of code, and the schema for editors
 	@$(BIN)/python -m tests.docs
+	@$(BIN)/python -m tests.policy_docs
 
 chart: $(READY) ## Write what the chart has twice: schema, tables of its README, copies of policies
 	@$(BIN)/python -m tests.charts.generated
@@ -45,11 +55,15 @@ lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--group dev --upgrade --custom-compile-command "make lock" \
 		--output-file requirements.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--group fuzz --no-deps --upgrade --custom-compile-command "make lock" \
+		--output-file requirements-fuzz.lock
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .fuzz .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): requirements.lock pyproject.toml
+	@echo "setting up $(VENV), once: a minute or two, most of it downloads"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements.lock

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,16 +21,19 @@ kind: PlacementPolicy
 metadata: { name: part }
 spec:
 """
+(ON_PATH,) = re.findall(r"^export PATH=.*$", README, re.MULTILINE)
 WIDTH = 100  # columns of the terminal the README shows
 
 
 def run(command: str) -> str:
-    """Return what a command of the README prints, as wide as the README shows it."""
-    program = Path(sys.executable).with_name("stowplan")
+    """Return what a command of the README prints, as wide as the README shows it.
+
+    It is found as the README has it, by what it says about the PATH.
+    """
     finished = subprocess.run(  # noqa: S603 - the README is ours
-        [program, *shlex.split(command)[1:]],
+        ["/bin/bash", "-c", f"{ON_PATH}\n{command}"],
         cwd=ROOT,
-        env={**os.environ, "COLUMNS": str(WIDTH), "TERM": "dumb"},
+        env={**os.environ, "PATH": os.defpath, "COLUMNS": str(WIDTH), "TERM": "dumb"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -61,3 +62,12 @@ def test_a_policy_that_the_readme_shows_has_no_mistake(text: str, tmp_path: Path
     file.write_text(text if text.startswith("apiVersion:") else HEAD + text, encoding="utf-8")
 
     assert load_policies([file]).policies
+
+
+def test_the_readme_leads_to_every_page_there_is() -> None:
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert pages | {"SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= set(
+        re.findall(r"\]\(([\w./-]+)\)", README)
+    )
+    for link in re.findall(r"\]\(((?!http)[\w./-]+)\)", README):
+        assert (ROOT / link).exists(), link

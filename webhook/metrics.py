@@ -192,8 +192,8 @@ class Metrics:
     def show_policy_counts(
         self,
         *,
-        decisions: Callable[[], Mapping[tuple[str, ...], int]],
-        rejections: Callable[[], Mapping[tuple[str, ...], int]],
+        decisions: Callable[[], Mapping[tuple[str, str, str], int]],
+        rejections: Callable[[], Mapping[tuple[str, str, str], int]],
     ) -> None:
         """Show the effect of each policy in force.
 
@@ -250,7 +250,7 @@ class _Counts(Collector):
     name: str
     text: str
     labels: tuple[str, ...]
-    counts: Callable[[], Mapping[tuple[str, ...], int]]
+    counts: Callable[[], Mapping[tuple[str, str, str], int]]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""

@@ -230,7 +230,7 @@ class Composer:
             elif key.text == "<<" and key.plain:
                 self._report(key.index, "merge keys are not supported", "write the keys out")
             elif key.text in seen:
-                self._report(_index(start), f"key `{key.text}` stands twice")
+                self._report(_index(start), f"duplicate key `{key.text}`")
             else:
                 seen.add(key.text)
                 yield key, value

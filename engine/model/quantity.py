@@ -228,7 +228,8 @@ def _decimal_nanos(digits: str, places: int) -> int:
     if count <= 0:
         return 1
     rounds_up = bool(digits[count:].strip("0"))
-    return int(digits[:count]) * 10 ** max(count - len(digits), 0) + rounds_up
+    scale: int = 10 ** max(count - len(digits), 0)
+    return int(digits[:count]) * scale + rounds_up
 
 
 def _binary_nanos(whole: str, fraction: str, power: int) -> int:

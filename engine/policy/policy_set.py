@@ -56,9 +56,14 @@ class CompiledPolicy:
     digest: bytes = b""
 
     @property
+    def rules(self) -> tuple[FilterRule | ScoreRule, ...]:
+        """Filters, then scores."""
+        return (*self.filters, *self.scores)
+
+    @property
     def programs(self) -> tuple[Program, ...]:
         """Every expression: match conditions, variables, filters and scores."""
-        evaluators = (rule.evaluator for rule in (*self.filters, *self.scores))
+        evaluators = (rule.evaluator for rule in self.rules)
         rules = (each.program for each in evaluators if isinstance(each, NodeExpression))
         return (*self.conditions.values(), *self.variables.values(), *rules)
 

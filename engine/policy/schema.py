@@ -128,7 +128,7 @@ class LabelSelector(Model):
     @classmethod
     def _has_labels_in_their_place(cls, written: object) -> object:
         if isinstance(written, dict):
-            keys = {field.alias for field in cls.model_fields.values()}
+            keys = {field.alias or name for name, field in cls.model_fields.items()}
             stray = {
                 key: value
                 for key, value in written.items()
@@ -199,7 +199,9 @@ class Rule(Model):
         RuleName | None,
         Field(alias="name", description="Left out, a rule has the name of its plugin."),
     ] = None
-    plugin: Annotated[str | None, Field(description="The name of a plugin.")] = None
+    plugin: Annotated[
+        str | None, Field(description="The name of a plugin; give it or `expression`.")
+    ] = None
     args: Annotated[
         dict[str, Any] | None, Field(description="The arguments of the plugin, as it names them.")
     ] = None
@@ -310,7 +312,11 @@ class Placement(Model):
     ] = 64
     group_labels: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
-        Field(max_length=32, description="Node labels that may stand for a set of nodes."),
+        Field(
+            max_length=32,
+            description="Node labels that may stand for a set of nodes, where one describes it "
+            "exactly.",
+        ),
     ] = DEFAULT_GROUP_LABELS
 
 
@@ -334,8 +340,10 @@ class Spec(Model):
             description="The highest one decides `placement`; ties go by name.",
         ),
     ] = 0
-    mode: Annotated[Mode, Field(description="`Enforce` acts, `Audit` only tells.")] = Mode.ENFORCE
-    match: Annotated[Match, Field(description="Which pods it speaks of; left out, all.")] = Match()
+    mode: Annotated[
+        Mode, Field(description="`Enforce` decides, `Audit` records what it would decide.")
+    ] = Mode.ENFORCE
+    match: Annotated[Match, Field(description="The pods it applies to; left out, all.")] = Match()
     variables: Annotated[
         tuple[Variable, ...],
         AfterValidator(_unique),
@@ -351,7 +359,9 @@ class Spec(Model):
         AfterValidator(_unique),
         Field(max_length=_MOST_RULES, description="Their points add up by weight."),
     ] = ()
-    placement: Annotated[Placement, Field(description="How the result is written.")] = Placement()
+    placement: Annotated[
+        Placement, Field(description="How the decision is written on the pod.")
+    ] = Placement()
 
 
 class PlacementPolicy(Model):
@@ -359,5 +369,5 @@ class PlacementPolicy(Model):
 
     api_version: Annotated[Literal["stowplan.dev/v1alpha1"], Field(description="Always this.")]
     kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]
-    metadata: Annotated[Metadata, Field(description="Who it is.")]
-    spec: Annotated[Spec, Field(description="What it says.")]
+    metadata: Annotated[Metadata, Field(description="Its name, and whatever helps to find it.")]
+    spec: Annotated[Spec, Field(description="The pods it applies to, and its rules.")]

@@ -60,14 +60,16 @@ def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
     """Yield a line for each part of a policy that has no effect or cannot be evaluated."""
     if not policy.filters and not policy.scores:
         yield "it has neither filters nor scores: it has no effect"
+    for name, program in policy.conditions.items():
+        yield from _condition_warnings(policy, samples, name, program)
     if not samples.requests:
         return
     broken: set[str] = set()
     for name, program in policy.variables.items():
         if error := _failure_of_variable(policy, samples, program):
             broken.add(name)
-            yield f"variable `{name}` always fails: {error}"
-    for rule in (*policy.filters, *policy.scores):
+            yield f"variable `{name}`: always fails: {error}"
+    for rule in policy.rules:
         evaluator = rule.evaluator
         if not isinstance(evaluator, NodeExpression):
             continue
@@ -77,20 +79,43 @@ def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
             yield f"{rule.name}: {warning}"
 
 
+def _condition_warnings(
+    policy: CompiledPolicy, samples: Samples, name: str, program: Program
+) -> Iterator[str]:
+    values, error = _values_of_pods(policy, samples, program, samples.selected)
+    what = f"match condition `{name}`"
+    if not _is_varied(_references(policy, program)) or not samples.selected:
+        return
+    if not values:
+        yield f"{what}: always fails: {error}"
+    elif len(values) == len(samples.selected) and all(value is True for value in values):
+        yield f"{what}: true for all pods: it has no effect"
+    elif True not in values:
+        yield f"{what}: true for no pod: the policy applies to none"
+
+
 def _failure_of_variable(policy: CompiledPolicy, samples: Samples, program: Program) -> str:
     """Return why a variable cannot be evaluated for any pod, "" if it can be for some."""
-    if not _is_varied(_references(policy, program)):
-        return ""
+    values, error = _values_of_pods(policy, samples, program, samples.requests)
+    return "" if values or not _is_varied(_references(policy, program)) else error
+
+
+def _values_of_pods(
+    policy: CompiledPolicy,
+    samples: Samples,
+    program: Program,
+    requests: Iterable[PlacementRequest],
+) -> tuple[list[object], str]:
+    """Return the values of an expression over pods, and why it has none for the last without."""
+    values: list[object] = []
     error = ""
-    for request in samples.requests:
+    for request in requests:
         context = policy.context(request, samples.view, samples.now)
         try:
-            program.evaluate(context.activation(program), context.budget)
+            values.append(program.evaluate(context.activation(program), context.budget))
         except CelError as failed:
             error = str(failed)
-        else:
-            return ""
-    return error
+    return values, error
 
 
 def _rule_warnings(

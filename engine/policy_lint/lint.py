@@ -20,11 +20,10 @@ def lint_policy(policy: CompiledPolicy) -> tuple[str, ...]:
         variables[name] = amount_of(program, variables)
     for name, program in policy.conditions.items():
         units += (f"match condition `{name}`: {text}" for text in unit_warnings(program))
-    explained: set[str] = set()
-    for rule in (*policy.filters, *policy.scores):
+    for rule in policy.rules:
         if isinstance(rule.evaluator, NodeExpression):
             found = unit_warnings(rule.evaluator.program, variables)
             units += (f"{rule.name}: {text}" for text in found)
-            explained |= {rule.name} if found else set()
+    explained = {text.partition(":")[0] for text in units}
     effects = effect_warnings(policy, samples_for(policy))
     return (*units, *(text for text in effects if text.partition(":")[0] not in explained))

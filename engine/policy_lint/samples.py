@@ -47,11 +47,13 @@ class Samples:
     Attributes:
         view: the cluster.
         now: the moment.
-        requests: pods to be created that the policy selects, as far as it can be made to.
+        selected: pods to be created that the policy's selectors select.
+        requests: those of them that meet its match conditions.
     """
 
     view: ClusterView
     now: Micros
+    selected: tuple[PlacementRequest, ...]
     requests: tuple[PlacementRequest, ...]
 
 
@@ -60,10 +62,10 @@ def samples_for(policy: CompiledPolicy) -> Samples:
     texts = tuple(sorted(_texts(policy)))[:_MOST_TEXTS]
     view, now = _cluster(texts)
     requests = [request for pod in _recorded()["pods"] for request in _requests(pod, texts, policy)]
-    selected = [request for request in requests if policy.selects(request)]
+    selected = tuple(request for request in requests if policy.selects(request))
     errors: list[str] = []
-    met = [request for request in selected or requests if policy.meets(request, now, errors)]
-    return Samples(view, now, tuple(met))
+    met = tuple(request for request in selected if policy.meets(request, now, errors))
+    return Samples(view, now, selected, met)
 
 
 def _texts(policy: CompiledPolicy) -> set[str]:

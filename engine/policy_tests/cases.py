@@ -63,7 +63,7 @@ class Expectation(Model):
     ] = ()
 
 
-class _WrittenCase(Model):
+class WrittenCase(Model):
     """A case as it stands in the file."""
 
     name: Annotated[str, Field(min_length=1, description="What is shown, as a sentence.")]
@@ -127,7 +127,7 @@ def read_cases(
     cases: list[Case] = []
     problems: list[Diagnostic] = []
     for index, item in enumerate(document.value):
-        written, found = validate_model(_WrittenCase, item, document, (index,))
+        written, found = validate_model(WrittenCase, item, document, (index,))
         problems += found
         if written is not None:
             case, found = _prepared(written, document, index, file.parent)
@@ -150,7 +150,7 @@ def _moment_missing(
 
 
 def _prepared(
-    written: _WrittenCase, document: Document, index: int, folder: Path
+    written: WrittenCase, document: Document, index: int, folder: Path
 ) -> tuple[Case | None, list[Diagnostic]]:
     """Return a case with its objects read, or None and the mistakes in them."""
     now = micros(written.now or _ANY_MOMENT)

@@ -139,8 +139,9 @@ class ObjectReader:
 def _template_in(value: object) -> documents.Path:
     """Return the path of the pod template in a workload that has no `kind`, () without one."""
     spec = value.get("spec") if isinstance(value, dict) and "kind" not in value else None
-    keys = ("template", "jobTemplate") if isinstance(spec, dict) else ()
-    return next((("spec", key) for key in keys if key in spec), ())
+    if not isinstance(spec, dict):
+        return ()
+    return next((("spec", key) for key in ("template", "jobTemplate") if key in spec), ())
 
 
 def _in_words(mismatch: re.Match[str]) -> str:

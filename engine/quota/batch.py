@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.model.resources import Amounts
-from engine.quota.bounds import CohortUsage, effective_max, limited, sum_of
+from engine.model.resources import Amounts, greater
+from engine.quota.bounds import CohortUsage, effective_max, excess, limited, sum_of
 from engine.quota.reservations import MOST_BYTES, Reservation
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
-from engine.quota.state import PendingWrite, QuotaState
+from engine.quota.state import CountedPods, PendingWrite, QuotaState, no_pods
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
 _MOST_NAMES = 8  # a pod can name thousands of resources
@@ -50,6 +50,8 @@ class _Tally:
     """A quota while a batch is judged.
 
     Attributes:
+        counted: what the pods in the view count, by name.
+        named: greatest amounts reserved for a new pod of each name.
         used: by pods and reservations, those of admitted requests included.
         recallable: part of `used` in allowances of other replicas.
         size: bytes of the annotation, at most.
@@ -57,6 +59,8 @@ class _Tally:
     """
 
     state: QuotaState
+    counted: CountedPods
+    named: dict[str, dict[str, int]]
     used: dict[str, int]
     recallable: Amounts
     size: int
@@ -67,16 +71,41 @@ class _Tally:
         bounds = effective_max(self.state.quota, rules)
         return {name: bound - self.used.get(name, 0) for name, bound in bounds.items()}
 
-    def without_recallable(self) -> Amounts:
-        """Amounts used once other replicas have given their allowances back."""
-        return {name: amount - self.recallable.get(name, 0) for name, amount in self.used.items()}
+    def used_beside(self, reservation: Reservation) -> Amounts:
+        """Amounts used, but for the part that counts for other pods of the same name.
+
+        Only one pod of a name can be stored: the new one will not exist beside them.
+        """
+        shared = self.shared(reservation)
+        if not shared:
+            return self.used
+        return {name: amount - shared.get(name, 0) for name, amount in self.used.items()}
+
+    def fits_after_recall(self, reservation: Reservation, rules: QuotaRules) -> bool:
+        """Whether a request fits once other replicas have given their allowances back."""
+        used = excess(self.used_beside(reservation), self.recallable)
+        return judge(reservation.amounts, used, [self.state.quota], rules).allowed
 
     def add(self, reservation: Reservation) -> None:
         """Count an admitted request, for those that follow."""
         self.added.append(reservation)
         self.size += reservation.size
+        shared = self.shared(reservation)
         for name, amount in reservation.amounts.items():
-            self.used[name] = self.used.get(name, 0) + amount
+            self.used[name] = self.used.get(name, 0) + amount - shared.get(name, 0)
+        if reservation.creates_named:
+            name = reservation.name
+            self.named[name] = greater(self.named.get(name, {}), reservation.amounts)
+
+    def shared(self, reservation: Reservation) -> Amounts:
+        """Amounts of a request that count already, for other pods of its name; sparse."""
+        if not reservation.creates_named:
+            return {}
+        held = greater(self.named.get(reservation.name, {}), self.counted(reservation.name))
+        amounts = reservation.amounts
+        return {
+            name: min(amount, amounts[name]) for name, amount in held.items() if name in amounts
+        }
 
 
 def judge_batch(
@@ -86,6 +115,8 @@ def judge_batch(
     now: float,
     rules: QuotaRules = RESOURCE_QUOTA_RULES,
     cohort: CohortUsage | None = None,
+    *,
+    counted: CountedPods = no_pods,
 ) -> BatchResult:
     """Judge requests; each must fit every quota of the namespace.
 
@@ -96,12 +127,14 @@ def judge_batch(
         now: by the clock of the states.
         rules: what is compared.
         cohort: usage of all namespaces by pods in the view; None without borrowing.
+        counted: part of `used` that the pod of a name holds.
     """
-    tallies = [_tally(state, used, now) for state in states]
+    tallies = [_tally(state, used, counted, now) for state in states]
     if cohort is not None and states:
-        cohort = cohort.with_more(states[0].unobserved())
+        cohort = cohort.with_more(states[0].unobserved(counted))
     verdicts, awaits_recall = [], []
     for request in batch:
+        more = {} if cohort is None else _more(request.reservation, tallies)
         verdict = _judge(request, tallies, rules, cohort)
         is_allowed = verdict is not None and verdict.allowed
         verdicts.append(verdict)
@@ -109,7 +142,7 @@ def judge_batch(
             verdict is not None and not is_allowed and _awaits_recall(request, tallies, rules)
         )
         if cohort is not None and is_allowed and not request.dry_run:
-            cohort = cohort.with_more(request.reservation.amounts)
+            cohort = cohort.with_more(more)
     # A pod drawn from an allowance is compared with that alone, so there must be one bound only.
     takes_ahead = cohort is None and len(tallies) == 1
     writes = []
@@ -143,17 +176,21 @@ def draw(
     return state.draw(_entry_on(state, reservation, rules), now)
 
 
-def _tally(state: QuotaState, used: Amounts, now: float) -> _Tally:
-    total = sum_of((used, state.unobserved()))
-    return _Tally(state, total, state.recallable(now), state.listed_bytes(now))
+def _tally(state: QuotaState, used: Amounts, counted: CountedPods, now: float) -> _Tally:
+    return _Tally(
+        state=state,
+        counted=counted,
+        named=state.named_creations(),
+        used=sum_of((used, state.unobserved(counted))),
+        recallable=state.recallable(now),
+        size=state.listed_bytes(now),
+    )
 
 
 def _awaits_recall(request: QuotaRequest, tallies: Sequence[_Tally], rules: QuotaRules) -> bool:
     """Whether a denied request would fit if other replicas had no allowances."""
-    amounts = request.reservation.amounts
     return any(tally.recallable for tally in tallies) and all(
-        judge(amounts, tally.without_recallable(), [tally.state.quota], rules).allowed
-        for tally in tallies
+        tally.fits_after_recall(request.reservation, rules) for tally in tallies
     )
 
 
@@ -175,9 +212,12 @@ def _judge(
         if not tally.state.has_reservation(reservation.key)
         and ((held := limited(amounts, tally.state.quota, rules)) or rules.compares_every_pod)
     ]
-    verdicts = [judge(amounts, tally.used, [tally.state.quota], rules) for tally, _ in concerned]
+    verdicts = [
+        judge(amounts, tally.used_beside(reservation), [tally.state.quota], rules)
+        for tally, _ in concerned
+    ]
     if cohort is not None and concerned:
-        verdicts.append(judge_borrowing(amounts, cohort))
+        verdicts.append(judge_borrowing(_more(reservation, tallies), cohort))
     denials = [verdict for verdict in verdicts if not verdict.allowed]
     if denials:
         return QuotaVerdict(
@@ -192,6 +232,11 @@ def _judge(
     for tally, entry in entries:
         tally.add(entry)
     return QuotaVerdict()
+
+
+def _more(reservation: Reservation, tallies: Sequence[_Tally]) -> Amounts:
+    """Return what a request adds to what its namespace uses."""
+    return excess(reservation.amounts, tallies[0].shared(reservation)) if tallies else {}
 
 
 def _entry_on(state: QuotaState, reservation: Reservation, rules: QuotaRules) -> Reservation:

@@ -96,6 +96,12 @@ def cohort_usage(
     return CohortUsage(held, sum_of(map(effective_min, members.values())))
 
 
+def excess(amounts: Amounts, counted: Amounts) -> dict[str, int]:
+    """Return what some amounts have beyond others."""
+    beyond = {name: amount - counted.get(name, 0) for name, amount in amounts.items()}
+    return {name: amount for name, amount in beyond.items() if amount > 0}
+
+
 def sum_of(parts: Iterable[Amounts]) -> dict[str, int]:
     """Return amounts added up by name."""
     total: dict[str, int] = {}

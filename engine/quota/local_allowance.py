@@ -5,9 +5,9 @@ counts all of it. Its own replica admits pods from it without a request to the A
 the escrow method (O'Neil, "The Escrow Transactional Method", 1986).
 
 INVARIANT: pods drawn since an allowance was last written, and those it was written for, never hold
-more than the allowance on the object. So while a write of it is in flight, a pod must fit the
-remainder before the write and after it. Pods are drawn only for `seconds` after the last write
-began: an allowance that has not changed for longer yields no more pods.
+more at any time than the allowance on the object. So while a write of it is in flight, a pod must
+fit the remainder before the write and after it. Pods are drawn only for `seconds` after the last
+write began: an allowance that has not changed for longer yields no more pods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from engine.model.quantity import INT64_MAX
 from engine.model.resources import Amounts
 from engine.quota.bounds import sum_of
-from engine.quota.reservations import Allowance, Reservation
+from engine.quota.reservations import Allowance, Reservation, held_together
 
 _MOST_DRAWN = 800  # all of them fit in the annotation if they must be listed
 _MOST_RECENT = 256
@@ -57,7 +57,7 @@ class _Written:
 
     def without(self, drawn: Mapping[str, Reservation]) -> dict[str, int]:
         """Amounts that remain beyond some pods."""
-        held = sum_of(pod.amounts for pod in drawn.values())
+        held = held_together(drawn.values())
         return {name: amount - held.get(name, 0) for name, amount in self.amounts.items()}
 
 
@@ -159,7 +159,7 @@ class LocalAllowance:
     def next(self, drawn: Mapping[str, Reservation], ahead: Amounts) -> Allowance:
         """Return the allowance to write for some pods, and for amounts beyond them."""
         self._serial += 1
-        total = sum_of([*(pod.amounts for pod in drawn.values()), ahead])
+        total = sum_of([held_together(drawn.values()), ahead])
         amounts = {name: min(amount, INT64_MAX) for name, amount in total.items()}
         return Allowance(self.replica, self._serial, amounts)
 

@@ -6,13 +6,15 @@ server refuses a write made from an older version of the object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
 
 from engine.model.quantity import INT64_MAX
+from engine.model.resources import Amounts, greater
+from engine.quota.bounds import sum_of
 
 MOST_BYTES = 192 * 1024
 """Of the annotation; all annotations of an object together may have 256 KiB."""
@@ -65,9 +67,39 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.request or self.uid
 
     @property
+    def creates_named(self) -> bool:
+        """Whether it is for a new pod whose name is known."""
+        return bool(self.name) and not self.request
+
+    @property
     def size(self) -> int:
         """Bytes in the annotation."""
         return len(_encode(self)) + 1
+
+
+def split_by_name(
+    reservations: Iterable[Reservation],
+) -> tuple[dict[str, dict[str, int]], list[Amounts]]:
+    """Return the greatest amounts of the new pods of each name, and amounts that add up.
+
+    Of the pods of a name only one can be stored, so their amounts do not add up: a creation that
+    fails because its name is taken takes no share.
+    """
+    greatest: dict[str, dict[str, int]] = {}
+    additive: list[Amounts] = []
+    for reservation in reservations:
+        if reservation.creates_named:
+            name = reservation.name
+            greatest[name] = greater(greatest.get(name, {}), reservation.amounts)
+        else:
+            additive.append(reservation.amounts)
+    return greatest, additive
+
+
+def held_together(reservations: Iterable[Reservation]) -> dict[str, int]:
+    """Return the most that the pods of some reservations can hold at any time."""
+    named, additive = split_by_name(reservations)
+    return sum_of([*named.values(), *additive])
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False):

@@ -2,8 +2,9 @@
 
 INVARIANT: the pods of the namespace in the replica's view plus `unobserved()` are never less than
 what all pods hold that were ever admitted and may be stored. For a reservation leaves the count
-only when its pod has been observed (then the view counts it while it exists) or can never come, and
-leaves the object only
+only when its pod has been observed (then the view counts it while it exists) or can never come, or
+counts no more than another pod of its name, because only one of them can be stored; and it leaves
+the object only
 
 - once the writer has observed the pod; it then raises `seen_up_to`, so that no other replica judges
   before it has observed the pod too, or
@@ -19,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
-from engine.quota.bounds import sum_of
+from engine.quota.bounds import excess, sum_of
 from engine.quota.local_allowance import AllowanceConfig, LocalAllowance
 from engine.quota.reservations import (
     MOST_BYTES,
@@ -32,7 +34,17 @@ from engine.quota.reservations import (
     ReservationTimeouts,
     decode,
     encode,
+    split_by_name,
 )
+
+CountedPods: TypeAlias = Callable[[str], Amounts]
+"""Returns what a view counts for the pod of a name, none if it has no such pod."""
+
+
+def no_pods(_name: str) -> Amounts:
+    """Return what a view without pods counts for the pod of a name."""
+    return {}
+
 
 _BUSY_BYTES = 16 * 1024  # every write and every event of the quota carries all of them
 _SETTLED_SECONDS_WHEN_BUSY = 1.0
@@ -170,19 +182,29 @@ class QuotaState:
         """Whether the reservation is about to be removed because its pod does not exist."""
         return key in self._missing
 
-    def unobserved(self) -> dict[str, int]:
-        """Amounts reserved for pods that are not in the view of this replica.
+    def unobserved(self, counted: CountedPods) -> dict[str, int]:
+        """Amounts reserved for pods, beyond those that the view of this replica counts.
 
         The remainder of its own allowance is not among them.
+
+        Args:
+            counted: amounts that the view counts for the pod of a name, none if there is no such
+                pod.
         """
-        pods = (pod.amounts for key, pod in self._reserved() if not self._has_ended(key))
+        named, additive = split_by_name(self._unended())
+        beyond = (excess(amounts, counted(name)) for name, amounts in named.items())
         drained = self._observed_drained()
-        others = (
+        allowances = (
             allowance.amounts
             for allowance in self._allowances_of_others()
             if allowance.identity not in drained
         )
-        return sum_of([*pods, *others])
+        return sum_of([*beyond, *additive, *allowances])
+
+    def named_creations(self) -> dict[str, dict[str, int]]:
+        """Greatest amounts reserved for a new pod of each name."""
+        named, _ = split_by_name(self._unended())
+        return named
 
     # Allowances of other replicas.
 
@@ -333,6 +355,9 @@ class QuotaState:
     def _reserved(self) -> Iterable[tuple[str, Reservation]]:
         yield from self.reservations.by_key.items()
         yield from self._own.drawn.items()
+
+    def _unended(self) -> Iterable[Reservation]:
+        return (pod for key, pod in self._reserved() if not self._has_ended(key))
 
     def _reservation(self, key: str) -> Reservation | None:
         return self.reservations.by_key.get(key) or self._own.drawn.get(key)

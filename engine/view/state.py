@@ -15,6 +15,7 @@ from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
 from engine.model.pod import Pod, PodShape
+from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.view.assumed import (
@@ -27,8 +28,9 @@ from engine.view.memo import Memo
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
 from engine.view.pod_sums import PodSumProfile, TrackedSums
-from engine.view.pod_table import NO_ROW, PodTable
+from engine.view.pod_table import NO_ROW, SCHEDULED, PodTable
 from engine.view.rows import NodeRows, Sum
+from engine.view.shape_contributions import counted_requests
 
 _MOST_UNSEEN = 64  # writes between two views; a view of these takes 8 ms at most
 
@@ -103,6 +105,18 @@ class ClusterState:
         if entry is None or entry.row == NO_ROW or entry.assumed:
             return None
         return self._rows.names[entry.row], entry.shape
+
+    def requests(self, key: str, *, scheduled: bool = False) -> Amounts:
+        """Return what a pod adds to the requests of its namespace; nothing if it is unknown.
+
+        Args:
+            key: `namespace/name`.
+            scheduled: of the requests of pods that are scheduled.
+        """
+        entry = self._pods.table.get(key)
+        if entry is None or (scheduled and not entry.standing & SCHEDULED):
+            return {}
+        return counted_requests(entry.shape)
 
     def pod_key(self, key: str) -> str:
         """Return `namespace/name` as the string object stored here, if the pod is known.

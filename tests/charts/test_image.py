@@ -11,7 +11,8 @@ from tests.charts.generated import CHART, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 FINAL = DOCKERFILE.rpartition("\nFROM ")[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 
 
@@ -27,6 +28,17 @@ def test_all_that_is_copied_is_sent_to_the_build() -> None:
     assert sorted(sent) == sorted(" ".join(copied).split())
     for name in sent:
         assert (ROOT / name).exists()
+
+
+def test_all_that_the_wheel_takes_is_there_when_it_is_made() -> None:
+    wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    before_install = DOCKERFILE.partition("--no-deps")[0]
+    for name in (*wheel["packages"], *wheel["shared-data"], PROJECT["readme"]):
+        assert re.search(rf"^COPY .*\b{re.escape(name)}\b", before_install, re.MULTILINE), name
+
+
+def test_kubectl_finds_the_command_line_as_a_plugin() -> None:
+    assert PROJECT["scripts"]["kubectl-stowplan"] == PROJECT["scripts"]["stowplan"]
 
 
 def test_what_is_installed_comes_from_the_lock() -> None:

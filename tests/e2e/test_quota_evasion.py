@@ -163,3 +163,19 @@ async def is_created(cluster: Cluster, obj: Json) -> bool:
             raise
         return False
     return True
+
+
+async def test_creations_of_a_name_that_is_taken_take_no_share(
+    cluster: Cluster, namespace: str, stowplan: Installed
+) -> None:
+    await limit(cluster, stowplan, namespace, {"cpu": "1"})
+    taken = nobodys_pod(namespace, "taken")  # of 100m
+    await cluster.create(taken)
+    for _ in range(9):
+        with pytest.raises(CallError) as refused:
+            await cluster.create(taken)
+        assert refused.value.status == HTTPStatus.CONFLICT
+    for number in range(9):
+        await cluster.create(nobodys_pod(namespace, f"other-{number}"))
+    with pytest.raises(CallError, match="exceeded quota"):
+        await cluster.create(nobodys_pod(namespace, "one-too-many"))

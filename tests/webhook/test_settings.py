@@ -119,7 +119,7 @@ def test_every_mistake_is_reported_with_the_place_its_value_came_from(
         ("config: other.yaml\n", 1, "unknown setting `config`"),
         ("- a\n- b\n", 1, "expected `setting: value` lines"),
         ("host: x\nport: [\n", 2, "not YAML"),
-        ("host: x\nhost: y\n", 2, "`host` stands twice"),
+        ("host: x\nhost: y\n", 2, "duplicate key `host`"),
         ("host: x\n---\nhost: y\n", 3, "expected one document"),
     ],
 )

@@ -50,10 +50,13 @@ class LargePods:
         except TimeoutError as error:
             raise LargePodsError("no time was left for a pod as large as this") from error
 
-    def _done(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], None]:
+    def _done(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], object]:
         """Callback of the thread: a pod that was given up counts until the thread has left it."""
 
         def leave() -> None:
             self._waiting -= 1
 
-        return lambda _: loop.call_soon_threadsafe(leave)
+        def done(_: object) -> None:
+            loop.call_soon_threadsafe(leave)
+
+        return done

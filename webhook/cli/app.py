@@ -41,9 +41,9 @@ app = App(
     version=_version,
     version_format="plaintext",  # as Markdown it would load a parser
     default_parameter=Parameter(negative=(), show_default=_shown_default),
-    help=f"""Placement policies and ElasticQuota for any Kubernetes cluster, beside its scheduler.
+    help=f"""Placement policies and ElasticQuota for any Kubernetes cluster, next to its scheduler.
 
-    Start with `stowplan demo`: it needs no cluster and ends by itself.
+    Start with `stowplan demo`: it needs no cluster and exits on its own.
 
     {EXIT_CODES}
     """,

@@ -52,7 +52,7 @@ def lint(
             output.print(f"[yellow]warning:[/] {escape(policy.name)}: {escape(warning)}")
     if verbose:
         for policy in policies:
-            for rule in _rules_of(policy):
+            for rule in policy.rules:
                 _show_plan(policy, rule, output)
     output.print(f"\n{len(policies)} {'policies' if len(policies) > 1 else 'policy'}, no mistakes")
     return Exit.OK
@@ -71,7 +71,7 @@ def _rules(policies: PolicySet) -> Table:
     for policy in policies:
         priority = f", priority {policy.priority}" if policy.priority else ""
         table.add_row(f"[bold]{escape(policy.name)}[/]", f"{policy.mode.value}{priority}")
-        for rule in _rules_of(policy):
+        for rule in policy.rules:
             if isinstance(rule, ScoreRule):
                 does, enforced_by = f"score x {rule.weight}", "advice only"
             else:
@@ -104,10 +104,6 @@ def _warnings(policy: CompiledPolicy) -> Iterator[str]:
     yield from lint_policy(policy)
     for part in policy.slow_parts:
         yield f"slow: {part}"
-
-
-def _rules_of(policy: CompiledPolicy) -> tuple[FilterRule | ScoreRule, ...]:
-    return (*policy.filters, *policy.scores)
 
 
 def _plan(rule: FilterRule | ScoreRule) -> Plan | None:

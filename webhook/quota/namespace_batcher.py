@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from engine.errors import QuotaUndecidedError
+from engine.model.resources import Amounts
 from engine.quota import (
     QuotaRequest,
     QuotaRules,
@@ -173,7 +174,7 @@ class NamespaceBatcher:
             reason = await self._retry(batch)
         except StoreError as error:
             reason = f"the quota cannot be written: {error}"
-        except Exception:  # noqa: BLE001 - a mistake of ours must not leave others waiting
+        except Exception:  # noqa: BLE001 - a bug of ours must not leave others waiting
             _log.exception("no verdict on quotas of `%s`", self._namespace)
             reason = "internal error, see the log"
         finally:
@@ -214,6 +215,7 @@ class NamespaceBatcher:
             self._clock.now(),
             rules,
             None if rules.borrowing == "Off" else cohort_usage(view.namespaces.quotas, used),
+            counted=self._counted,
         )
 
         # 4. Write, if those are still the newest versions; only then answer.
@@ -227,6 +229,11 @@ class NamespaceBatcher:
             if is_last or not awaits_recall:
                 waiter.resolve(verdict)
         return is_last or not any(result.awaits_recall)
+
+    def _counted(self, name: str) -> Amounts:
+        """Return what the view counts for the pod of a name."""
+        scheduled = self._rules.count_pods == "Scheduled"
+        return self._observed.requests(f"{self._namespace}/{name}", scheduled)
 
     async def _read(self) -> bool:
         """Read stale quotas and unconfirmed pods from the API server; False if that fails."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.model.pod import Pod
 from engine.model.quantity import INT64_MAX
+from engine.model.resources import Amounts
 from engine.view import ClusterState, ClusterView
 from webhook.cluster.watch.source_status import SourceStatus
 
@@ -59,6 +60,8 @@ class ObservedCluster:
         pods: versions of the pods delivered by watch.
         observed_version: the resourceVersion up to which all pods have been observed, 0 before the
             first list.
+        requests: what a pod, by `namespace/name`, adds to the view's requests of its namespace, or
+            to those of scheduled pods alone; nothing if it is unknown.
         quotas_synced: whether a namespace without a quota in the view has none.
     """
 
@@ -66,6 +69,7 @@ class ObservedCluster:
     pods: ObservedPods = field(default_factory=ObservedPods)
     observed_version: Callable[[], int] = lambda: INT64_MAX
     quotas_synced: Callable[[], bool] = lambda: True
+    requests: Callable[[str, bool], Amounts] = lambda _key, _scheduled: {}
 
 
 def observe_cluster(
@@ -93,6 +97,7 @@ def observe_cluster(
         pods=pods,
         observed_version=lambda: pod_source.version,
         quotas_synced=quotas_synced,
+        requests=lambda key, scheduled: state.requests(key, scheduled=scheduled),
     )
 
 

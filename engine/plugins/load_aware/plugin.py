@@ -2,8 +2,8 @@
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling).
 The usage of a node is that of its last report, plus the expected usage of its newest pods beyond
-that, plus the expected usage of the incoming pod. Anything malformed on a node is ignored. Of a key
-that stands twice in an annotation the last value counts, where Koordinator merges both.
+that, plus the expected usage of the incoming pod. Anything malformed on a node is ignored. Of a
+duplicate key in an annotation the last value counts, where Koordinator merges both.
 """
 
 from __future__ import annotations

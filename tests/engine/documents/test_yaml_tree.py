@@ -56,13 +56,13 @@ def test_an_unfinished_part_is_shown_with_the_line_it_begins_on() -> None:
 
 def test_keys_that_stand_twice_are_all_found() -> None:
     report = _report("a: 1\na: 2\nb: {c: 1, c: 2}\n")
-    assert "f.yaml:2:1: key `a` stands twice" in report
-    assert "f.yaml:3:11: key `c` stands twice" in report
+    assert "f.yaml:2:1: duplicate key `a`" in report
+    assert "f.yaml:3:11: duplicate key `c`" in report
 
 
 def test_what_stands_before_a_syntax_error_is_reported_with_it() -> None:
     report = _report("a: 1\na: 2\nb: [")
-    assert "key `a` stands twice" in report
+    assert "duplicate key `a`" in report
     assert "not YAML" in report
 
 

@@ -39,9 +39,9 @@ def test_the_cost_is_the_rise_of_the_power() -> None:
 
 def test_overhead_alone_costs_nothing() -> None:
     view = cluster([node("a", cpu="10")], reports=[report("a", {"cpu": 5000})])
-    overhead = {"overhead": {"cpu": "1"}}
-    assert rule(a=STEEP).score(pod(**overhead), view, NOW).values.tolist() == [0]
-    both = rule(a=STEEP).score(pod(requests={"cpu": "1"}, **overhead), view, NOW).values
+    overhead = {"cpu": "1"}
+    assert rule(a=STEEP).score(pod(overhead=overhead), view, NOW).values.tolist() == [0]
+    both = rule(a=STEEP).score(pod(requests={"cpu": "1"}, overhead=overhead), view, NOW).values
     assert both[0] == pytest.approx(1e15 * 20 * (math.exp(0.05 * 70) - math.exp(0.05 * 50)))
 
 

@@ -111,8 +111,34 @@ def test_a_broken_variable_is_the_only_warning_of_what_reads_it() -> None:
     variables: [{name: v, expression: 1 / 0}, {name: w, expression: '1'}]
     scores: [{name: r, expression: variables.v + node.podCount}]
     """
-    assert _warnings(spec) == ["variable `v` always fails: division by zero"]
+    assert _warnings(spec) == ["variable `v`: always fails: division by zero"]
 
 
 def test_a_policy_without_rules_has_no_effect() -> None:
     assert _warnings("filters: []") == ["it has neither filters nor scores: it has no effect"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "warning"),
+    [
+        ("1 / 0 > 0", "always fails: division by zero"),
+        ("true", "true for all pods: it has no effect"),
+        ("pod.requests.cpu >= 0.0", "true for all pods: it has no effect"),
+        ("pod.requests.cpu < 0.0", "true for no pod: the policy applies to none"),
+    ],
+)
+def test_a_match_condition_without_effect_is_a_warning(condition: str, warning: str) -> None:
+    found = _warnings(
+        f"match: {{matchConditions: [{{name: m, expression: '{condition}'}}]}}\n"
+        "filters: [{name: r, expression: node.ready}]"
+    )
+    assert found == [f"match condition `m`: {warning}"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["'cpu' in pod.limits", "pod.priority > 0", "'Job' in pod.ownerKinds", "pod.name == 'x'"],
+)
+def test_a_match_condition_with_an_effect_is_none(condition: str) -> None:
+    spec = f'match: {{matchConditions: [{{name: m, expression: "{condition}"}}]}}'
+    assert _warnings(f"{spec}\nfilters: [{{name: r, expression: node.ready}}]") == []

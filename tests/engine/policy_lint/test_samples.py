@@ -47,6 +47,6 @@ def test_nodes_differ_in_whatever_rules_read() -> None:
     offered = view.amount(view.allocatable, "cpu")
     assert (limits > 10 * offered).any()  # overcommitted
     assert (limits == 0).any()  # without limits
-    usages = [view.usages[row] for row in view.valid.nonzero()[0]]
+    usages = [view.usages[row] for row in view.valid.nonzero()[0].tolist()]
     assert None in usages
     assert any(usage is not None for usage in usages)

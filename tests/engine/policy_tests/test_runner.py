@@ -154,6 +154,17 @@ def test_policies_that_no_case_applies_are_named(tmp_path: Path) -> None:
     assert (run.problems, run.untested) == ([], ("other",))
 
 
+def test_expressions_that_read_the_moment_need_one_in_cases(tmp_path: Path) -> None:
+    _failures(tmp_path, "best: [n5, n5b]")
+    cases, policy = tmp_path / "cases.yaml", tmp_path / "policy.yaml"
+    cases.write_text(cases.read_text().replace("  now: 2026-01-01T00:00:00Z\n", ""))
+    assert run_cases(tmp_path).problems == []
+    age = "(now - node.creationTimestamp).getHours()"
+    policy.write_text(_POLICY.replace("double(node.labels.n)\n", f"{age}\n"))
+    (problem,) = run_cases(tmp_path).problems
+    assert problem.message == "missing key `now`"
+
+
 def test_a_folder_without_cases_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError, match=r"holds no `cases\.yaml`"):
         run_cases(tmp_path)

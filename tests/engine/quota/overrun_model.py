@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -68,6 +69,11 @@ class Replica:
     seen: dict[str, int] = field(default_factory=dict)
     state: QuotaState | None = None
     writing: Write | None = None
+
+
+def counted(replica: Replica, name: str) -> dict[str, int]:
+    """Return what the view of a replica counts for the pod of a name."""
+    return {"cpu": replica.pods[name].cpu} if name in replica.pods else {}
 
 
 class Cluster(RuleBasedStateMachine):
@@ -223,7 +229,7 @@ class Cluster(RuleBasedStateMachine):
         replica, state = ready
         used = {"cpu": sum(pod.cpu for pod in replica.pods.values())}
         batch = [QuotaRequest(reservation) for reservation, _ in requests]
-        result = judge_batch(batch, used, [state], self.now)
+        result = judge_batch(batch, used, [state], self.now, counted=partial(counted, replica))
         granted = [
             Granted(reservation, cpu, self.now)
             for (reservation, cpu), verdict in zip(requests, result.verdicts, strict=True)
@@ -345,7 +351,7 @@ class Cluster(RuleBasedStateMachine):
             self.watch_quota(index)
             state = self.replicas[index].state
             assert state is not None
-            assert state.unobserved() == {}
+            assert state.unobserved(partial(counted, self.replicas[index])) == {}
             assert state.is_current(self.replicas[index].observed_version)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from engine.model.elastic_quota import ElasticQuota
@@ -160,3 +161,54 @@ def test_namespaces_that_borrow_share_the_sum_of_all_min() -> None:
         ("the sum of all min",),
         "exceeded quota: the sum of all min, requested: cpu=3m, used: cpu=8m, limited: cpu=10m",
     )
+
+
+def named(uid: str, name: str, **amounts: int) -> QuotaRequest:
+    return QuotaRequest(Reservation(uid, name, amounts))
+
+
+def stored(name: str, **amounts: int) -> Callable[[str], dict[str, int]]:
+    return lambda other: amounts if other == name else {}
+
+
+def test_of_the_pods_of_a_name_only_the_greatest_takes_a_share() -> None:
+    # One pod of 100m is stored; nine more of its name will all be refused by the API server.
+    batch = [named(f"a{i}", "a", cpu=100) for i in range(9)]
+    batch += [named("b", "b", cpu=800), named("c", "c", cpu=200), named("d", "d", cpu=100)]
+    limit = state(cpu=1000)
+    result = judge_batch(batch, {"cpu": 100}, [limit], NOW, counted=stored("a", cpu=100))
+    # a 100, b 100 + 800; c 900 + 200 is too much; d 900 + 100
+    assert allowed(result.verdicts) == [True] * 10 + [False, True]
+
+
+def test_a_larger_pod_of_a_name_takes_the_difference() -> None:
+    batch = [named("a2", "a", cpu=400), named("a3", "a", cpu=300), named("b", "b", cpu=700)]
+    result = judge_batch(batch, {"cpu": 100}, [state(cpu=1000)], NOW, counted=stored("a", cpu=100))
+    # a 400 in all, as no two of them can be stored; b 400 + 700
+    assert allowed(result.verdicts) == [True, True, False]
+
+
+def test_pods_of_a_name_are_compared_resource_by_resource() -> None:
+    batch = [named("a2", "a", cpu=100, memory=900), named("b", "b", cpu=100, memory=100)]
+    result = judge_batch(
+        batch,
+        {"cpu": 900, "memory": 100},
+        [state(cpu=1000, memory=1000)],
+        NOW,
+        counted=stored("a", cpu=900, memory=100),
+    )
+    # a: cpu 900, memory 900
+    assert allowed(result.verdicts) == [True, True]
+
+
+def test_resizes_and_pods_without_a_name_add_up() -> None:
+    resizes = [
+        QuotaRequest(Reservation("a", "a", {"cpu": 400}, 7, f"resize-{i}")) for i in range(3)
+    ]
+    result = judge_batch(
+        resizes, {"cpu": 100}, [state(cpu=1000)], NOW, counted=stored("a", cpu=100)
+    )
+    assert allowed(result.verdicts) == [True, True, False]  # 100 + 400 + 400 + 400
+    unnamed = [named(f"u{i}", "", cpu=400) for i in range(3)]
+    result = judge_batch(unnamed, {}, [state(cpu=1000)], NOW)
+    assert allowed(result.verdicts) == [True, True, False]

@@ -82,6 +82,34 @@ def test_a_pod_that_was_refused_later_gives_its_share_back_in_time() -> None:
     assert cluster.pods.keys() == {"b"}
 
 
+def test_a_pod_whose_name_becomes_free_while_it_is_created_has_its_share() -> None:
+    cluster = Cluster()
+    cluster.create_at_once(FAST, "a", 5)
+    cluster.create(FAST, [("a", 5)])  # it waits behind a slow webhook
+    cluster.write_arrives(FAST, answered=True)
+    late = cluster.in_flight.pop()
+    cluster.create_at_once(FAST, "b", 5)  # both of the name `a` count once
+    assert cluster.pods.keys() == {"a", "b"}
+    cluster.delete("a")
+    cluster.watch(FAST, most=9)
+    cluster.create_at_once(FAST, "c", 1)
+    assert "c" not in cluster.pods  # the late one may still come
+    cluster.in_flight.append(late)
+    cluster.carry_out_all()
+    assert cluster.pods.keys() == {"a", "b"}
+    cluster.max_holds()
+
+
+def test_creations_of_a_name_that_is_taken_leave_room_for_others() -> None:
+    cluster = Cluster()
+    cluster.create_at_once(FAST, "a", 1)
+    for _ in range(9):
+        cluster.create_at_once(FAST, "a", 1)
+    for number in range(9):
+        cluster.create_at_once(FAST, f"b-{number}", 1)
+    assert len(cluster.pods) == 10
+
+
 def test_the_reservation_of_a_resize_that_never_came_ends() -> None:
     cluster = Cluster()
     cluster.create_at_once(FAST, "a", 1)

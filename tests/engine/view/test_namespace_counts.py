@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -52,6 +53,18 @@ def counts(view: ClusterView) -> tuple[dict[str, dict[str, int]], ...]:
     )
 
 
+def summed(state: ClusterState) -> tuple[dict[str, dict[str, int]], ...]:
+    """Return the totals of requested and scheduled, as the sums of what each pod adds."""
+    totals: list[dict[str, Counter[str]]] = []
+    for scheduled in (False, True):
+        total: dict[str, Counter[str]] = {}
+        for namespace, name in product("ab", "pqr"):
+            if added := state.requests(f"{namespace}/{name}", scheduled=scheduled):
+                total.setdefault(namespace, Counter()).update(added)
+        totals.append(total)
+    return tuple({space: dict(total) for space, total in each.items()} for each in totals)
+
+
 def recounted(pods: list[Pod]) -> tuple[dict[str, dict[str, int]], ...]:
     requested: dict[str, Counter[str]] = {}
     scheduled: dict[str, Counter[str]] = {}
@@ -90,6 +103,7 @@ def test_what_namespaces_hold_is_always_what_a_recount_gives(
                 pods[key] = new
         view = state.view()
         assert counts(view) == recounted(list(pods.values()))
+        assert summed(state) == counts(view)[:2]
         if hold:
             held.append((view, counts(view)))
     for view, then in held:

@@ -251,6 +251,7 @@ async def test_a_large_pod_is_judged_like_any_other(state: ClusterState) -> None
     state.set_quota(replace(state.view().namespaces.quotas["shop"][0], max={"cpu": 2_000}))
     reviews = quota_reviews(state)
     fits, exceeds = large(requests={"cpu": "1m"}), large(requests={"cpu": "1m", "memory": "1"})
+    exceeds["metadata"] = {"name": "another"}
     assert asking("a", object=fits).is_large
     assert await outcomes(reviews, asking("a", object=fits)) == [ADMITTED]
     response = (await reviews.review(asking("b", object=exceeds))).response

@@ -89,6 +89,39 @@ REFUSED = (
         "filters: [{name: Coscheduling, args: {permitWaitingTimeSeconds: 60}}]",
         ("give either `plugin` or `expression`", "hint: there is no plugin `Coscheduling`"),
     ),
+    # Expressions.
+    *(
+        Mistake(_filtered(expression), (f"hint: {hint}",))
+        for expression, hint in (
+            ("node.labels.my-label == 'a'", "write `node.labels['my-label']`"),
+            (
+                "node.labels.topology.kubernetes.io/zone == 'a'",
+                "write `node.labels['topology.kubernetes.io/zone']`",
+            ),
+            ("pod.requests.nvidia.com/gpu > 0", "write `pod.requests['nvidia.com/gpu']`"),
+            ("node.usage.memory < 4096Mi", "write `quantity('4096Mi').asApproximateFloat()`"),
+            ("node.usage.memory < 4Gi", "write `quantity('4Gi').asApproximateFloat()`"),
+            ("node.usage.cpu < 4000m", "write `quantity('4000m').asApproximateFloat()`"),
+            ("node.usage.cpu / node.allocatable.cpu < 65%", "there are no percentages"),
+            ("max(node.usage.cpu, 1.0) > 2.0", "write `math.greatest(a, b)`"),
+            ("math.max(node.usage.cpu, 1.0) > 2.0", "write `math.greatest(a, b)`"),
+            ("abs(node.usage.cpu) > 2.0", "write `math.abs(x)`"),
+            ("node.ready and node.unschedulable", "write `&&`"),
+            ("not node.ready", "write `!`"),
+            ("node.name =~ 'a'", "write `x.matches('..')`"),
+            ("node.name in ('a', 'b')", "a list is written `['a', 'b']`"),
+            ("node.labels.has('x')", "write `'x' in node.labels`"),
+            ("node.status.ready", "write `node.allocatable` or `node.conditions`"),
+            ("pod.spec.nodeName == ''", "write `object.spec`"),
+            ("pod.metadata.name == ''", "write `pod.labels`, or `object.metadata`"),
+            ("namespace.labels.team == 'a'", "its name is `pod.namespace`, its labels are"),
+        )
+    ),
+    Mistake(
+        "variables: [{name: wantsGpu, expression: 'true'}]\n"
+        "filters: [{name: r, expression: wantsGpu}]",
+        ("unknown name `wantsGpu`", "hint: write `variables.wantsGpu`"),
+    ),
     # Selectors.
     Mistake(
         "match: {namespaceSelector: {tier: prod}}",
@@ -166,6 +199,11 @@ ACCEPTED = (
     "filters: [{plugin: LoadAwareScheduling}]",
 )
 
+POSSIBLE = (
+    "now - node.creationTimestamp > duration('10m')",
+    "node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')",
+)
+
 
 def _linted(stowplan: Stowplan, folder: Path, spec: str) -> Ran:
     file = folder / "policy.yaml"
@@ -179,7 +217,8 @@ def test_a_mistake_is_refused_at_its_place_with_a_hint(
 ) -> None:
     ran = _linted(stowplan, tmp_path, mistake.spec)
     assert (ran.status, ran.out) == (3, "")
-    assert ran.err.startswith(f"{tmp_path / 'policy.yaml'}:5:")
+    line = 4 + len(mistake.spec.splitlines())  # of the last line, which has the mistake
+    assert ran.err.startswith(f"{tmp_path / 'policy.yaml'}:{line}:")
     assert ran.err.count("policy.yaml:") == 1
     for part in mistake.answer:
         assert part in ran.err
@@ -201,6 +240,15 @@ def test_entries_of_a_scheduler_configuration_are_rules(
     stowplan: Stowplan, tmp_path: Path, spec: str
 ) -> None:
     ran = _linted(stowplan, tmp_path, spec)
+    assert (ran.status, ran.err) == (0, "")
+    assert "warning" not in ran.out
+
+
+@pytest.mark.parametrize("expression", POSSIBLE)
+def test_ages_and_conditions_of_nodes_can_be_read(
+    stowplan: Stowplan, tmp_path: Path, expression: str
+) -> None:
+    ran = _linted(stowplan, tmp_path, _filtered(expression))
     assert (ran.status, ran.err) == (0, "")
     assert "warning" not in ran.out
 

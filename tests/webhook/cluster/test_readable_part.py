@@ -55,9 +55,15 @@ def test_what_cannot_be_read_is_left_out_and_no_more(odd: dict[str, Any]) -> Non
 
 
 def test_amounts_that_can_be_read_stay_beside_those_that_cannot() -> None:
-    requests = {"cpu": "1", "memory": "a lot", "nvidia.com/gpu": {}, "pods": None}
+    requests: dict[str, object] = {
+        "cpu": "1",
+        "memory": "a lot",
+        "nvidia.com/gpu": {},
+        "pods": None,
+    }
     found = part_of({"spec": {"containers": [{"resources": {"requests": requests}}]}})
-    (container,) = found.spec.containers or ()
+    assert found.spec.containers is not None
+    (container,) = found.spec.containers
     assert container.resources is not None
     assert container.resources.requests == {"cpu": "1", "pods": None}
 

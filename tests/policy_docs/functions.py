@@ -1,0 +1,105 @@
+"""The reference of functions in expressions, made of their registry."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Final
+
+from engine.cel import functions
+from engine.cel.functions import Overload
+from engine.cel.values import Opaque
+from tests.policy_docs.function_examples import EXAMPLES, MACROS
+
+HEAD: Final = """\
+# Functions in expressions
+
+What [CEL](https://cel.dev) and Kubernetes offer, and a policy may call. Every example is true. The
+names that expressions can read are in [cel-environment.md](cel-environment.md), recipes in
+[conversions.md](conversions.md).
+
+`make docs` writes this page from `engine/cel/functions/`: do not edit it by hand.
+
+Operators: `+ - * / %`, `== != < <= > >=`, `in`, `&& || !`, `a ? b : c`, `map.key`, `map['key']`,
+and the optional `map.?key` and `map[?'key']`.
+"""
+
+FAMILIES: Final[dict[str, tuple[ModuleType, str]]] = {
+    "standard": (functions.standard, "Texts, lists and maps: the basics"),
+    "conversions": (functions.conversions, "Conversions between types"),
+    "timestamps": (functions.timestamps, "Moments and durations"),
+    "strings": (functions.strings, "Texts"),
+    "format_strings": (functions.format_strings, "Formatted texts"),
+    "regex": (functions.regex, "Regular expressions (RE2)"),
+    "lists": (functions.lists, "Lists"),
+    "k8s_lists": (functions.k8s_lists, "Lists, by Kubernetes"),
+    "sets": (functions.sets, "Lists as sets"),
+    "mathematics": (functions.mathematics, "Numbers"),
+    "optionals": (functions.optionals, "Values that may be absent"),
+    "quantity": (functions.quantity, "Quantities"),
+    "network": (functions.network, "Addresses and networks"),
+    "semver": (functions.semver, "Versions"),
+    "url": (functions.url, "URLs"),
+    "encoders": (functions.encoders, "Base64"),
+    "format": (functions.format, "Formats of Kubernetes names"),
+}
+"""The module and the heading of each family, in the order of the page."""
+
+_TYPES: Final = {
+    "NoneType": "null",
+    "OptionalValue": "optional",
+    "Timestamp": "timestamp",
+    "Duration": "duration",
+    "UInt": "uint",
+    "dict": "map",
+    "float": "double",
+    "object": "any",
+    "str": "string",
+}
+
+
+def function_reference() -> str:
+    """Return the page, in Markdown."""
+    rows = ["| macro | example |", "| --- | --- |"]
+    rows += [f"| `{call}` | {_code(example)} |" for call, example in MACROS.items()]
+    parts = [HEAD, "## Macros", "", *rows]
+    for family, (module, heading) in FAMILIES.items():
+        parts += ["", f"## {heading}", "", *_table(family, module.FUNCTIONS)]
+    return "\n".join([*parts, ""])
+
+
+def _table(family: str, overloads: tuple[Overload, ...]) -> list[str]:
+    by_name: dict[str, list[Overload]] = {}
+    for overload in overloads:
+        by_name.setdefault(overload.name, []).append(overload)
+    rows = ["| call | result | example |", "| --- | --- | --- |"]
+    for name, group in by_name.items():
+        calls = dict.fromkeys(f"`{_call(overload)}`" for overload in group)
+        results = dict.fromkeys(_result(overload) for overload in group)
+        example = EXAMPLES[family][name]
+        rows.append(f"| {'<br>'.join(calls)} | {', '.join(results)} | {_code(example)} |")
+    return rows
+
+
+def _call(overload: Overload) -> str:
+    params = [_type(param) for param in overload.params]
+    receiver = f"{params.pop(0)}." if overload.member else ""
+    more = ", ..." if overload.variadic else ""
+    return f"{receiver}{overload.name}({', '.join(params)}{more})"
+
+
+def _type(param: type) -> str:
+    name = param.cel_type.name if issubclass(param, Opaque) else param.__name__
+    return _TYPES.get(name, _short(name))
+
+
+def _result(overload: Overload) -> str:
+    name = str(overload.result)
+    return "any" if name == "dyn" else _short(name).replace("optional_type", "optional").lower()
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _code(example: str) -> str:
+    return f"`{example}`".replace("|", "\\|")
