@@ -26,7 +26,7 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 ms, however few objects are new: it traverses large young objects each time.
 """
 
-_SWITCH_SECONDS: Final = 0.001
+SWITCH_SECONDS: Final = 0.001
 """How long a thread with a large pod may hold the interpreter while the event loop waits for it."""
 
 _TRIM_EVERY_SECONDS: Final = 10.0
@@ -48,7 +48,7 @@ def serve(settings: Settings) -> None:
     """
     map_large_blocks()
     raise_descriptor_limit()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure(settings.log_level, settings.log_format, sys.stderr)
     recording = _recording(settings) if settings.cluster else None
     _freeze_objects()
