@@ -87,6 +87,11 @@ class Metrics:
             ["what"],
             registry=self.registry,
         )
+        self._quota_over_max = Gauge(
+            "stowplan_quota_over_max",
+            "ElasticQuotas whose pods have used more than max for a while.",
+            registry=self.registry,
+        )
         self._policy_reloads = self._counter(
             "stowplan_policy_reloads",
             "Reloads of the policy files after a change, by outcome.",
@@ -117,6 +122,10 @@ class Metrics:
     def quotas_drifted(self, what: str, quotas: int) -> None:
         """Show the number of quotas whose `status` or `reservations` have been wrong for long."""
         self._quota_drift.labels(what).set(quotas)
+
+    def quotas_over_max(self, quotas: int) -> None:
+        """Show the number of quotas whose pods use more than `max`."""
+        self._quota_over_max.set(quotas)
 
     def policies_reloaded(self, *, succeeded: bool) -> None:
         """Count one reload of the policy files."""

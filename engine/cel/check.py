@@ -6,7 +6,7 @@ their function, and constructor calls on literals are literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from engine.cel import ast, hints, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
+from engine.cel.functions.k8s_lists import TYPED_SUM, ZEROS
 from engine.cel.scope import Scope, Typed, mismatch, unknown_function
 from engine.cel.static_types import can_be, join, list_of, map_of, optional_of, parameter
 from engine.cel.values import (
@@ -23,6 +24,7 @@ from engine.cel.values import (
     INT,
     LIST,
     MAP,
+    NULL,
     OPTIONAL,
     STRING,
     CelType,
@@ -33,11 +35,19 @@ from engine.errors import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A resolved tree, the type of its value, and the mistakes found, in source order."""
+    """A resolved tree, the type of its value, and what was found in it, in source order.
+
+    Attributes:
+        root: the tree.
+        type: of its value.
+        problems: the mistakes.
+        warnings: what Kubernetes refuses where it checks types, and is accepted here.
+    """
 
     root: ast.Node
     type: CelType
     problems: tuple[CelProblem, ...]
+    warnings: tuple[CelProblem, ...] = ()
 
 
 def check(root: ast.Node, environment: Environment) -> Checked:
@@ -47,12 +57,14 @@ def check(root: ast.Node, environment: Environment) -> Checked:
     """
     checker = _Checker(environment)
     resolved, of_type = checker.visit(root)
-    return Checked(resolved, of_type, tuple(sorted(checker.problems)))
+    warnings = tuple(sorted(set(checker.warnings)))
+    return Checked(resolved, of_type, tuple(sorted(checker.problems)), warnings)
 
 
 class _Checker:
     def __init__(self, environment: Environment) -> None:
         self.problems: list[CelProblem] = []
+        self.warnings: list[CelProblem] = []
         self._environment = environment
         self._scope = Scope(environment)
 
@@ -138,8 +150,16 @@ class _Checker:
             for position, element in enumerate(node.elements)
         ]
         types = [of_type for _, of_type in typed]
+        self._warn_of_mixture(node, types)
         resolved = replace(node, elements=tuple(element for element, _ in typed))
         return resolved, list_of(join(types)) if types else LIST
+
+    def _warn_of_mixture(self, node: ast.Node, types: Sequence[CelType]) -> None:
+        if _are_unlike(types):
+            message = (
+                f"values of the types {', '.join(map(str, dict.fromkeys(types)))} in one literal"
+            )
+            self.warnings.append(CelProblem(node.offset, message))
 
     def _optional(self, node: ast.Node) -> Typed:
         """Visit a node that must give an optional; return the type of its value."""
@@ -159,6 +179,8 @@ class _Checker:
             entries.append(replace(entry, key=key, value=value))
             keys.append(key_type)
             values.append(value_type)
+        self._warn_of_mixture(node, keys)
+        self._warn_of_mixture(node, values)
         resolved = replace(node, entries=tuple(entries))
         return resolved, map_of(join(keys), join(values)) if keys else MAP
 
@@ -197,6 +219,9 @@ class _Checker:
             message = f"`{node.operator}` does not apply to `{left_type}` and `{right_type}`"
             hint = hints.for_operands(node.operator, left_type, right_type)
             self._report(node.offset, message, hint)
+        elif node.operator in {"==", "!="} and _are_unlike((left_type, right_type)):
+            message = f"`{node.operator}` of `{left_type}` and `{right_type}`: convert one of them"
+            self.warnings.append(CelProblem(node.offset, message))
         return replace(node, left=left, right=right), result or DYN
 
     def logic(self, node: ast.And | ast.Or) -> Typed:
@@ -234,6 +259,9 @@ class _Checker:
             hint = hints.for_mismatch(node, types)
             self._report(node.offset, mismatch(function, types), hint)
             return node, DYN
+        if node.function == "sum" and (element := parameter(types[0])) in ZEROS:
+            zero = ast.Literal(ZEROS[element], element, offset=node.offset)
+            return ast.Call(TYPED_SUM, (*node.args, zero), offset=node.offset), element
         return self._folded(node, fitting), join(overload.result for overload in fitting)
 
     def _alternative(self, node: ast.Call) -> Typed:
@@ -324,6 +352,12 @@ class _Checker:
 
 
 _ALTERNATIVES: Final = frozenset({("or", 2), ("orValue", 2)})
+
+
+def _are_unlike(types: Sequence[CelType]) -> bool:
+    """Return whether values are certain to be of more than one type; null goes with any."""
+    kinds = {static_types.kind_of(of_type) for of_type in types}
+    return DYN not in kinds and len(kinds - {NULL}) > 1
 
 
 def _unwrapped(of_type: CelType) -> CelType:

@@ -73,7 +73,8 @@ def add(left: Any, right: Any, budget: Budget) -> object:
         budget.check_items(len(left) + len(right))
         return [*left, *right]
     if {kind, other} == {Timestamp, Duration}:
-        return to_timestamp(left.nanos + right.nanos)
+        offset = left.offset if kind is Timestamp else right.offset
+        return to_timestamp(left.nanos + right.nanos, offset)
     raise no_overload("+", left, right)
 
 
@@ -90,7 +91,7 @@ def subtract(left: Any, right: Any) -> object:
         if kind is Duration or kind is Timestamp:
             return to_duration(left.nanos - right.nanos)
     if kind is Timestamp and other is Duration:
-        return to_timestamp(left.nanos - right.nanos)
+        return to_timestamp(left.nanos - right.nanos, left.offset)
     raise no_overload("-", left, right)
 
 
@@ -155,15 +156,23 @@ def negate(value: object) -> object:
 # Order and membership.
 
 
+def is_nan(value: object) -> bool:
+    """Return whether a value is the double that is no number."""
+    return type(value) is float and math.isnan(value)
+
+
 def _ordering(symbol: str, compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool]:
     def ordered(left: object, right: object) -> bool:
         kind, other = type(left), type(right)
-        if kind is other:
-            if kind in _ORDERED:
-                return compare(left, right)
+        if kind is other and kind in _ORDERED:
+            pass
         elif kind in NUMBERS and other in NUMBERS:
-            return compare(*comparable(left, right))
-        raise no_overload(symbol, left, right)
+            left, right = comparable(left, right)
+        else:
+            raise no_overload(symbol, left, right)
+        if is_nan(left) or is_nan(right):
+            raise CelError("NaN has no order")
+        return compare(left, right)
 
     return ordered
 
@@ -236,9 +245,14 @@ def contains(element: Any, container: Any) -> bool:
 
 
 def index(operand: Any, key: Any) -> object:
-    """Return `operand[key]`; an element of an optional is an optional."""
+    """Return `operand[key]`; an element of an optional is an optional.
+
+    An optional that holds a value without elements is an error, as the conformance suite has it.
+    """
     kind = type(operand)
     if kind is OptionalValue:
+        if operand.present and type(operand.value) not in _CONTAINERS:
+            raise CelError(f"no such key: `{key}`")
         return optional_index(operand, key)
     if kind is dict:
         try:
@@ -254,7 +268,7 @@ def index(operand: Any, key: Any) -> object:
 
 
 def optional_index(operand: Any, key: Any) -> OptionalValue:
-    """Return `operand[?key]`: absent if there is no such element."""
+    """Return `operand[?key]`: absent if there is no such element, as in a value that has none."""
     if type(operand) is OptionalValue:
         return optional_index(operand.value, key) if operand.present else ABSENT
     kind = type(operand)
@@ -268,7 +282,7 @@ def optional_index(operand: Any, key: Any) -> OptionalValue:
         position = _position(key)
         inside = 0 <= position < len(operand)
         return present(operand[position]) if inside else ABSENT
-    raise no_overload("[?]", operand, key)
+    return ABSENT  # a number, a string, null: it has no elements, so not this one
 
 
 def _position(key: Any) -> int:
@@ -286,10 +300,10 @@ def select(operand: Any, field: str) -> object:
 
 
 def optional_select(operand: Any, field: str) -> OptionalValue:
-    """Return `operand.?field`: absent if there is no such field."""
-    if type(operand) is dict or type(operand) is OptionalValue:
-        return optional_index(operand, field)
-    raise CelError(f"no field `{field}` in a value of type `{type_of(operand)}`")
+    """Return `operand.?field`: absent if there is no such field, as in any value but a map."""
+    if type(operand) in _SEQUENCES:
+        raise CelError(f"no field `{field}` in a value of type `{type_of(operand)}`")
+    return optional_index(operand, field)
 
 
 def has(operand: Any, field: str) -> bool:

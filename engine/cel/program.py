@@ -9,7 +9,7 @@ from engine.cel import ast
 from engine.cel.budget import Budget
 from engine.cel.check import check
 from engine.cel.environment import Environment
-from engine.cel.errors import CelError, CelProblemsError
+from engine.cel.errors import CelError, CelProblem, CelProblemsError
 from engine.cel.evaluate import Closure, compile_node, new_frame
 from engine.cel.parser import parse
 from engine.cel.values import CelType
@@ -27,12 +27,14 @@ class Program:
         root: its resolved syntax tree, of which any node can be compiled on its own.
         result_type: type of its value, dyn if that is known only at run time.
         references: paths that it reads of the activation, each as far as its fields are constant.
+        warnings: what Kubernetes refuses where it checks types, and is accepted here.
     """
 
     source: str
     root: ast.Node
     result_type: CelType
     references: frozenset[Reference]
+    warnings: tuple[CelProblem, ...]
     _run: Closure = field(repr=False, compare=False)
 
     def evaluate(self, activation: Mapping[str, object], budget: Budget | None = None) -> object:
@@ -69,6 +71,7 @@ def compile_program(source: str, environment: Environment) -> Program:
         root=checked.root,
         result_type=checked.type,
         references=frozenset(references(checked.root)),
+        warnings=checked.warnings,
         _run=compile_node(checked.root, environment),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from engine.cel import ast, hints, macros
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.functions import Function
+from engine.cel.functions.k8s_lists import TYPED_SUM
 from engine.cel.values import TYPE, CelType
 from engine.errors import did_you_mean
 
@@ -142,7 +143,7 @@ def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str
         names = {known for known, member in functions if member is call.member}
         if call.member and environment.macros:
             names |= macros.NAMES
-        hint = did_you_mean(name, sorted(names))
+        hint = did_you_mean(name, sorted(names - {TYPED_SUM}))
     return f"unknown function `{name}`", hint
 
 

@@ -34,16 +34,19 @@ def parse_timestamp(text: str) -> Timestamp:
         raise CelError(f"`{text}` is not a moment in years 1..9999") from None
     if sign and (int(hours) > 23 or int(minutes) > 59):  # noqa: PLR2004 (a clock's bounds)
         raise CelError(f"`{text}` has no valid offset")
-    east = (int(hours) * 60 + int(minutes)) * 60 if sign else 0
-    seconds = (moment - _EPOCH) // timedelta(seconds=1) - (-east if sign == "-" else east)
-    return to_timestamp(seconds * SECOND + int((fraction or "")[:9].ljust(9, "0")))
+    minutes_east = int(f"{sign}1") * (int(hours) * 60 + int(minutes)) if sign else 0
+    seconds = (moment - _EPOCH) // timedelta(seconds=1) - minutes_east * 60
+    return to_timestamp(seconds * SECOND + int((fraction or "")[:9].ljust(9, "0")), minutes_east)
 
 
 def format_timestamp(timestamp: Timestamp) -> str:
-    """Return the RFC 3339 text in UTC, with as few decimals as needed."""
-    seconds, nanos = divmod(timestamp.nanos, SECOND)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}{_fraction(nanos)}Z"
+    """Return the RFC 3339 text with the offset of the timestamp, and as few decimals as needed."""
+    local, year = civil(timestamp, timezone(timedelta(minutes=timestamp.offset)))
+    hours, minutes = divmod(abs(timestamp.offset), 60)
+    sign = "-" if timestamp.offset < 0 else "+"
+    offset = f"{sign}{hours:02d}:{minutes:02d}" if timestamp.offset else "Z"
+    fraction = _fraction(timestamp.nanos % SECOND)
+    return f"{year:04d}{local:-%m-%dT%H:%M:%S}{fraction}{offset}"
 
 
 def parse_duration(text: str) -> Duration:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from engine.cel.errors import CelError
@@ -96,9 +96,13 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Nanoseconds since the epoch, UTC, within years 1..9999; build it with `to_timestamp`."""
+    """Nanoseconds since the epoch, UTC, within years 1..9999; build it with `to_timestamp`.
+
+    `offset` is that of its text, in minutes east of UTC; it matters to `string()` alone.
+    """
 
     nanos: int
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -150,14 +154,14 @@ def to_uint(value: int) -> UInt:
     raise CelError("unsigned integer overflow")
 
 
-def to_timestamp(nanos: int) -> Timestamp:
-    """Return the timestamp at `nanos` nanoseconds after the epoch.
+def to_timestamp(nanos: int, offset: int = 0) -> Timestamp:
+    """Return the timestamp at `nanos` nanoseconds after the epoch, written with an offset.
 
     Raises:
         CelError: it is outside years 1..9999.
     """
     if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
-        return Timestamp(nanos)
+        return Timestamp(nanos, offset)
     raise CelError("timestamp out of range")
 
 

@@ -101,11 +101,13 @@ class _Programs:
     Attributes:
         found: programs by the path of the item that each belongs to.
         problems: the mistakes in the others.
+        warnings: a line for each part that is accepted and probably not meant.
     """
 
     def __init__(self, document: Document) -> None:
         self.found: dict[_Path, Program] = {}
         self.problems: list[Diagnostic] = []
+        self.warnings: list[str] = []
         self._document = document
         for path, item in _items(document, _CONDITIONS):
             self._add(path, item, ExpressionScope.MATCH, {}, _CONDITION)
@@ -142,6 +144,10 @@ class _Programs:
         )
         if not problems:
             self.found[path] = program
+            self.warnings += (
+                f"{item.get('name')}: {found.message}; Kubernetes refuses that where it knows types"
+                for found in program.warnings
+            )
 
 
 def _wrong_type(program: Program, required: _ResultType) -> Iterator[CelProblem]:
@@ -270,7 +276,7 @@ def _assembled(
         sum_profiles=profiles,
         estimator=next(estimators, None),
         slow_parts=tuple(_slow_parts((*filters, *scores))),
-        warnings=tuple(plugins.warnings),
+        warnings=(*programs.warnings, *plugins.warnings),
     )
 
 

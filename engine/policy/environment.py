@@ -16,28 +16,8 @@ from engine.policy.resource_names import hint_if_misspelt
 
 _TEXTS = map_of(STRING, STRING)
 _AMOUNTS = map_of(STRING, DOUBLE)
-_OBJECT = CelType("object")  # only in the table: a type made of the entries below it
-_MANUAL_HEAD = """# What expressions can read
-
-Policies are written in [CEL](https://cel.dev), with the functions that Kubernetes adds to it:
-`quantity()`, `find()`, `sets.contains()`, `semver()`, `?.` and so on.
-
-- Every amount is a `double`: cpu in cores, memory and storage in bytes, all else in whole units, so
-  `node.usage.memory / node.allocatable.memory < 0.65` divides as it reads. Numbers compare across
-  types (`pod.requests.cpu > 2`); in arithmetic, write `2.0`.
-- A resource with a `/` or `-` in its name is read in brackets: `pod.requests['nvidia.com/gpu']`.
-- Reading what is absent is an error, and the rule's `onError` says what follows. Ask first:
-  `has(node.usage)`, `'nvidia.com/gpu' in pod.requests`, `node.labels[?'pool'].orValue('none')`.
-- `now` moves in steps of 10 seconds, so that what depends on it is computed once in that time; a
-  time within the step is later than `now`. All that is decided of a pod sees the same `now`; in
-  `stowplan explain` it is the time of the recording, in `stowplan test` that of the case. A node is
-  young: `now - node.creationTimestamp < duration('10m')`.
-- Conditions are a list, as in Kubernetes; ask for one by its type. A status is a string:
-  `node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')`. The first 64 count.
-- "Where" says which expressions know a name; filters and scores are asked of every node.
-
-This page is made from the table in `engine/policy/environment.py`.
-"""
+OBJECT: Final = CelType("object")
+"""Stands in the table for a type that is made of the entries below it."""
 
 
 class ExpressionScope(IntEnum):
@@ -59,7 +39,7 @@ class Entry:
 
     Attributes:
         path: the name, with dots.
-        type: its type; `_OBJECT` where further entries describe its fields.
+        type: its type; `OBJECT` where further entries describe its fields.
         meaning: its meaning, and when it is absent.
         unit: the unit of a number; empty where there is none.
     """
@@ -97,7 +77,7 @@ TABLE: Final[tuple[Entry, ...]] = (
         f"the moment of the decision, rounded down to {NOW_STEP_SECONDS} s",
     ),
     Entry("oldObject", NULL, "null: only pods that are being created are placed"),
-    Entry("request", _OBJECT, "the admission request; what the API server left out is absent"),
+    Entry("request", OBJECT, "the admission request; what the API server left out is absent"),
     Entry("request.operation", STRING, "`CREATE`"),
     Entry("request.name", STRING, "name of the pod, empty while it is to be generated"),
     Entry("request.namespace", STRING, "namespace of the pod"),
@@ -107,18 +87,18 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("request.requestKind", MAP, "as `kind`, before any conversion"),
     Entry("request.requestResource", MAP, "as `resource`, before any conversion"),
     Entry("request.requestSubResource", STRING, "as `subResource`, before any conversion"),
-    Entry("request.userInfo", _OBJECT, "who creates the pod, often a controller"),
+    Entry("request.userInfo", OBJECT, "who creates the pod, often a controller"),
     Entry("request.userInfo.username", STRING, ""),
     Entry("request.userInfo.uid", STRING, ""),
     Entry("request.userInfo.groups", list_of(STRING), ""),
     Entry("request.userInfo.extra", map_of(STRING, list_of(STRING)), ""),
     Entry("request.dryRun", BOOL, "whether nothing will be stored"),
     Entry("request.options", MAP, "the options of the request"),
-    Entry("namespaceObject", _OBJECT, "the namespace of the pod, as far as it is known"),
-    Entry("namespaceObject.metadata", _OBJECT, ""),
+    Entry("namespaceObject", OBJECT, "the namespace of the pod, as far as it is known"),
+    Entry("namespaceObject.metadata", OBJECT, ""),
     Entry("namespaceObject.metadata.name", STRING, ""),
     Entry("namespaceObject.metadata.labels", _TEXTS, ""),
-    Entry("pod", _OBJECT, "the pod, in brief"),
+    Entry("pod", OBJECT, "the pod, in brief"),
     Entry("pod.name", STRING, "empty while it is to be generated"),
     Entry("pod.generateName", STRING, "what a generated name will begin with"),
     Entry("pod.namespace", STRING, ""),
@@ -138,8 +118,8 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("pod.nodeSelector", _TEXTS, ""),
     Entry("pod.tolerations", list_of(_TEXTS), "each with `key`, `operator`, `value`, `effect`"),
     Entry("pod.schedulerName", STRING, ""),
-    Entry("variables", _OBJECT, "the policy's own `variables`, each a field"),
-    Entry("node", _OBJECT, "the node that is looked at"),
+    Entry("variables", OBJECT, "the policy's own `variables`, each a field"),
+    Entry("node", OBJECT, "the node that is looked at"),
     Entry("node.name", STRING, ""),
     Entry("node.labels", _TEXTS, ""),
     Entry("node.annotations", _TEXTS, ""),
@@ -147,7 +127,7 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("node.unschedulable", BOOL, "whether it is cordoned"),
     Entry("node.ready", BOOL, "true unless it says that it is not"),
     Entry("node.creationTimestamp", TIMESTAMP, "when it joined the cluster"),
-    Entry("node.conditions", list_of(_OBJECT), "its conditions, without times of heartbeats"),
+    Entry("node.conditions", list_of(OBJECT), "its conditions, without times of heartbeats"),
     Entry("node.conditions[].type", STRING, "as `Ready` or `DiskPressure`"),
     Entry("node.conditions[].status", STRING, "`True`, `False` or `Unknown`: a string"),
     Entry("node.conditions[].reason", STRING, "a word for the cause, empty where there is none"),
@@ -233,21 +213,10 @@ def misspelt_resources(program: Program) -> Iterator[CelProblem]:
             yield CelProblem(offset, f"`{of}` cannot have a resource `{name}`", hint)
 
 
-def manual() -> str:
-    """Return the page of the manual that lists all names."""
-    rows = ["| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
-    rows += [
-        f"| `{entry.path}` | {_type_text(entry.type)} | {entry.unit} | {entry.meaning} "
-        f"| {entry.scope.text} |"
-        for entry in TABLE
-    ]
-    return "\n".join([_MANUAL_HEAD, *rows, ""])
-
-
 def _type_of(entry: Entry) -> CelType:
-    if entry.type == list_of(_OBJECT):
+    if entry.type == list_of(OBJECT):
         return list_of(_object_type(f"{entry.path}[]"))
-    return _object_type(entry.path) if entry.type == _OBJECT else entry.type
+    return _object_type(entry.path) if entry.type == OBJECT else entry.type
 
 
 def _object_type(path: str) -> ObjectType:
@@ -263,9 +232,3 @@ def _hints_below(path: str) -> dict[str, str]:
 
 def _directly_below(path: str) -> Iterable[Entry]:
     return (each for each in TABLE if each.path.rpartition(".")[0] == path)
-
-
-def _type_text(of_type: CelType) -> str:
-    if of_type == TIMESTAMP:
-        return "timestamp"
-    return str(of_type).replace(_OBJECT.name, "map")

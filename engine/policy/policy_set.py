@@ -35,7 +35,7 @@ class CompiledPolicy:
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
         slow_parts: a line for each part of an expression that is evaluated node by node for every
             pod, which takes long in a large cluster.
-        warnings: a line for each arg of a plugin that is allowed and probably not meant.
+        warnings: a line for each part of it that is allowed and probably not meant.
         digest: a hash of the policy's text, comments and layout aside.
     """
 

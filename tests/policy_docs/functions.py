@@ -57,6 +57,10 @@ _TYPES: Final = {
 }
 
 
+HIDDEN = "@"
+"""Begins the names of functions that no source can call."""
+
+
 def function_reference() -> str:
     """Return the page, in Markdown."""
     rows = ["| macro | example |", "| --- | --- |"]
@@ -70,6 +74,8 @@ def function_reference() -> str:
 def _table(family: str, overloads: tuple[Overload, ...]) -> list[str]:
     by_name: dict[str, list[Overload]] = {}
     for overload in overloads:
+        if overload.name.startswith(HIDDEN):
+            continue
         by_name.setdefault(overload.name, []).append(overload)
     rows = ["| call | result | example |", "| --- | --- | --- |"]
     for name, group in by_name.items():

@@ -94,7 +94,12 @@ def _bool_of_string(text: str) -> bool:
     raise _no_conversion(text, BOOL)
 
 
-def _string_of_bytes(value: bytes) -> str:
+def string_of_bytes(value: bytes) -> str:
+    """Return the text that bytes encode.
+
+    Raises:
+        CelError: they are not UTF-8.
+    """
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -162,7 +167,7 @@ FUNCTIONS: Final = (
             int: str,
             UInt: lambda value: str(int(value)),
             float: _string_of_double,
-            bytes: _string_of_bytes,
+            bytes: string_of_bytes,
             Timestamp: format_timestamp,
             Duration: format_duration,
         },

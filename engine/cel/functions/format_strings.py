@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
+from engine.cel.functions.conversions import string_of_bytes
 from engine.cel.functions.registry import Overload
 from engine.cel.times import format_duration, format_timestamp
 from engine.cel.values import STRING, CelType, Duration, Timestamp, UInt, key_value, type_of
@@ -95,7 +96,7 @@ _PLAIN: Final[Mapping[type, Callable[[Any], str]]] = {
     UInt: lambda value: str(int(value)),
     float: _shortest,
     str: lambda value: value,
-    bytes: lambda value: value.decode(errors="replace"),
+    bytes: string_of_bytes,
     CelType: lambda value: value.name,
     Timestamp: format_timestamp,
     Duration: format_duration,

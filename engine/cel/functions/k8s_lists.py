@@ -5,15 +5,15 @@ Source: apiserver `pkg/cel/library/lists.go`. The other list functions are cel-g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
-from engine.cel.operators import add, contains, greater, less
-from engine.cel.values import BOOL, INT, Duration, UInt, equal
+from engine.cel.operators import add, contains, greater, is_nan, less
+from engine.cel.values import BOOL, DOUBLE, DURATION, INT, UINT, CelType, Duration, UInt, equal
 
 _SUMMABLE: Final = frozenset({int, UInt, float, Duration})
 _ELEMENTS_PER_STEP: Final = 64
@@ -22,6 +22,21 @@ _ELEMENTS_PER_STEP: Final = 64
 def _charge(budget: Budget, values: Sequence[object]) -> None:
     """Charge a visit of every element: within a loop, lists of the request multiply."""
     budget.spend(len(values) // _ELEMENTS_PER_STEP)
+
+
+TYPED_SUM: Final = "@sum"
+"""The name of `sum` of a list whose type is known: its second argument is the sum of none.
+
+No source can name it.
+"""
+
+ZEROS: Final[Mapping[CelType, object]] = {
+    INT: 0,
+    UINT: UInt(0),
+    DOUBLE: 0.0,
+    DURATION: Duration(0),
+}
+"""The sum of an empty list, by the type of its elements."""
 
 
 def is_sorted(budget: Budget, values: Sequence[object]) -> bool:
@@ -33,20 +48,28 @@ def is_sorted(budget: Budget, values: Sequence[object]) -> bool:
     _charge(budget, values)
     previous = values[0] if values else None
     for value in values:
-        if greater(previous, value):
+        if _beats(greater, previous, value):
             return False
         previous = value
     return True
 
 
-def sum_of(budget: Budget, values: Sequence[object]) -> object:
-    """Return the sum of numbers of one type, or of durations; 0 of an empty list.
+def _beats(better: Callable[[object, object], bool], value: object, other: object) -> bool:
+    """Return whether a value is better than another; NaN is neither better nor worse than any.
+
+    Here Kubernetes ignores that NaN has no order.
+    """
+    return not (is_nan(value) or is_nan(other)) and better(value, other)
+
+
+def sum_of(budget: Budget, values: Sequence[object], zero: object = 0) -> object:
+    """Return the sum of numbers of one type, or of durations; `zero` of an empty list.
 
     Raises:
         CelError: the elements are of other or mixed types, or an intermediate sum overflows.
     """
     _charge(budget, values)
-    total = values[0] if values else 0
+    total = values[0] if values else zero
     kind = type(total)
     for value in values:
         if type(value) is not kind or kind not in _SUMMABLE:
@@ -65,7 +88,7 @@ def _extreme(
             raise CelError(f"an empty list has no {name}")
         best = values[0]
         for value in values:
-            if better(value, best):
+            if _beats(better, value, best):
                 best = value
         return best
 
@@ -102,6 +125,7 @@ def includes(budget: Budget, target: object, item: object) -> bool:
 FUNCTIONS: Final = (
     Overload("isSorted", (list,), is_sorted, member=True, result=BOOL, budgeted=True),
     Overload("sum", (list,), sum_of, member=True, budgeted=True),
+    Overload(TYPED_SUM, (list, object), sum_of, budgeted=True),
     Overload("min", (list,), minimum, member=True, budgeted=True),
     Overload("max", (list,), maximum, member=True, budgeted=True),
     Overload("indexOf", (list, object), index_of, member=True, result=INT, budgeted=True),

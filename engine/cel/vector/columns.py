@@ -126,7 +126,10 @@ class Table(Protocol):
         """Return the values of a leaf of one of `COLUMN_TYPES`, at fault where it has none."""
 
     def presence(self, path: Path) -> Column:
-        """Return whether the last key of a path is in its map, at fault without a map."""
+        """Return whether the last key of a path is in its map; at fault where nothing is there.
+
+        No other value than a map has keys.
+        """
 
     def dictionary(self, path: Path) -> DictColumn | None:
         """Return the dictionary-encoded values.

@@ -11,6 +11,7 @@ numpy compares an int with a double as a double, rounded from 2**53 on, and so d
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -231,8 +232,16 @@ _ZERO: Final = Column(np.array(0, np.int64))
 # Comparison.
 
 
-def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> Kernel:
-    """Return the kernel of a comparison; `across_types` is its value for incomparable types."""
+def _comparison(
+    compare: Callable[[Any, Any], Any], *, across_types: Column, is_order: bool
+) -> Kernel:
+    """Return the kernel of a comparison.
+
+    Args:
+        compare: applied to values that can be compared.
+        across_types: its value for incomparable types.
+        is_order: whether NaN is a fault, as it has no order.
+    """
 
     def apply(left: Column, right: Column) -> Column:
         faults = either(left.faults, right.faults)
@@ -243,9 +252,20 @@ def _comparison(compare: Callable[[Any, Any], Any], *, across_types: Column) -> 
             a, b = _comparable(a, b), _comparable(b, a)
             if a is None or b is None:
                 return Column(across_types.values, either(across_types.faults, faults))
+        if is_order:
+            faults = either(faults, either(_nans(a), _nans(b)))
         return Column(compare(a, b), faults)
 
     return apply
+
+
+def _nans(values: Any) -> Bools | None:  # noqa: ANN401 (an array, or a Python number)
+    """Return where doubles are NaN, None if nowhere."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        return None
+    # The least is NaN if any is, and is found more quickly than which.
+    least = np.minimum.reduce(values, axis=None, initial=np.inf)
+    return np.isnan(values) if math.isnan(least) else None
 
 
 _NATIVELY_COMPARED: Final = frozenset({"bb", "ii", "ff", "if", "fi", "MM", "mm"})
@@ -291,15 +311,17 @@ def to_int(column: Column) -> Column:
 
 
 def _extreme(beats: Callable[[Any, Any], Any]) -> Kernel:
-    """Return the kernel of `math.greatest` or `math.least`: the first of equals and NaN wins."""
+    """Return the kernel of `math.greatest` or `math.least`: the first of equals wins."""
 
     def pick(*columns: Column) -> Column:
         if any(column.values.dtype.kind in "bMm" for column in columns):
             return FAILED
         best, *others = _alike(columns)
+        faults = reduce(either, (column.faults for column in columns))
         for values in others:
+            faults = either(faults, either(_nans(values), _nans(best)))
             best = np.where(beats(values, best), values, best)
-        return Column(best, reduce(either, (column.faults for column in columns)))
+        return Column(best, faults)
 
     return pick
 
@@ -338,12 +360,12 @@ OPERATORS: Final[Mapping[str, Kernel]] = {
     "*": _arithmetic(_multiply, operator.mul),
     "/": _arithmetic(_divide, operator.truediv),
     "%": _arithmetic(_modulo, None),
-    "==": _comparison(operator.eq, across_types=Column(np.array(False))),  # noqa: FBT003 (numpy)
-    "!=": _comparison(operator.ne, across_types=Column(np.array(True))),  # noqa: FBT003 (numpy)
-    "<": _comparison(operator.lt, across_types=FAILED),
-    "<=": _comparison(operator.le, across_types=FAILED),
-    ">": _comparison(operator.gt, across_types=FAILED),
-    ">=": _comparison(operator.ge, across_types=FAILED),
+    "==": _comparison(operator.eq, across_types=Column(np.array(False)), is_order=False),  # noqa: FBT003 (numpy)
+    "!=": _comparison(operator.ne, across_types=Column(np.array(True)), is_order=False),  # noqa: FBT003 (numpy)
+    "<": _comparison(operator.lt, across_types=FAILED, is_order=True),
+    "<=": _comparison(operator.le, across_types=FAILED, is_order=True),
+    ">": _comparison(operator.gt, across_types=FAILED, is_order=True),
+    ">=": _comparison(operator.ge, across_types=FAILED, is_order=True),
 }
 """Kernels of binary operators, by symbol."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -98,12 +99,22 @@ def test_unlike_types_do_not_add_up(left: object, right: object) -> None:
 def test_order_exists_between_numbers_but_not_between_other_unlike_types() -> None:
     assert operators.less(1, 1.5)
     assert operators.less(-1, UInt(0))
-    assert not operators.less(math.nan, 1)
     assert operators.less("\uffff", "\U0001f431")  # by code point
     assert operators.less(False, True)  # noqa: FBT003 (bools have an order)
     for left, right in ((1, "1"), (True, 1), ([1], [2]), (None, None), (Timestamp(0), Duration(0))):
         with pytest.raises(CelError):
             operators.less(left, right)
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [operators.less, operators.less_or_equal, operators.greater, operators.greater_or_equal],
+)
+def test_nan_has_no_order(compare: Callable[[object, object], bool]) -> None:
+    for other in (1.0, 1, UInt(1), math.nan):
+        for pair in ((math.nan, other), (other, math.nan)):
+            with pytest.raises(CelError, match="NaN has no order"):
+                compare(*pair)
 
 
 def test_only_keys_of_one_ordered_type_sort() -> None:
@@ -148,7 +159,19 @@ def test_selection_through_an_optional_gives_optionals() -> None:
     assert operators.has(present({"a": 1}), "a")
     assert not operators.has(OptionalValue(present=False), "a")
     with pytest.raises(CelError):
-        operators.optional_select(1, "a")
+        operators.optional_select([1], "a")
+
+
+@pytest.mark.parametrize("value", [1, 1.5, "a", None, True, b"a", Timestamp(0)])
+def test_a_value_that_is_no_map_has_no_field(value: object) -> None:
+    assert not operators.has(value, "a")
+    assert operators.optional_select(value, "a") == ABSENT
+    assert operators.optional_index(value, "a") == ABSENT
+    assert not operators.has(present(value), "a")
+    assert operators.optional_select(present(value), "a") == ABSENT
+    for operand in (value, present(value)):
+        with pytest.raises(CelError):
+            operators.select(operand, "a")
 
 
 def test_a_concatenation_is_paid_for() -> None:

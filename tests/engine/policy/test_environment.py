@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from engine.cel import CelProblemsError, compile_program
@@ -17,13 +15,10 @@ from engine.policy.environment import (
     TABLE,
     ExpressionScope,
     environment,
-    manual,
     misspelt_resources,
     scope_of,
 )
 from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
-
-_MANUAL = Path(__file__).parents[3] / "docs" / "cel-environment.md"
 
 
 def _keys(value: object) -> set[str]:
@@ -35,11 +30,6 @@ def _declared(path: str) -> set[str]:
     return {
         entry.path.rpartition(".")[2] for entry in TABLE if entry.path.rpartition(".")[0] == path
     }
-
-
-def test_the_manual_is_the_table() -> None:
-    """If it is not, write `engine.policy.environment.manual()` to the file."""
-    assert _MANUAL.read_text(encoding="utf-8") == manual()
 
 
 def test_a_pod_has_exactly_the_declared_fields() -> None:

@@ -184,3 +184,27 @@ def test_first_and_last_position_mirror_each_other(values: list[int], item: int)
 def test_the_functions_are_part_of_the_language(expression: str) -> None:
     program = compile_program(expression, Environment(variables={"x": DYN}))
     assert program.evaluate({"x": [3, 1, 2]}) is True
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("[1.5].filter(x, x > 2.0).sum() / 2.0", 0.0),
+        ("[1.5, 2.5].sum() / 2.0", 2.0),
+        ("[1].filter(x, x > 2).sum()", 0),
+        ("[1u].filter(x, x > 2u).sum()", UInt(0)),
+        ("[duration('1s')].filter(x, x > duration('2s')).sum()", Duration(0)),
+        ("[].sum()", 0),
+        ("dyn([]).sum()", 0),
+    ],
+)
+def test_the_sum_of_no_elements_is_of_the_type_of_the_elements(
+    expression: str, expected: object
+) -> None:
+    found = compile_program(expression, Environment()).evaluate({})
+    assert (type(found), found) == (type(expected), expected)
+
+
+def test_the_smallest_and_largest_ignore_that_nan_has_no_order() -> None:
+    for expression in ("[1.0, 0.0 / 0.0].min()", "[1.0, 0.0 / 0.0].max()"):
+        assert compile_program(expression, Environment()).evaluate({}) == 1.0

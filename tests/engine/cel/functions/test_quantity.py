@@ -36,8 +36,7 @@ INTS = st.integers(-(2**63), 2**63 - 1)
         ("10Mm", False),
         ("", False),
         (" 1", False),
-        ("1e1000000000", False),
-        ("9" * 100_000, False),
+        ("1e1000000000", True),  # as of Kubernetes, which keeps the greatest it can
     ],
 )
 def test_a_quantity_is_recognised_by_its_text(text: str, *, expected: bool) -> None:

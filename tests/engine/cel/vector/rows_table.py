@@ -112,7 +112,9 @@ class RowsTable:
         values = np.array(
             [type(parent) is dict and path[-1] in parent for parent in above], np.bool_
         )
-        return Column(values, np.array([type(parent) is not dict for parent in above], np.bool_))
+        return Column(
+            values, np.array([type(parent) in {MissingPath, list} for parent in above], np.bool_)
+        )
 
     def dictionary(self, path: Path) -> DictColumn | None:
         if len(path) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import pytest
@@ -292,6 +293,19 @@ def test_of_equals_and_nan_the_first_stays(function: str) -> None:
     assert _numbers_of(f"{function}(node.a, node.b)", [{"a": -0.0, "b": 0.0}]) == ["-0.0"]
 
 
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+def test_nan_has_no_order(operator: str) -> None:
+    rows: list[Row] = [{"a": math.nan, "i": 1}, {"a": 1.0, "i": 1}, {"a": math.inf, "i": 1}]
+    for expression in (
+        f"node.a {operator} 0.5",
+        f"node.i {operator} node.a",
+        f"2 {operator} node.a",
+    ):
+        assert [row == E for row in _columns_of(expression, rows)] == [True, False, False]
+    assert _columns_of("node.a == node.a", rows) == [F, T, T]
+    assert _columns_of("math.greatest(node.a, 0.5) > 0.0", rows) == [E, T, T]
+
+
 def test_the_keys_of_a_map_are_tested() -> None:
     rows: list[Row] = [{"m": {"k": 1}}, {"m": {}}, {"m": {"j": 2}}, {}]
     assert _columns_of("has(node.m.k)", rows) == [T, F, F, E]
@@ -303,7 +317,7 @@ def test_a_list_may_be_searched_for_a_text_too() -> None:
     rows: list[Row] = [{"m": {"k": 1}}, {"m": ["k"]}, {"m": ["j"]}, {"m": 1}, {}]
     found = listed(condition("'k' in node.m", RowsLayout(rows)).evaluate(RowsTable(rows), {}))
     assert found == [T, T, F, E, E]
-    assert _columns_of("has(node.m.k)", rows) == [T, E, E, E, E]
+    assert _columns_of("has(node.m.k)", rows) == [T, E, E, F, E]
 
 
 def test_an_optional_is_not_the_value_it_may_hold() -> None:
