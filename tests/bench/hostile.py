@@ -118,7 +118,7 @@ class _Process:
         """
         line = self._process.stdout.readline() if self._process.stdout else b""
         if not line:
-            raise RuntimeError(f"{self._process.args} is gone")
+            raise RuntimeError("a process of the bench is gone")
         return line.decode()
 
     def _end(self) -> None:
