@@ -1,13 +1,15 @@
 # syntax=docker/dockerfile:1
-# The image of the webhook. A release pins the base: --build-arg PYTHON_IMAGE=...@sha256:...
-# Everything that is in the end in the image is from requirements.lock, by hash, or from this folder.
+# The image of the webhook: `make image`. `make release` demands a base that is pinned by its digest.
+# Everything else that builds the image, or is in it, is from a lock, by hash, or from this folder.
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-# Build tools; none of them gets further than this stage.
-RUN pip install --no-cache-dir --disable-pip-version-check uv==0.13.8
 ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never SOURCE_DATE_EPOCH=315532800
 WORKDIR /src
+# Build tools; none of them gets further than this stage.
+COPY requirements-build.lock ./
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary :all: \
+      --requirement requirements-build.lock
 RUN uv venv --no-project --python /usr/local/bin/python /opt/stowplan
 # The lock is a constraint, as it also has what only tests need: what is not in it is refused, and so
 # is what is not built yet.
@@ -20,9 +22,10 @@ COPY engine engine
 COPY webhook webhook
 # Bytecode is made here, the same whatever the time, as the image is read-only where it runs; not of
 # the thousands of Kubernetes models, which nothing imports. Tests of libraries stay behind, and what
-# uv notes for itself: a lock, and when it was.
-RUN uv pip install --python /opt/stowplan/bin/python --no-deps . \
- && rm /opt/stowplan/.lock /opt/stowplan/lib/python3*/site-packages/stowplan-*/uv_cache.json \
+# uv notes for itself.
+RUN hatchling build --target wheel --directory dist \
+ && uv pip install --python /opt/stowplan/bin/python --no-deps dist/*.whl \
+ && rm -f /opt/stowplan/.lock /opt/stowplan/lib/python3*/site-packages/stowplan-*/uv_cache.json \
  && sed -i /uv_cache.json/d /opt/stowplan/lib/python3*/site-packages/stowplan-*/RECORD \
  && find /opt/stowplan/lib -type d -name tests -prune -exec rm -r {} + \
  && python -m compileall -q -j 0 --invalidation-mode unchecked-hash \

@@ -8,11 +8,16 @@ SECONDS ?= 60
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= localhost/stowplan:$(VERSION)
+CONTAINER_TOOL ?= docker
+KIND_CLUSTER ?= kind
+
 # Compiled modules are kept, even where the environment says otherwise: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e check bench budgets fuzz docs chart lock clean
+.PHONY: help demo test e2e check bench budgets fuzz docs chart image load push release lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,10 +56,32 @@ docs: $(READY) ## Write the pages of docs/ that are made of code, and the schema
 chart: $(READY) ## Write what the chart has twice: schema, tables of its README, copies of policies
 	@$(BIN)/python -m tests.charts.generated
 
-lock: $(READY) ## Renew requirements.lock from pyproject.toml
+image: ## Build IMAGE with docker, or with CONTAINER_TOOL=podman
+	$(CONTAINER_TOOL) build --tag $(IMAGE)$(PYTHON_IMAGE:%= --build-arg PYTHON_IMAGE=%) .
+
+load: ## Load IMAGE into the kind cluster KIND_CLUSTER
+	$(CONTAINER_TOOL) save --output stowplan-image.tar $(IMAGE)
+	kind load image-archive stowplan-image.tar --name $(KIND_CLUSTER)
+	rm stowplan-image.tar
+
+push: ## Push IMAGE to its registry
+	$(CONTAINER_TOOL) push $(IMAGE)
+
+release: ## Build, push and sign IMAGE, with SBOM and provenance: see SECURITY.md
+	@case "$(PYTHON_IMAGE)" in *@sha256:*) ;; *) echo "PYTHON_IMAGE names the base image by its digest, such as \
+	docker.io/library/python@sha256:...: docker buildx imagetools inspect python:3.11-slim-bookworm" >&2; exit 1;; esac
+	docker buildx build --platform linux/amd64,linux/arm64 --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
+		--sbom=true --provenance=mode=max --tag $(IMAGE) --push --metadata-file stowplan-image.json .
+	cosign sign --yes $(IMAGE)@$$(sed -n 's/.*"containerimage.digest": *"\([^"]*\)".*/\1/p' stowplan-image.json)
+	rm stowplan-image.json
+
+lock: $(READY) ## Renew the locks from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--group dev --upgrade --custom-compile-command "make lock" \
 		--output-file requirements.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--group build --upgrade --custom-compile-command "make lock" \
+		--output-file requirements-build.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--group fuzz --no-deps --upgrade --custom-compile-command "make lock" \
 		--output-file requirements-fuzz.lock

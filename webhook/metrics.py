@@ -63,6 +63,11 @@ class Metrics:
             ["path"],
             registry=self.registry,
         )
+        self._connections_closed = self._counter(
+            "stowplan_connections_closed",
+            "Connections that were closed because of their peer, by reason.",
+            "reason",
+        )
         self._rule_errors = self._counter(
             "stowplan_rule_errors", "Policy rules that could not be evaluated for a pod."
         )
@@ -80,6 +85,11 @@ class Metrics:
             "stowplan_quota_drift",
             "ElasticQuotas with a status or reservations that have been wrong for long.",
             ["what"],
+            registry=self.registry,
+        )
+        self._quota_over_max = Gauge(
+            "stowplan_quota_over_max",
+            "ElasticQuotas whose pods have used more than max for a while.",
             registry=self.registry,
         )
         self._policy_reloads = self._counter(
@@ -113,9 +123,21 @@ class Metrics:
         """Show the number of quotas whose `status` or `reservations` have been wrong for long."""
         self._quota_drift.labels(what).set(quotas)
 
+    def quotas_over_max(self, quotas: int) -> None:
+        """Show the number of quotas whose pods use more than `max`."""
+        self._quota_over_max.set(quotas)
+
     def policies_reloaded(self, *, succeeded: bool) -> None:
         """Count one reload of the policy files."""
         self._policy_reloads.labels("loaded" if succeeded else "failed").inc()
+
+    def connection_closed(self, reason: str) -> None:
+        """Count one connection that was closed because of its peer."""
+        self._connections_closed.labels(reason).inc()
+
+    def show_connections(self, count: Callable[[], int]) -> None:
+        """Show the number of connections to the port of reviews."""
+        self._gauge("stowplan_connections", "Open connections to the port of reviews.", count)
 
     def show_tasks(self, count: Callable[[], int]) -> None:
         """Show the number of tasks of the event loop: one that only grows is a leak."""

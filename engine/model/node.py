@@ -60,6 +60,15 @@ class Node:
     created: Micros | None = None
     conditions: tuple[NodeCondition, ...] = ()
 
+    def takes_the_same_pods_as(self, other: Node) -> bool:
+        """Return whether pods that could run on one could run on the other, were both empty."""
+        return (
+            self.labels == other.labels
+            and self.taints == other.taints
+            and self.unschedulable == other.unschedulable
+            and self.allocatable == other.allocatable
+        )
+
 
 def node_of(wire: api.Node) -> Node:
     """Return the model of a Node.

@@ -27,6 +27,7 @@ _CONVERSIONS: Final = frozenset(
 _EXTREMES: Final = frozenset({"math.greatest", "math.least"})
 
 _PERCENT = 100.0
+_GREATEST_SCALE: Final = 1e30
 _MEBI: Final = 1 << 20
 _FEWEST_BYTES: Final = _MEBI
 _MOST_CORES_OF_A_POD: Final = 200
@@ -196,10 +197,17 @@ def _arithmetic(operator: str, left: Amount, right: Amount) -> Amount:
     if isinstance(right, Measured):
         if operator != "/" or left.unit is not right.unit:
             return None
-        return Measured(_Unit.SHARE, left.path, right.path, left.scale / right.scale)
+        share = Measured(_Unit.SHARE, left.path, right.path)
+        return _scaled(share, left.scale / right.scale)
     if not right or operator not in {"*", "/"}:
         return None
-    return replace(left, scale=left.scale * right if operator == "*" else left.scale / right)
+    return _scaled(left, left.scale * right if operator == "*" else left.scale / right)
+
+
+def _scaled(measured: Measured, scale: float) -> Measured | None:
+    """Return what is measured with another scale, None if that converts to no unit in use."""
+    is_conversion = 1 / _GREATEST_SCALE < abs(scale) < _GREATEST_SCALE
+    return replace(measured, scale=scale) if is_conversion else None
 
 
 def _calculated(operator: str, left: float, right: float) -> float | None:

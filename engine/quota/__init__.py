@@ -30,6 +30,7 @@ from engine.quota.rules import (
 )
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
+from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
 from engine.quota.validation import Findings, check_deletion, check_quota
 from engine.quota.verdict import QuotaVerdict, judge
 
@@ -49,6 +50,7 @@ __all__ = [
     "QuotaRequest",
     "QuotaRules",
     "QuotaState",
+    "QuotaUsage",
     "QuotaVerdict",
     "Reservation",
     "ReservationTimeouts",
@@ -64,8 +66,10 @@ __all__ = [
     "judge_batch",
     "limited",
     "mode_of",
+    "quota_usages",
     "quotas_of",
     "record_demand",
+    "reserved_amounts",
     "status_used",
     "used_by_namespace",
 ]

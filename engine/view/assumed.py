@@ -6,6 +6,7 @@ first event of the pod, by `in_flight_key`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
@@ -14,11 +15,18 @@ import msgspec
 from engine.model.advice import MOST_NODES, Advice, advice_in
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros, micros
+from engine.view.node_constraints import constraints_of
 
 DEFAULT_ASSUMED_SECONDS = 300
 DEFAULT_IN_FLIGHT_SECONDS = 10
 MOST_IN_FLIGHT = 10_000
+MOST_IN_FLIGHT_OF_NAMESPACE = 256
+"""Many times what a burst has between its reviews and its watch events; others may be refused."""
 
+MOST_WAITING_OF_NAMESPACE = 1_000
+"""Of one namespace, and assumed: its pods may wait for good, for what no node offers."""
+
+_LARGEST_SHAPE = 16_384  # bytes
 _IN_FLIGHT = "/"  # no `namespace/name` begins so
 _MOST_OBSOLETE = 1024
 
@@ -34,10 +42,14 @@ class Assumed(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         nodes: names of the advised nodes, best first; none once it was assumed for too long.
         since: when it was advised, or first seen to be.
+        constraints: by which nodes it can run at all; see `constraints_of`.
+        namespace: that of the pod.
     """
 
     nodes: tuple[str, ...]
     since: Micros
+    constraints: bytes = b""
+    namespace: str = ""
 
 
 class AssumedPods:
@@ -46,6 +58,9 @@ class AssumedPods:
     Memory follows their number: one record per pod, of at most MOST_NODES names, and the queue of
     moments is swept when most of it is obsolete. Pods come and go by the thousand a second, nodes
     hardly: the index by node is rebuilt when a node comes or goes, in 1.5 ms for each 1,000 pods.
+
+    Tenants decide how many pods they create, refused ones among them: so only so many of one
+    namespace are held, and none that is very large.
 
     Args:
         assumed_seconds: the longest time a known pod is assumed. One that no node takes must not
@@ -60,6 +75,7 @@ class AssumedPods:
         self._held: dict[str, Assumed] = {}
         self._by_node: dict[str, list[str]] | None = None  # None since the last change
         self._queue: list[tuple[int, str]] = []  # a heap by moment, with obsolete entries
+        self._of_namespace: Counter[tuple[bool, str]] = Counter()  # in flight or waiting
         self.in_flight = 0
 
     def get(self, key: str) -> Assumed | None:
@@ -69,13 +85,15 @@ class AssumedPods:
     def advised(self, pod: Pod, advice: Advice, at: Micros) -> str | None:
         """Hold a pod that was just advised, until it is seen; return its key.
 
-        None where it is not held: the pod could not be recognised later, would count nowhere, or
-        too many are in flight already.
+        None where it is not held: the pod could not be recognised later, would count nowhere, is
+        very large, or too many are in flight already.
         """
         if pod.gated or not (advice.id and advice.nodes) or self.in_flight >= MOST_IN_FLIGHT:
             return None
-        key = in_flight_key(advice.id)
-        self.hold(key, advice.nodes, at)
+        key, constraints = in_flight_key(advice.id), constraints_of(pod)
+        if constraints is None or pod.shape.size > _LARGEST_SHAPE or not self._has_room(key, pod):
+            return None
+        self._hold(key, Assumed(advice.nodes[:MOST_NODES], at, constraints, pod.namespace))
         return key
 
     def pop_in_flight(self, pod: Pod) -> str | None:
@@ -97,21 +115,31 @@ class AssumedPods:
         """
         key = pod.key
         advice = None if pod.gated else advice_in(pod.annotations)
-        if advice is None or not advice.nodes:
+        constraints = constraints_of(pod) if advice is not None and advice.nodes else None
+        if advice is None or constraints is None:
             self.forget(key)
             return None
         old = self._held.get(key)
-        if old is not None:
-            return self.hold(key, advice.nodes, old.since) if old.nodes else old
+        if old is not None and not old.nodes:
+            return old
+        if old is None and not self._has_room(key, pod):
+            return None
         since = micros(pod.created) if is_new and pod.created is not None else seen_at
-        return self.hold(key, advice.nodes, since)
+        since = since if old is None else old.since
+        return self._hold(
+            key, Assumed(advice.nodes[:MOST_NODES], since, constraints, pod.namespace)
+        )
 
     def hold(self, key: str, nodes: Iterable[str], since: Micros) -> Assumed:
-        """Hold a pod, in place of any of the same key."""
+        """Hold a pod without constraints, in place of any of the same key."""
+        return self._hold(key, Assumed(tuple(nodes)[:MOST_NODES], since))
+
+    def _hold(self, key: str, new: Assumed) -> Assumed:
         old = self._held.get(key)
-        new = Assumed(tuple(nodes)[:MOST_NODES], since)
         if old == new:
             return new
+        self._count(key, old, -1)
+        self._count(key, new, 1)
         self._held[key] = new
         self._by_node = None
         if old is None:
@@ -124,7 +152,9 @@ class AssumedPods:
 
     def forget(self, key: str) -> None:
         """Drop a pod, if it is held."""
-        if self._held.pop(key, None) is not None:
+        old = self._held.pop(key, None)
+        if old is not None:
+            self._count(key, old, -1)
             self.in_flight -= key.startswith(_IN_FLIGHT)
             self._by_node = None
 
@@ -167,6 +197,21 @@ class AssumedPods:
                 self.hold(key, (), assumed.since)
             keys.append(key)
         return keys
+
+    def _has_room(self, key: str, pod: Pod) -> bool:
+        """Return whether another pod of the namespace may be held, in flight or waiting."""
+        is_in_flight = key.startswith(_IN_FLIGHT)
+        most = MOST_IN_FLIGHT_OF_NAMESPACE if is_in_flight else MOST_WAITING_OF_NAMESPACE
+        return self._of_namespace[is_in_flight, pod.namespace] < most
+
+    def _count(self, key: str, assumed: Assumed | None, sign: int) -> None:
+        """Count a pod that has nodes for its namespace, or no longer."""
+        if assumed is None or not assumed.nodes:
+            return
+        of_namespace = key.startswith(_IN_FLIGHT), assumed.namespace
+        self._of_namespace[of_namespace] += sign
+        if not self._of_namespace[of_namespace]:
+            del self._of_namespace[of_namespace]
 
     def _until(self, key: str, assumed: Assumed) -> int:
         is_in_flight = key.startswith(_IN_FLIGHT)

@@ -11,6 +11,7 @@ from engine.model.pod import Pod, PodShape
 from engine.model.time import Micros
 from engine.view.assumed import AssumedPods
 from engine.view.namespaces import REQUESTED, NamespaceTotals
+from engine.view.node_constraints import admits
 from engine.view.pod_counts import TransitionCounts, WorkloadCounts
 from engine.view.pod_sums import PodChange
 from engine.view.pod_table import NO_ROW, RUNNING, SCHEDULED, PodEntry, PodTable
@@ -73,12 +74,16 @@ class PodAccounting:
         return PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0, standing=standing)
 
     def waiting(self, key: str, shape: PodShape) -> PodEntry:
-        """Return the entry of a pod that is not bound: on the first advised node that exists."""
+        """Return the entry of a pod that is not bound.
+
+        It is on the first advised node that exists and that could run it.
+        """
         assumption, rows = self.assumed.get(key), self._rows
         if assumption is not None:
             for name in assumption.nodes:
-                row = rows.of.get(name)
-                if row is not None and rows.nodes[row] is not None:
+                node = rows.node(name)
+                if node is not None and admits(assumption.constraints, shape.requests, node):
+                    row = rows.of[name]
                     return PodEntry(row, shape, assumption.since, 0, assumed=True)
         return PodEntry(NO_ROW, shape, 0, 0)
 

@@ -42,9 +42,9 @@ class ClusterState:
     rows. Writing is in place; while a view of the current version is still alive, the columns are
     copied once before the first write, so a view never changes.
 
-    A pod that waits for the scheduler counts on the first node of its advice that exists, as if it
-    were bound there: the next pod must see it. One with scheduling gates does not: it may stay so
-    for hours, and competes with nobody until its gates are gone.
+    A pod that waits for the scheduler counts on the first node of its advice that exists and that
+    could run it, as if it were bound there: the next pod must see it. One with scheduling gates
+    does not: it may stay so for hours, and competes with nobody until its gates are gone.
 
     Args:
         assumed_seconds: the longest time that a pod is assumed on its advised node, from its
@@ -135,7 +135,7 @@ class ClusterState:
         self._before_write()
         self._pods.offer(node.allocatable)
         self._rows.put_node(node)
-        if old is None:
+        if old is None or not node.takes_the_same_pods_as(old):
             self._pods.place_assumed(self._pods.assumed.advised_to(node.name))
 
     def delete_node(self, name: str) -> None:

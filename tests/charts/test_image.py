@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 
 import yaml
@@ -66,4 +67,47 @@ def test_it_runs_as_the_user_the_chart_asks_for_and_starts_a_command_there_is() 
 def test_the_versions_are_those_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["appVersion"] == PROJECT["version"]
-    assert f":{PROJECT['version']}\n" in chart["annotations"]["artifacthub.io/images"]
+
+
+# How it is built.
+
+
+def _made(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return what `make` would do."""
+    command = ["make", "--dry-run", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+
+
+def test_what_builds_it_comes_by_hash() -> None:
+    lock = (ROOT / "requirements-build.lock").read_text(encoding="utf-8")
+    pinned = re.findall(r"^([A-Za-z0-9_.-]+==\S+) \\\n +--hash=sha256:", lock, re.MULTILINE)
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(groups["dependency-groups"]["build"]) <= set(pinned)
+    assert set(groups["build-system"]["requires"]) <= set(pinned)
+    for installed in re.findall(r"pip install((?:\\\n|[^\n])*)", DOCKERFILE):
+        assert "--require-hashes" in installed or "--no-deps dist/" in installed
+
+
+def test_one_command_builds_it_and_one_brings_it_to_a_cluster() -> None:
+    image = f"localhost/stowplan:{PROJECT['version']}"
+    assert _made("image").stdout == f"docker build --tag {image} .\n"
+    assert "docker save --output" in _made("load").stdout
+    assert "kind load image-archive" in _made("load").stdout
+    podman = _made("push", "CONTAINER_TOOL=podman", "IMAGE=registry.example/stowplan:1").stdout
+    assert podman == "podman push registry.example/stowplan:1\n"
+
+
+def test_a_release_is_not_built_on_a_base_that_may_change() -> None:
+    refused = subprocess.run(
+        ["make", "release", "IMAGE=registry.example/stowplan:1"],  # noqa: S607 - the one on PATH
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode
+    assert "PYTHON_IMAGE names the base image by its digest" in refused.stderr
+    pinned = f"PYTHON_IMAGE=docker.io/library/python@sha256:{'0' * 64}"
+    steps = _made("release", "IMAGE=registry.example/stowplan:1", pinned).stdout
+    for wanted in ("--sbom=true", "--provenance=mode=max", "--push", "cosign sign"):
+        assert wanted in steps

@@ -23,6 +23,9 @@ VALUE_SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 ELASTIC_QUOTAS = "elasticquotas.scheduling.x-k8s.io"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
+IMAGE = {"image.repository": "stowplan.example/stowplan"}
+"""The one value that an installation cannot do without."""
+
 _PATIENCE_SECONDS = 120
 
 
@@ -72,7 +75,7 @@ def rendered(
     """
     text = helm(
         *("template", release, CHART, "--namespace", namespace, "--kube-version", "1.36.0"),
-        *_flags(files, values),
+        *value_flags(*files, values=values),
     )
     return [one for one in yaml.safe_load_all(text) if one]
 
@@ -102,13 +105,24 @@ class Release:
     kubeconfig: Path
 
     async def change(self, **values: object) -> None:
-        """Install, or upgrade to these values; waits for nothing.
+        """Install, or upgrade to these values, without hooks; waits for nothing.
 
         Raises:
             HelmError: it is refused.
         """
+        await self._change("--no-hooks", values=values)
+
+    async def change_with_hooks(self, **values: object) -> None:
+        """Upgrade to these values; waits for hooks, whose Jobs a test must let end.
+
+        Raises:
+            HelmError: it is refused, or a hook fails.
+        """
+        await self._change(values=values)
+
+    async def _change(self, *flags: str, values: Mapping[str, object]) -> None:
         command = ("upgrade", "--install", self.name, CHART, "--namespace", self.namespace)
-        await self._helm(*command, *_flags((), values))
+        await self._helm(*command, *flags, *value_flags(values=values))
 
     async def uninstall(self, *flags: str) -> None:
         """Remove it; waits for hooks.
@@ -150,8 +164,9 @@ async def undefined(cluster: Cluster, name: str) -> None:
     await eventually(gone, f"{name} is gone")
 
 
-def _flags(files: tuple[Path, ...], values: Mapping[str, object] | None) -> Iterator[str]:
+def value_flags(*files: Path, values: Mapping[str, object] | None = None) -> Iterator[str]:
+    """Yield the flags of Helm for files of values, and values on top of them."""
     for file in files:
         yield from ("--values", str(file))
-    for key, value in (values or {}).items():
+    for key, value in {**IMAGE, **(values or {})}.items():
         yield from ("--set-json", f"{key}={json.dumps(value)}")

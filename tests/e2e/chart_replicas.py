@@ -98,6 +98,8 @@ def values_beside(url: str, prefers: str, **more: object) -> dict[str, object]:
     }
     return {
         "replicas": 0,
+        "placement.mode": "Enforce",
+        "quota.mode": "Enforce",
         "webhook.url": url,
         "certificates.extraNames": [LOCAL],
         "policies.shipped": [],

@@ -14,12 +14,14 @@ import pytest
 from tests.e2e.chart import (
     CHART,
     ELASTIC_QUOTAS,
+    IMAGE,
     VALUE_SETS,
     HelmError,
     helm,
     of_kind,
     rendered,
     undefined,
+    value_flags,
 )
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.nodes import Nodes
@@ -94,7 +96,7 @@ def test_there_are_enough_sets_of_values() -> None:
 
 @pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
 def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
-    helm("lint", CHART, "--strict", "--quiet", "--values", values)
+    helm("lint", CHART, "--strict", "--quiet", *value_flags(values))
 
 
 @pytest.mark.usefixtures("operators")
@@ -122,7 +124,7 @@ async def test_its_pods_are_allowed_where_pods_are_restricted_most(
     await _create_accounts(cluster, manifests)
     specs = [
         of_kind(manifests, "Deployment")["spec"]["template"]["spec"],
-        next(one for one in manifests if one["kind"] == "Job")["spec"]["template"]["spec"],
+        *(one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "Job"),
         next(one for one in manifests if one["kind"] == "Pod")["spec"],
     ]
     for spec in specs:
@@ -149,7 +151,8 @@ async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
         ({"replicas": "three"}, "replicas"),
         ({"placement.failurePolicy": "Open"}, "failurePolicy"),
         ({"placement.timeoutSeconds": 60}, "timeoutSeconds"),
-        ({"quota.mode": False}, "mode"),
+        ({"quota.mode": True}, "mode"),
+        ({"image.repository": ""}, "`make image load` builds one and loads it into kind"),
         ({"image.digest": "sha256:abc"}, "digest"),
         ({"webhook.url": "http://127.0.0.1"}, "url"),
         ({"settings.logLevel": "loud"}, "logLevel"),
@@ -162,6 +165,9 @@ async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
         ({"certificates.mode": "ExistingSecret"}, "certificates.secretName"),
         ({"webhook.caBundle": "QUJD"}, "fought over"),
         ({"webhook.port": 9444}, "are the same"),
+        ({"webhook.probePort": 9443}, "are the same"),
+        ({"webhook.clients": {"caConfigMap": "clients"}}, "together, or neither"),
+        ({"webhook.clients": {"allowedNames": ["kube-apiserver"]}}, "together, or neither"),
         ({"webhook.caBundle": "-----BEGIN CERTIFICATE-----"}, "caBundle"),
         ({"podDisruptionBudget.maxUnavailable": "some"}, "maxUnavailable"),
         ({"podDisruptionBudget.maxUnavailable": 0}, "minimum"),
@@ -210,7 +216,7 @@ def test_an_image_is_taken_by_its_digest_where_there_is_one() -> None:
         for spec in [one.get("spec", {}).get("template", one).get("spec", {})]
         for container in spec.get("containers", ())
     }
-    assert images == {f"ghcr.io/stowplan/stowplan@{digest}"}
+    assert images == {f"{IMAGE['image.repository']}@{digest}"}
 
 
 @pytest.mark.parametrize(
@@ -254,7 +260,7 @@ def test_what_keeps_it_available_fits_the_number_of_replicas(
 def test_advice_is_expected_only_of_an_installation_that_gives_it(
     values: Json, namespace: str, expects: str
 ) -> None:
-    manifests = rendered(namespace=namespace, values=values)
+    manifests = rendered(namespace=namespace, values={"placement.mode": "Enforce", **values})
     tried = next(one for one in manifests if one["kind"] == "Pod")
     (given,) = (
         one["value"]
@@ -289,6 +295,64 @@ def test_while_it_is_away_a_pod_waits_for_three_seconds_and_is_created() -> None
     ]
     assert sum(webhook["timeoutSeconds"] for webhook in asked_about_a_pod) == 3
     assert {webhook["failurePolicy"] for webhook in asked_about_a_pod} == {"Ignore"}
+
+
+@pytest.mark.parametrize("mode", ["Off", False])
+def test_a_mode_is_off_with_and_without_quotes(mode: object) -> None:
+    manifests = rendered(values={"placement.mode": mode, "quota.mode": mode})
+    assert not [one for one in manifests if "WebhookConfiguration" in one["kind"]]
+    (container,) = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    assert (given["STOWPLAN_PLACEMENT_MODE"], given["STOWPLAN_QUOTA_MODE"]) == ("Off", "Off")
+
+
+def test_what_is_installed_first_advises_and_denies_nobody() -> None:
+    (container,) = of_kind(rendered(), "Deployment")["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    assert (given["STOWPLAN_PLACEMENT_MODE"], given["STOWPLAN_QUOTA_MODE"]) == ("Audit", "Audit")
+
+
+def test_its_token_lives_for_an_hour() -> None:
+    spec = of_kind(rendered(), "Deployment")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    (volume,) = (one for one in spec["volumes"] if one["name"] == "service-account")
+    token, *_ = (one["serviceAccountToken"] for one in volume["projected"]["sources"][:1])
+    assert token == {"path": "token", "expirationSeconds": 3600}
+
+
+def test_probes_lifecycle_and_relabelings_are_values() -> None:
+    relabeling = {"action": "labeldrop", "regex": "pod"}
+    manifests = rendered(
+        values={
+            "probes.readiness": {"failureThreshold": 5},
+            "lifecycle": {"preStop": {"sleep": {"seconds": 7}}},
+            "metrics.serviceMonitor": {"enabled": True, "relabelings": [relabeling]},
+        }
+    )
+    (container,) = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["failureThreshold"] == 5
+    assert container["readinessProbe"]["periodSeconds"] == 2  # the rest stays
+    assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": 7}}}
+    (endpoint,) = of_kind(manifests, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["relabelings"] == [relabeling]
+
+
+@pytest.mark.parametrize(
+    ("values", "peers"),
+    [
+        ({}, [{"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}]),
+        ({"networkPolicy.metricsFrom": []}, None),
+        ({"metrics.enabled": False}, None),
+    ],
+)
+def test_metrics_are_open_to_the_monitoring_namespace_alone(
+    values: Json, peers: list[Json] | None
+) -> None:
+    ingress = of_kind(rendered(values=values), "NetworkPolicy")["spec"]["ingress"]
+    ports = {port["port"]: rule.get("from") for rule in ingress for port in rule["ports"]}
+    found = ports.get("metrics")
+    assert (found and [one["namespaceSelector"] for one in found]) == peers
+    assert ports["webhook"] is None
 
 
 # What the API server asks because of it.

@@ -94,7 +94,11 @@ class FuzzedWebhook:
         self._placement = PlacementReviews(placer, lambda: policies, clock, PolicyCounts())
         ledger = QuotaLedger(ObservedCluster(view=self.cluster.view), MemoryStore(), QuotaConfig())
         pods = QuotaReviews(
-            ledger=ledger, view=self.cluster.view, mode="Enforce", excluded_namespaces=()
+            ledger=ledger,
+            view=self.cluster.view,
+            mode="Enforce",
+            excluded_namespaces=(),
+            withdraw=self.cluster.withdraw,
         )
         quotas = QuotaObjectReviews(view=self.cluster.view)
         self._validate = by_resource(pods=pods.review, quotas=quotas.review)

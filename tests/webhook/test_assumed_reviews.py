@@ -21,9 +21,11 @@ from engine.view import ClusterState, ClusterView, Sum
 from tests.webhook.admission.test_placement import review_of
 from tests.webhook.conftest import DENYING
 from webhook.admission.placement import PlacementReviews
+from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -199,3 +201,24 @@ def test_pods_of_one_template_share_a_decision_where_time_is_short_and_count_eac
         assert msgspec.json.decode(text, type=Advice) == advice
     assert len({advice.id for _, advice in assumed}) == 2
     assert on_nodes(state) == {"node-b": 2}
+
+
+@pytest.mark.parametrize(("dry_run", "left"), [(False, 2), (True, 3)])
+async def test_a_pod_that_quota_denies_counts_no_more_unless_it_was_a_dry_run(
+    review: Review, state: ClusterState, *, dry_run: bool, left: int
+) -> None:
+    quota = QuotaReviews(  # two pods are allowed in `shop`
+        ledger=QuotaLedger(ObservedCluster(view=state.view), MemoryStore()),
+        view=state.view,
+        mode="Enforce",
+        excluded_namespaces=(),
+        withdraw=state.withdraw,
+    )
+    outcomes = []
+    for number in range(3):
+        final = patched(review(uid=f"u-{number}"), POD)
+        final["metadata"]["uid"] = str(number)
+        validated = review_of(uid=f"v-{number}", object=final, dryRun=dry_run and number == 2)
+        outcomes.append((await quota.review(validated)).outcome)
+    assert outcomes == [Outcome.ADMITTED, Outcome.ADMITTED, Outcome.QUOTA_DENIED]
+    assert on_nodes(state) == {"node-b": left}

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, Protocol
 
+from engine.model.pod import Pod
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.quota import QuotaMode, QuotaRequest, QuotaVerdict, Reservation, mode_of, quotas_of
 from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.large_pods import LargePods, LargePodsError
-from webhook.admission.review_result import Outcome, ReviewResult, ignored, requests_in
+from webhook.admission.review_result import Outcome, ReviewResult, ignored, pod_in, requests_in
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 
 _MOST_RESOURCES: Final = 1_000
@@ -39,6 +40,8 @@ class QuotaReviews:
         excluded_namespaces: those whose pods are always admitted.
         large_pods: where large pods are decoded; a thread of their own if not given.
         record_denial: called with each denied request, but for dry runs.
+        withdraw: called with each new pod that is denied, but for dry runs: it counts no longer on
+            the node it was advised to take.
     """
 
     def __init__(
@@ -50,11 +53,13 @@ class QuotaReviews:
         excluded_namespaces: Collection[str],
         large_pods: LargePods | None = None,
         record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
+        withdraw: Callable[[Pod], object] = lambda _pod: None,
     ) -> None:
         self._ledger = ledger
         self._view = view
         self._large_pods = large_pods or LargePods()
         self._record_denial = record_denial
+        self._withdraw = withdraw
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
 
@@ -78,6 +83,8 @@ class QuotaReviews:
         verdict = await self._ledger.admit(request.namespace, quota_request)
         if verdict.allowed:
             return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
+        if mode == "Enforce" and request.creates_pod and not (request.dry_run or request.is_large):
+            self._withdraw(pod_in(request))
         return self._over_quota(request, verdict, mode)
 
     def _over_quota(

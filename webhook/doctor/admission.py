@@ -88,8 +88,9 @@ def _unconfigured(
             yield Finding(
                 Level.WARNING,
                 f"there is no {kind} `{name}`, so the API server does not ask about {role}",
-                "if it was not switched off on purpose: `helm upgrade` with `--reuse-values` brings"
-                " it back; if it has another name, give it with `--release`",
+                "if it was not switched off on purpose: `helm upgrade` with"
+                " `--reset-then-reuse-values` brings it back; if it has another name, give it with"
+                " `--release`",
             )
 
 

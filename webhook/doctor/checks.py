@@ -16,11 +16,13 @@ from webhook.doctor.objects import Version
 from webhook.doctor.platform import platform
 from webhook.doctor.replicas import replicas, sources
 from webhook.doctor.rights import rights
+from webhook.doctor.rollout import rollout
 
 Check = Callable[[Installation], AsyncIterator[Finding]]
 
 CHECKS: Mapping[str, Check] = {
     "admission": admission,
+    "rollout": rollout,
     "replicas": replicas,
     "certificates": certificates,
     "sources": sources,

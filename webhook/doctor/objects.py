@@ -72,11 +72,30 @@ class Rule(_Part, frozen=True):
         )
 
 
+class Requirement(_Part, frozen=True):
+    """A requirement of a label selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NamespaceSelector(_Part, frozen=True):
+    """Selector of namespaces by their labels."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def requires(self, key: str, value: str) -> bool:
+        """Whether a label must have this value."""
+        return Requirement(key, "In", (value,)) in self.match_expressions
+
+
 class Webhook(_Part, frozen=True):
     """One webhook of a configuration."""
 
     name: str
     client_config: ClientConfig = ClientConfig()
+    namespace_selector: NamespaceSelector = NamespaceSelector()
     rules: tuple[Rule, ...] = ()
     failure_policy: str = "Fail"
     timeout_seconds: int = 10

@@ -51,7 +51,13 @@ def _condition(replica: Replica) -> Finding:
     if not status.ready:
         unsynced = (source for source in status.sources if source.required and not source.synced)
         names = ", ".join(source.name for source in unsynced)
-        message = f"{replica.name} is not ready" + (f": it has not read {names}" if names else "")
+        if names:
+            why = f": it has not read {names}"
+        elif status.policies.last_reload_error and not status.policies.loaded:
+            why = ": its policies have mistakes"
+        else:
+            why = ""
+        message = f"{replica.name} is not ready{why}"
         return Finding(Level.PROBLEM, message, "see the sources, the certificates, and its log")
     return Finding(Level.OK, f"{replica.name} is ready and knows {status.view.nodes} nodes")
 
@@ -60,7 +66,8 @@ def _policies(replicas: Sequence[tuple[str, StatusReport]]) -> Iterator[Finding]
     for name, status in replicas:
         if status.policies.last_reload_error:
             first = status.policies.last_reload_error.splitlines()[0]
-            message = f"{name} uses old policies, the new ones have mistakes: {first}"
+            used = "old policies" if status.policies.loaded else "no policies"
+            message = f"{name} uses {used}, the new ones have mistakes: {first}"
             yield Finding(Level.WARNING, message, "`stowplan lint` shows all; fix the ConfigMap")
     digests = {status.policies.digest for _, status in replicas}
     if len(digests) > 1:

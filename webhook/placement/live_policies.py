@@ -35,13 +35,16 @@ class LivePolicies:
             steps, like `prepare`.
         now: the time of day.
         only_audit: whether all policies are in Audit mode, whatever their own.
+        may_start_empty: whether invalid files at the start leave no policy in force until a reload
+            succeeds, instead of raising.
 
     Attributes:
-        last_error: the error of the last reload; empty if it succeeded.
+        is_loaded: whether there was a valid set yet.
+        last_error: the error of the last load; empty if it succeeded.
         loaded_at: time of the last successful load.
 
     Raises:
-        InvalidFileError: the files are invalid at the start, when there is no valid set yet.
+        InvalidFileError: the files are invalid at the start, and it may not start empty.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class LivePolicies:
         warm_up: Callable[[PolicySet], Iterable[None]] = lambda _: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         only_audit: bool = False,
+        may_start_empty: bool = False,
     ) -> None:
         self._paths = paths
         self._track = track
@@ -61,7 +65,18 @@ class LivePolicies:
         self._now = now
         self._only_audit = only_audit
         self.last_error = ""
-        self._use(load_policies(paths))
+        self.is_loaded = True
+        try:
+            self._use(load_policies(paths))
+        except InvalidFileError as error:
+            if not may_start_empty:
+                raise
+            self.is_loaded = False
+            self.last_error = str(error)
+            self._use(PolicySet())
+            _log.error(
+                "no policy is in force, and this replica not ready, until this is fixed: %s", error
+            )
 
     @property
     def current(self) -> PolicySet:
@@ -82,13 +97,14 @@ class LivePolicies:
             policies = await asyncio.to_thread(load_policies, self._paths)
         except InvalidFileError as error:
             self.last_error = str(error)
-            _log.error("policies not reloaded, the last valid ones stay in force: %s", error)
+            stay = "the last valid ones stay in force" if self.is_loaded else "none is in force"
+            _log.error("policies not reloaded, %s: %s", stay, error)
             return False
         for _ in self._prepare(policies.sum_profiles):
             await asyncio.sleep(0)  # reviews go on
         self._track((*self._current.sum_profiles, *policies.sum_profiles))
         await self._run_warm_up(policies)
-        self.last_error = ""
+        self.is_loaded, self.last_error = True, ""
         before = self._current
         self._use(policies)
         _log.info("policies reloaded: %s", "; ".join(_changes(before, policies)) or "no change")

@@ -5,29 +5,20 @@ Each replica reports its own denials: the sum over the replicas of a minute is t
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-import msgspec
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import QuotaVerdict
 from engine.view import ClusterView
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import Connection
 from webhook.quota.config import MonotonicClock
+from webhook.quota.quota_event import QuotaEvent
 
 _FLUSH_SECONDS = 5.0
 _INTERVAL_SECONDS = 60.0
 _MOST_EVENTS = 20  # in a flush
-_CALL_SECONDS = 5.0
-_LONGEST_MESSAGE = 1000  # the API server takes 1024
-_LONGEST_NAME = 200
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -98,55 +89,25 @@ class QuotaEventRecorder:
                 await self._write(quota, denials)
 
     async def _write(self, quota: ElasticQuota, denials: _Denials) -> None:
-        body = msgspec.json.encode(self._event(quota, denials))
-        count, path = denials.count, f"/api/v1/namespaces/{quota.namespace}/events"
-        try:
-            async with asyncio.timeout(_CALL_SECONDS):
-                await self._connection.write("POST", path, body)
-        except (ApiError, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
-            _log.warning("no Event on quota `%s/%s`: %s", quota.namespace, quota.name, reason)
-            return
-        denials.count -= count  # more may have been recorded meanwhile
-        denials.since = self._now() if denials.count else None
-
-    def _event(self, quota: ElasticQuota, denials: _Denials) -> dict[str, Any]:
-        until = self._now()
+        until, count = self._now(), denials.count
         since = denials.since or until
-        count = f"{denials.count} request{'s' if denials.count > 1 else ''}"
-        message = f"refused {count} since {since:%H:%M:%S}, the last one: {denials.last_message}"
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "generateName": f"{quota.name[:_LONGEST_NAME].rstrip('.-')}.",
-                "namespace": quota.namespace,
-            },
-            "involvedObject": {
-                "apiVersion": f"{quota.group}/v1alpha1",
-                "kind": "ElasticQuota",
-                "namespace": quota.namespace,
-                "name": quota.name,
-                "uid": quota.uid,
-            },
-            "type": "Warning",
-            "reason": "QuotaExceeded",
-            "action": "Refused",
-            "message": message[:_LONGEST_MESSAGE],
-            "count": denials.count,
-            "firstTimestamp": _wire_time(since),
-            "lastTimestamp": _wire_time(until),
-            "source": {"component": "stowplan", "host": self._identity},
-            "reportingComponent": "stowplan",
-            "reportingInstance": self._identity,
-        }
+        requests = f"{count} request{'s' if count > 1 else ''}"
+        event = QuotaEvent(
+            quota=quota,
+            reason="QuotaExceeded",
+            action="Refused",
+            message=f"refused {requests} since {since:%H:%M:%S}, the last one:"
+            f" {denials.last_message}",
+            count=count,
+            since=since,
+            until=until,
+        )
+        if await event.write(self._connection, self._identity):
+            denials.count -= count  # more may have been recorded meanwhile
+            denials.since = self._now() if denials.count else None
 
 
 def _named(names: Iterable[str], quotas: Sequence[ElasticQuota]) -> Sequence[ElasticQuota]:
     """Return the quotas of these names, all if there are none: then the cohort is exceeded."""
     exceeded = set(names)
     return [quota for quota in quotas if quota.name in exceeded] or quotas
-
-
-def _wire_time(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

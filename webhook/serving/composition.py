@@ -26,6 +26,7 @@ from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
+from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder, Services
@@ -57,7 +58,8 @@ async def run_server(
         now: the time of day.
 
     Raises:
-        InvalidFileError: a policy or the kubeconfig cannot be used.
+        InvalidFileError: the kubeconfig cannot be used, or a policy, unless it may be repaired
+            while a replica of a live cluster waits.
         TlsError: the certificate cannot be used.
         SettingsError: a port cannot be listened on.
     """
@@ -112,7 +114,11 @@ async def run_server(
 
         # 6. Listeners.
         tls = certificate.current.context
-        server, url = await listen(stack, reviews, settings.host, settings.port, tls)
+        connections = Connections(
+            most_connections(settings.max_connections), count_closed=metrics.connection_closed
+        )
+        metrics.show_connections(lambda: len(connections))
+        server, url = await listen(stack, reviews, settings.host, settings.port, tls, connections)
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
         )
@@ -153,12 +159,14 @@ def _policies(
     settings: Settings, cluster: Cluster, placer: Placer, now: Callable[[], Micros]
 ) -> LivePolicies:
     return LivePolicies(
-        settings.policies,
+        () if settings.placement_mode == "Off" else settings.policies,
         track=cluster.state.track_sums,
         prepare=cluster.state.prepare_sums,
         warm_up=placer.warm_up,
         now=lambda: date(now()),
         only_audit=settings.placement_mode == "Audit",
+        # On a cluster somebody may repair the files while it waits; at a terminal they start anew.
+        may_start_empty=cluster.is_live and settings.reload_seconds > 0,
     )
 
 
@@ -209,6 +217,7 @@ def _handlers(
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
         record_denial=services.record_denial,
+        withdraw=services.cluster.withdraw,
     )
     quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
     limits = ReviewLimits(

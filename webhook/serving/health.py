@@ -19,7 +19,10 @@ from webhook.serving.tls import LiveCertificate
 
 
 class Health:
-    """Readiness and state; policies and certificate are loaded before the listeners start.
+    """Readiness and state; the certificate is loaded before the listeners start.
+
+    A replica without a valid set of policies since its start is not ready: a rolling update stops
+    at it, and those that have policies in force go on. It becomes ready once the files are valid.
 
     A stale source leaves the replica ready: rules that read it abstain, all others still decide. A
     replica that took itself out of service would advise no pod, and block every pod where quota is
@@ -70,7 +73,8 @@ class Health:
         moment = date(self._now())
         is_valid = moment < self._certificate.current.expires_at
         is_trusted = self._certificate.bundle_matches is not False
-        return self._cluster.is_synced and is_valid and is_trusted and not self.draining
+        is_informed = self._cluster.is_synced and self._policies.is_loaded
+        return is_informed and is_valid and is_trusted and not self.draining
 
     def report(self) -> StatusReport:
         """Return the state of this replica."""

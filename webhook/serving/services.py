@@ -12,7 +12,7 @@ from datetime import datetime
 
 from engine.model.domain import Domain
 from engine.model.time import Micros, date
-from engine.quota import QuotaVerdict, ReservationTimeouts
+from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
 from webhook.certificates.bundles import CaBundles
@@ -29,6 +29,7 @@ from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
+from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
@@ -36,6 +37,7 @@ from webhook.quota import (
     MemoryStore,
     ObservedCluster,
     ObservedPods,
+    QuotaCollector,
     QuotaConfig,
     QuotaEventRecorder,
     QuotaLedger,
@@ -123,6 +125,8 @@ class ServiceBuilder:
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
+            controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
+            self.metrics.registry.register(QuotaCollector(observed, settings.quota_rules()))
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
@@ -211,6 +215,17 @@ class ServiceBuilder:
             may_write=lambda: elector.is_leader,
             show_drift=self.metrics.quotas_drifted,
             rules=ControllerRules(counts=self.settings.quota_status_counts),
+        )
+
+    def _quota_audit(
+        self, connection: Connection, cluster: Cluster, elector: LeaseElector, identity: str
+    ) -> QuotaAudit:
+        return QuotaAudit(
+            connection,
+            usages=lambda: quota_usages(cluster.state.view(), self.settings.quota_rules()),
+            identity=identity,
+            show=self.metrics.quotas_over_max,
+            may_write=lambda: elector.is_leader,
         )
 
     def _secret(

@@ -38,6 +38,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: webhook
 {{- end }}
 
+{{/* A mode; YAML reads a bare Off as false. */}}
+{{- define "stowplan.mode" -}}
+{{ . | default "Off" }}
+{{- end }}
+
 {{- define "stowplan.image" -}}
 {{- with .Values.image -}}
 {{- with .registry }}{{ . }}/{{ end }}{{ .repository }}
@@ -74,7 +79,7 @@ app.kubernetes.io/component: webhook
 
 {{/* Whether `helm test` can ask for advice where it asks for a pod: true or false. */}}
 {{- define "stowplan.advisesTest" -}}
-{{- $asked := and .Values.enabled (eq .Values.placement.mode "Enforce") }}
+{{- $asked := and .Values.enabled (eq (include "stowplan.mode" .Values.placement.mode) "Enforce") }}
 {{- $excluded := include "stowplan.excludedNamespaces" . | fromJsonArray }}
 {{- and .Values.tests.expectAdvice $asked (not (has .Values.tests.namespace $excluded)) }}
 {{- end }}
@@ -164,9 +169,9 @@ matchExpressions:
 - name: STOWPLAN_LEASE
   value: {{ include "stowplan.fullname" . }}
 - name: STOWPLAN_PLACEMENT_MODE
-  value: {{ .Values.placement.mode | quote }}
+  value: {{ include "stowplan.mode" .Values.placement.mode | quote }}
 - name: STOWPLAN_QUOTA_MODE
-  value: {{ .Values.quota.mode | quote }}
+  value: {{ include "stowplan.mode" .Values.quota.mode | quote }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES
   value: {{ include "stowplan.excludedNamespaces" . | fromJsonArray | join "," }}
 - name: STOWPLAN_DRAIN_SECONDS
@@ -193,11 +198,33 @@ matchExpressions:
 {{- end }}
 {{- end }}
 
-{{/* The pod of a hook or a test: (dict "root" $ "name" "..." "script" "..." "env" (dict)). */}}
-{{- define "stowplan.scriptPod" -}}
+{{/* The files of the policies. */}}
+{{- define "stowplan.policyFiles" -}}
+{{- range .Values.policies.shipped }}
+{{- $text := $.Files.Get (printf "files/policies/%s.yaml" .) }}
+{{- if not $text }}
+{{- $known := list }}
+{{- range $path, $_ := $.Files.Glob "files/policies/*.yaml" }}
+{{- $known = append $known (base $path | trimSuffix ".yaml") }}
+{{- end }}
+{{- fail (printf "policies.shipped: there is no policy `%s`; there are: %s" . (join ", " $known)) }}
+{{- end }}
+shipped-{{ . }}.yaml: |
+  {{- $text | nindent 2 }}
+{{- end }}
+{{- range $name, $policy := .Values.policies.inline }}
+{{ $name }}.yaml: |
+  {{- if kindIs "string" $policy }}
+  {{- $policy | nindent 2 }}
+  {{- else }}
+  {{- toYaml $policy | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the pods of hooks and tests have in common. */}}
+{{- define "stowplan.hookPod" -}}
 restartPolicy: Never
-serviceAccountName: {{ .name }}
-{{- with .root }}
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
@@ -212,12 +239,23 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- define "stowplan.hookContainer" -}}
+image: {{ include "stowplan.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  {{- toYaml .Values.securityContext | nindent 2 }}
+{{- end }}
+
+{{/* The pod of a hook or a test: (dict "root" $ "name" "..." "script" "..." "env" (dict)). */}}
+{{- define "stowplan.scriptPod" -}}
+{{ include "stowplan.hookPod" .root }}
+serviceAccountName: {{ .name }}
+{{- with .root }}
 containers:
   - name: script
-    image: {{ include "stowplan.image" . }}
-    imagePullPolicy: {{ .Values.image.pullPolicy }}
-    securityContext:
-      {{- toYaml .Values.securityContext | nindent 6 }}
+    {{- include "stowplan.hookContainer" . | nindent 4 }}
     command: [python, -c]
     args:
       - |

@@ -11,14 +11,17 @@ from engine.errors import QuantityError
 from engine.model.duration import SECOND, DurationError, parse_duration
 from engine.model.quantity import quantity_of
 
+_WHOLE = 100  # percent
+
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 """True or false, and no text that reads like it."""
 
 
 def _whole_percent(value: object) -> object:
     if isinstance(value, float):
-        whole = round(value * 100) if 0 <= value <= 1 else round(value)
-        raise mistake("expected a whole number of percent", f"write {whole} for {whole} %")
+        percent = _WHOLE * value if 0 <= value <= 1 else value
+        hint = f"write {round(percent)} for {round(percent)} %" if 0 <= percent <= _WHOLE else ""
+        raise mistake("expected a whole number of percent", hint)
     return value
 
 

@@ -78,6 +78,7 @@ def test_a_number_that_does_not_fit_the_unit_is_a_warning(expression: str, advic
         "node.allocatable.cpu + node.allocatable.memory / 4294967296.0 > 8.0",
         "node.labels.cpu == '4096' && int(node.labels.generation) > 4000",
         "node.taints.size() < 65",
+        "node.usage.cpu * 1e-300 / 1e300 < 4000.0",
     ],
 )
 def test_a_number_that_fits_is_none(expression: str) -> None:

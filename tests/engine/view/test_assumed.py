@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from engine.model.time import SECOND, Micros
 from engine.view.assumed import Assumed, AssumedPods, in_flight_key
 
-KEYS = st.sampled_from(["x/p", "x/q", "y/r", in_flight_key("1"), in_flight_key("2")])
+IN_FLIGHT = (in_flight_key("1"), in_flight_key("2"))
+KEYS = st.sampled_from(["x/p", "x/q", "y/r", IN_FLIGHT[0], IN_FLIGHT[1]])
 NODES = st.lists(st.sampled_from("abc"), max_size=4)
 NONE = st.builds(list[str])
 HOLD = st.tuples(st.just("hold"), KEYS, NODES, st.integers(0, 30))
@@ -46,7 +47,7 @@ def test_what_is_held_is_what_was_held_last_and_is_not_too_old(
                     del left[known]
                 else:  # it is remembered that it was assumed for long enough
                     left[known] = Assumed((), assumed.since)
-        for known in ("x/p", "x/q", "y/r", "/1", "/2"):
+        for known in ("x/p", "x/q", "y/r", *IN_FLIGHT):
             assert pods.get(known) == left.get(known)
         assert pods.in_flight == sum(known.startswith("/") for known in left)
         for name in "abc":

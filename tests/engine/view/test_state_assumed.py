@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION, Advice
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins.load_aware.sums import LoadProfile, LoadSums
 from engine.view import ClusterState, Domain, Sum
-from engine.view.assumed import MOST_IN_FLIGHT
+from engine.view.assumed import (
+    MOST_IN_FLIGHT,
+    MOST_IN_FLIGHT_OF_NAMESPACE,
+    MOST_WAITING_OF_NAMESPACE,
+)
 from tests.engine.measured_cluster import NOW, node, pod, report
+from tests.engine.model.hostile_pods import hostile_pod
 from tests.engine.view_facts import facts
 
 PROFILE = LoadProfile(known=("cpu",), factors=(("cpu", 100),))
@@ -284,12 +291,108 @@ def test_what_could_not_be_told_again_or_names_no_node_is_not_assumed(
     assert state.view() is before
 
 
+def of_namespace(namespace: str, name: str = "p") -> Pod:
+    return msgspec.structs.replace(advised(), namespace=namespace, name=name)
+
+
 def test_only_so_many_pods_are_in_flight(state: ClusterState) -> None:
     for number in range(MOST_IN_FLIGHT + 5):
-        state.assume(advised(), Advice(nodes=("a",), id=str(number)), at=NOW)
+        a_pod = of_namespace(f"team-{number % 50}")
+        state.assume(a_pod, Advice(nodes=("a",), id=str(number)), at=NOW)
     assert counted(state)["a"][0] == MOST_IN_FLIGHT
     state.release_assumed(after(10))
     assert counted(state) == {}
+
+
+def test_pods_of_one_namespace_that_never_come_leave_room_for_those_of_others(
+    state: ClusterState,
+) -> None:
+    most = MOST_IN_FLIGHT_OF_NAMESPACE
+    for number in range(most + 5):
+        state.assume(of_namespace("loud"), Advice(nodes=("a",), id=str(number)), at=NOW)
+    state.assume(of_namespace("quiet"), Advice(nodes=("b",), id="quiet"), at=NOW)
+    counts = counted(state)
+    assert (counts["a"][0], counts["b"][0]) == (most, 1)
+    state.release_assumed(after(10))
+    state.assume(of_namespace("loud"), Advice(nodes=("c",), id="again"), at=after(10))
+    assert counted(state) == {"c": ASSUMED}
+
+
+def test_only_so_many_pods_of_one_namespace_count_while_they_wait(state: ClusterState) -> None:
+    for number in range(MOST_WAITING_OF_NAMESPACE + 5):
+        state.set_pod(of_namespace("loud", f"p{number}"), seen_at=NOW)
+    state.set_pod(of_namespace("quiet"), seen_at=NOW)
+    assert counted(state)["a"][0] == MOST_WAITING_OF_NAMESPACE + 1
+    state.set_pod(msgspec.structs.replace(of_namespace("loud", "p0"), node_name="b"), seen_at=NOW)
+    state.set_pod(of_namespace("loud", "next"), seen_at=NOW)  # there is room again
+    assert counted(state)["a"][0] == MOST_WAITING_OF_NAMESPACE + 1
+
+
+def test_a_very_large_pod_is_not_held_in_flight(state: ClusterState) -> None:
+    state.assume(hostile_pod(1, names=200), ADVICE, at=NOW)
+    assert counted(state) == {}
+
+
+# An advice for a node that the pod itself rules out.
+
+ELSEWHERE = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["1"]}]},
+    ]
+}
+RULED_OUT: dict[str, dict[str, Any]] = {
+    "node selector": {"nodeSelector": {"zone": "1"}},
+    "required affinity": {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ELSEWHERE}}
+    },
+    "more than the node has": {
+        "containers": [{"resources": {"requests": {"cpu": "9", "memory": "1Gi"}}}]
+    },
+    "constraints of any length": {"nodeSelector": {"x" * 300 + str(n): "" for n in range(20)}},
+}
+
+
+@pytest.mark.parametrize("spec", RULED_OUT.values(), ids=RULED_OUT)
+def test_an_advice_for_a_node_that_the_pod_rules_out_does_not_count(
+    state: ClusterState, spec: dict[str, Any]
+) -> None:
+    state.set_pod(advised(**spec), seen_at=NOW)
+    assert counted(state) == {}
+    state.assume(advised(**spec), ADVICE, at=NOW)
+    assert counted(state) == {}
+
+
+def test_an_advice_counts_on_the_first_node_that_the_pod_does_not_rule_out(
+    state: ClusterState,
+) -> None:
+    tainted = replace(node("a", cpu="8"), taints=(api.Taint(key="gpu", effect="NoSchedule"),))
+    cordoned = replace(node("b", cpu="8"), unschedulable=True)
+    state.set_pod(advised(), seen_at=NOW)
+    assert counted(state) == {"a": ASSUMED}
+    state.set_node(tainted)
+    assert counted(state) == {"b": ASSUMED}
+    state.set_node(cordoned)
+    assert counted(state) == {}
+    state.set_node(node("a", cpu="8"))
+    assert counted(state) == {"a": ASSUMED}
+    state.set_node(tainted)
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    state.set_pod(advised(tolerations=tolerations), seen_at=NOW)
+    assert counted(state) == {"a": ASSUMED}
+
+
+@pytest.mark.parametrize("label", ["1", "2"])
+def test_it_does_not_matter_whether_the_pod_or_its_node_comes_first(label: str) -> None:
+    labelled = replace(node("a", cpu="8"), labels={"zone": label})
+    a_pod = advised(nodeSelector={"zone": "1"})
+    first, second = ClusterState(), ClusterState()
+    first.set_node(labelled)
+    first.set_pod(a_pod, seen_at=NOW)
+    second.set_pod(a_pod, seen_at=NOW)
+    second.set_node(node("a", cpu="8"))
+    second.set_node(labelled)
+    assert facts(first.view()) == facts(second.view())
+    assert int(first.view().assumed.sum()) == (label == "1")
 
 
 # Anyone can write the annotation.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from engine.errors import InvalidFileError
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller, local_settings
+from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving.composition import run_server
 
 LEAST_LIMITS = """
@@ -82,9 +84,8 @@ async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> Asy
     """A webhook on the cluster of a server, once it knows all of it, and a client for it."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(LEAST_LIMITS)
-    settings = local_settings(
-        kubeconfig=server.kubeconfig(tmp_path), policies=[policy], reload_seconds=0, **given
-    )
+    usual = {"policies": [policy], "reload_seconds": 0}
+    settings = local_settings(kubeconfig=server.kubeconfig(tmp_path), **{**usual, **given})
     async with AsyncExitStack() as stack:
         webhook = await stack.enter_async_context(run_server(settings))
         await webhook.cluster.synced()
@@ -172,6 +173,40 @@ async def test_replicas_serve_one_certificate_that_the_webhook_configuration_tru
 
 async def test_a_kubeconfig_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
     settings = local_settings(kubeconfig=tmp_path / "missing", policies=[])
-    with pytest.raises(InvalidFileError, match="missing"):
+    with pytest.raises(NoKubeconfigError, match="missing"):
         async with run_server(settings):
             pass
+
+
+async def test_a_replica_that_starts_with_bad_policies_is_ready_as_soon_as_they_are_repaired(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    api_server.create(node("node-a"))
+    api_server.create(node("node-b"))
+    policy = tmp_path / "bad.yaml"
+    policy.write_text("kind: Nothing\n")
+    given = {"policies": [policy], "reload_seconds": 0.01}
+    async with replica(api_server, tmp_path, **given) as caller:
+        status, text = await caller.get(f"{caller.server.url}/readyz")
+        policies = json.loads(text)["policies"]
+        assert (status, policies["loaded"]) == (503, 0)
+        assert "bad.yaml:1:7" in policies["lastReloadError"]
+        assert (await caller.post("/mutate", review("1")))[0] == 200  # it fails open
+        content = LEAST_LIMITS
+        async with asyncio.timeout(30):
+            while status != 200:
+                content += "\n"  # another change, whenever the first look at the file is
+                policy.write_text(content)
+                status, text = await caller.get(f"{caller.server.url}/readyz")
+        assert json.loads(text)["policies"]["loaded"] == 1
+        assert await advised(caller, "2") in {"node-a", "node-b"}
+
+
+async def test_where_placement_is_off_policies_keep_no_quota_from_being_enforced(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    policy = tmp_path / "bad.yaml"
+    policy.write_text("kind: Nothing\n")
+    given = {"policies": [policy], "placement_mode": "Off"}
+    async with replica(api_server, tmp_path, **given) as caller:
+        assert (await caller.get(f"{caller.server.url}/readyz"))[0] == 200

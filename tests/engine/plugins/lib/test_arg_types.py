@@ -29,6 +29,7 @@ def test_what_is_right_stays_as_it_is(kind: Any, value: object) -> None:  # noqa
         (Percent, 101),
         (Percent, -1),
         (Percent, 0.5),
+        (Percent, 1e300),
         (Percent, True),
         (Share, 0),
         (Flag, 1),

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+
+from engine.model import api
+from engine.model.elastic_quota import quota_of
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.quota import RESOURCE_QUOTA_RULES, Reservation, Reservations
+from engine.quota.reservations import encode
+from engine.view import ClusterState
+from webhook.quota import ObservedCluster, QuotaCollector
+
+
+def quota(namespace: str, reservations: str = "", **maximum: str) -> api.ElasticQuota:
+    written: dict[str, Any] = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "metadata": {
+            "namespace": namespace,
+            "name": "team",
+            "uid": "q",
+            "annotations": {"stowplan.dev/reservations": reservations},
+        },
+        "spec": {"max": maximum},
+    }
+    return msgspec.convert(written, api.ElasticQuota)
+
+
+def scraped(state: ClusterState) -> list[str]:
+    observed = ObservedCluster(
+        view=state.view, requests=lambda key, scheduled: state.requests(key, scheduled=scheduled)
+    )
+    registry = CollectorRegistry()
+    registry.register(QuotaCollector(observed, RESOURCE_QUOTA_RULES))
+    text = generate_latest(registry).decode()
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_how_full_a_quota_is_can_be_graphed() -> None:
+    state = ClusterState()
+    waiting = Reservations(by_key={"u": Reservation("u", "b", {"cpu": 500, "memory": 7})})
+    state.set_quota(quota_of(quota("shop", encode(waiting, "q"), cpu="4", memory="1Ki")))
+    pod = {
+        "metadata": {"namespace": "shop", "name": "a"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]},
+    }
+    state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+    of_cpu = '{quota="team",quota_namespace="shop",resource="cpu"}'
+    of_memory = '{quota="team",quota_namespace="shop",resource="memory"}'
+    assert set(scraped(state)) == {
+        f"stowplan_quota_used{of_cpu} 1.5",
+        f"stowplan_quota_reserved{of_cpu} 0.5",
+        f"stowplan_quota_max{of_cpu} 4.0",
+        f"stowplan_quota_used{of_memory} 0.0",
+        f"stowplan_quota_reserved{of_memory} 7.0",
+        f"stowplan_quota_max{of_memory} 1024.0",
+    }
+
+
+def test_the_number_of_series_is_bounded() -> None:
+    state = ClusterState()
+    for number in range(600):
+        state.set_quota(quota_of(quota(f"shop-{number:03}", cpu="4")))
+    many = {f"example.com/device-{number}": "1" for number in range(30)}
+    state.set_quota(quota_of(quota("first", **many)))
+    lines = scraped(state)
+    assert len(lines) == 3 * (16 + 499)
+    assert any("shop-498" in line for line in lines)
