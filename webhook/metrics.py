@@ -63,6 +63,11 @@ class Metrics:
             ["path"],
             registry=self.registry,
         )
+        self._connections_closed = self._counter(
+            "stowplan_connections_closed",
+            "Connections that were closed because of their peer, by reason.",
+            "reason",
+        )
         self._rule_errors = self._counter(
             "stowplan_rule_errors", "Policy rules that could not be evaluated for a pod."
         )
@@ -125,6 +130,14 @@ class Metrics:
     def policies_reloaded(self, *, succeeded: bool) -> None:
         """Count one reload of the policy files."""
         self._policy_reloads.labels("loaded" if succeeded else "failed").inc()
+
+    def connection_closed(self, reason: str) -> None:
+        """Count one connection that was closed because of its peer."""
+        self._connections_closed.labels(reason).inc()
+
+    def show_connections(self, count: Callable[[], int]) -> None:
+        """Show the number of connections to the port of reviews."""
+        self._gauge("stowplan_connections", "Open connections to the port of reviews.", count)
 
     def show_tasks(self, count: Callable[[], int]) -> None:
         """Show the number of tasks of the event loop: one that only grows is a leak."""

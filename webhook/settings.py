@@ -203,6 +203,12 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         default=7 * _MEBIBYTE, gt=0, description="Largest accepted body of a review, in bytes."
     )
+    max_connections: int = Field(
+        default=1024,
+        gt=0,
+        description="Most connections at a time. Beyond it those that have brought no review are"
+        " closed, the oldest first.",
+    )
     max_in_flight: int = Field(
         default=128,
         gt=0,

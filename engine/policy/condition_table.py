@@ -102,6 +102,10 @@ class ConditionTable:
         texts = self._texts(path[1])
         return DictColumn(texts.codes, texts.values)
 
+    def texts(self, path: Path) -> Sequence[str | None] | None:
+        """Return texts of the node; those of a condition are few, and read by code."""
+        return None if path[0] == self._variable else self._nodes.texts(path)
+
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row, and its condition."""
         node = self._view.nodes[number]

@@ -1,6 +1,6 @@
 """Whether anything has become slower: what it takes as a ratio to a floor, beside its budget.
 
-Run as `python -m tests.bench.budgets [--load FILE ...]`, which takes about two minutes; results of
+Run as `python -m tests.bench.budgets [--load FILE ...]`, which takes three minutes; results of
 `python -m tests.bench.load --json FILE` are compared where they are given, the more the better. All
 ratios are measured again and again, one after the other. A budget is broken when the mean of a
 ratio is beyond its limit by more than the spread, which is the standard deviation of one
@@ -22,6 +22,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import track
 
+from tests.bench import hostile
 from tests.bench.bench_view import machine
 from tests.bench.ratios import pairs, ratio
 
@@ -159,7 +160,7 @@ def main() -> None:
     names = {one.what for one in budgets if one.what.startswith(_UNDER_LOAD)}
     if asked.load and not names <= under_load.keys():
         parser.error(f"not in the results: {', '.join(sorted(names - under_load.keys()))}")
-    ratios = _measured(asked.repetitions) | under_load
+    ratios = _measured(asked.repetitions) | hostile.measured() | under_load
     if asked.record:
         FILE.write_text(recorded(text, ratios), encoding="utf-8")
     sys.exit(_told(budgets, ratios))

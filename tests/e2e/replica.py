@@ -105,10 +105,14 @@ class Replica(Part):
             ssl.get_server_certificate, (LOCAL, self.port), timeout=_PATIENCE_SECONDS
         )
 
+    async def metrics(self) -> str:
+        """Return all metrics, as text."""
+        url = f"http://{LOCAL}:{self._metrics_port}/metrics"
+        return (await asyncio.to_thread(_ask, url)).decode()
+
     async def _outcomes(self, metric: str, **labels: str) -> dict[str, int]:
         """Return a counter by its label `outcome`, where other labels have these values."""
-        url = f"http://{LOCAL}:{self._metrics_port}/metrics"
-        text = (await asyncio.to_thread(_ask, url)).decode()
+        text = await self.metrics()
         return {
             sample.labels["outcome"]: int(sample.value)
             for family in text_string_to_metric_families(text)

@@ -14,7 +14,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import FailurePolicy, Installed
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import enforced, limit, nobodys_pod
-from tests.e2e.workloads import daemon_set, pod
+from tests.e2e.workloads import daemon_set, is_running, pod
 
 pytestmark = pytest.mark.usefixtures("crds")
 
@@ -179,3 +179,109 @@ async def test_creations_of_a_name_that_is_taken_take_no_share(
         await cluster.create(nobodys_pod(namespace, f"other-{number}"))
     with pytest.raises(CallError, match="exceeded quota"):
         await cluster.create(nobodys_pod(namespace, "one-too-many"))
+
+
+def _bound(obj: Json) -> None:
+    obj["spec"]["nodeName"] = "node-a"
+
+
+def _of_another_scheduler(obj: Json) -> None:
+    obj["spec"]["schedulerName"] = "other"
+
+
+def _gated(obj: Json) -> None:
+    obj["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+
+
+def _like_a_mirror(obj: Json) -> None:
+    obj["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    _bound(obj)
+
+
+def _like_one_of_a_daemon_set(obj: Json) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": "1"}
+    obj["metadata"]["ownerReferences"] = [owner]
+
+
+def _opted_out(obj: Json) -> None:
+    obj["metadata"]["labels"] = {"stowplan.dev/quota": "disabled", "stowplan.dev/mode": "Off"}
+    obj["metadata"]["annotations"] = {"stowplan.dev/quota-mode": "Off"}
+
+
+def _critical(obj: Json) -> None:
+    obj["spec"]["priorityClassName"] = "system-node-critical"
+
+
+def _in_an_init_container(obj: Json) -> None:
+    (container,) = obj["spec"]["containers"]
+    obj["spec"]["initContainers"] = [{**container, "name": "init"}]
+    obj["spec"]["containers"] = [{**container, "resources": {}}]
+
+
+async def test_nothing_that_a_pod_says_of_itself_exempts_it(
+    cluster: Cluster, namespace: str, stowplan: Installed
+) -> None:
+    await limit(cluster, stowplan, namespace, {"cpu": "1"})
+    for disguise in (
+        _bound,
+        _of_another_scheduler,
+        _gated,
+        _like_a_mirror,
+        _like_one_of_a_daemon_set,
+        _opted_out,
+        _critical,
+        _in_an_init_container,
+    ):
+        obj = pod(namespace, disguise.__name__.strip("_").replace("_", "-"))
+        obj["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "50"}}
+        disguise(obj)
+        with pytest.raises(CallError, match="exceeded quota: team"):
+            await cluster.create(obj)
+
+
+async def test_no_pod_grows_beyond_its_quota_once_it_is_stored(
+    cluster: Cluster, nodes: Nodes, namespace: str, stowplan: Installed
+) -> None:
+    await nodes.add("node-a")
+    await limit(cluster, stowplan, namespace, {"cpu": "1"})
+    await cluster.create(pod(namespace, "grows", requests={"cpu": "600m"}))
+    await eventually(lambda: is_running(cluster, namespace, "grows"), "the pod runs")
+    more = {"name": "main", "resources": {"requests": {"cpu": "1100m"}}}
+    for subresource, spec, refusal in (
+        ("resize", {"containers": [more]}, "exceeded quota: team, requested: cpu=500m"),
+        ("", {"containers": [more]}, "pod updates may not change fields"),
+        (
+            "ephemeralcontainers",
+            {"ephemeralContainers": [{**more, "name": "debug", "image": "debug"}]},
+            "cannot be set for an Ephemeral Container",
+        ),
+    ):
+        with pytest.raises(CallError, match=refusal):
+            await cluster.patch(
+                "pods",
+                "grows",
+                {"spec": spec},
+                namespace,
+                how="strategic",
+                subresource=subresource,
+            )
+
+
+async def test_pods_that_are_older_than_their_quota_are_reported(
+    cluster: Cluster, namespace: str, stowplan: Installed
+) -> None:
+    old = nobodys_pod(namespace, "old")
+    old["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    await cluster.create(old)
+    await limit(cluster, stowplan, namespace, {"cpu": "1"})
+
+    async def is_reported() -> bool:
+        events = await cluster.list_all("events", namespace)
+        return any(event["reason"] == "QuotaOverMax" for event in events)
+
+    await eventually(is_reported, "pods above max are reported")
+    metrics = await stowplan.replicas[0].metrics()
+    of_cpu = f'{{quota="team",quota_namespace="{namespace}",resource="cpu"}}'
+    assert f"stowplan_quota_used{of_cpu} 2.0" in metrics
+    assert f"stowplan_quota_max{of_cpu} 1.0" in metrics
+    assert "stowplan_quota_over_max 1.0" in metrics

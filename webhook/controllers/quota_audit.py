@@ -17,6 +17,7 @@ from webhook.quota import MonotonicClock, QuotaEvent
 _ROUND_SECONDS = 5.0
 _SETTLE_SECONDS = 30.0  # pods that are replaced may overlap in the view for a moment
 _INTERVAL_SECONDS = 3600.0  # an Event is kept for an hour
+_RETRY_SECONDS = 60.0
 _MOST_EVENTS = 20  # in a round
 
 
@@ -52,12 +53,12 @@ class QuotaAudit:
         self._clock = clock or MonotonicClock()
         self._may_write = may_write
         self._since: dict[QuotaKey, tuple[float, datetime]] = {}
-        self._reported_at: dict[QuotaKey, float] = {}
+        self._due_at: dict[QuotaKey, float] = {}
 
     async def run(self) -> None:
         """Repeat rounds until cancelled."""
         self._since.clear()
-        self._reported_at.clear()
+        self._due_at.clear()
         try:
             while True:
                 await self.round()
@@ -70,17 +71,13 @@ class QuotaAudit:
         now = self._clock.now()
         above = {usage.quota.key: usage for usage in self._usages() if usage.exceeded}
         self._since = {key: self._since.get(key, (now, self._now())) for key in above}
-        self._reported_at = {key: at for key, at in self._reported_at.items() if key in above}
+        self._due_at = {key: at for key, at in self._due_at.items() if key in above}
         lasting = [key for key, (since, _) in self._since.items() if now - since >= _SETTLE_SECONDS]
         self._show(len(lasting))
-        due = [
-            key
-            for key in lasting
-            if now - self._reported_at.get(key, float("-inf")) >= _INTERVAL_SECONDS
-        ]
+        due = [key for key in lasting if now >= self._due_at.get(key, now)]
         for key in due[:_MOST_EVENTS] if self._may_write() else ():
-            if await self._event(above[key]).write(self._connection, self._identity):
-                self._reported_at[key] = now
+            written = await self._event(above[key]).write(self._connection, self._identity)
+            self._due_at[key] = now + (_INTERVAL_SECONDS if written else _RETRY_SECONDS)
 
     def _event(self, usage: QuotaUsage) -> QuotaEvent:
         _, since = self._since[usage.quota.key]

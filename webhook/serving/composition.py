@@ -26,6 +26,7 @@ from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
+from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder, Services
@@ -113,7 +114,11 @@ async def run_server(
 
         # 6. Listeners.
         tls = certificate.current.context
-        server, url = await listen(stack, reviews, settings.host, settings.port, tls)
+        connections = Connections(
+            most_connections(settings.max_connections), count_closed=metrics.connection_closed
+        )
+        metrics.show_connections(lambda: len(connections))
+        server, url = await listen(stack, reviews, settings.host, settings.port, tls, connections)
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
         )

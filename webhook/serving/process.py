@@ -17,6 +17,7 @@ from webhook.background import in_background
 from webhook.cluster import Recording, load_recorded
 from webhook.serving import logs
 from webhook.serving.composition import run_server
+from webhook.serving.connections import raise_descriptor_limit
 from webhook.serving.server import RunningServer
 from webhook.settings import Settings
 
@@ -25,7 +26,7 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 ms, however few objects are new: it traverses large young objects each time.
 """
 
-_SWITCH_SECONDS: Final = 0.001
+SWITCH_SECONDS: Final = 0.001
 """How long a thread with a large pod may hold the interpreter while the event loop waits for it."""
 
 _TRIM_EVERY_SECONDS: Final = 10.0
@@ -46,7 +47,8 @@ def serve(settings: Settings) -> None:
         TlsError: the certificate cannot be used.
     """
     map_large_blocks()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    raise_descriptor_limit()
+    sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure(settings.log_level, settings.log_format, sys.stderr)
     recording = _recording(settings) if settings.cluster else None
     _freeze_objects()

@@ -7,18 +7,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from ssl import SSLContext
 
 from aiohttp import web
 
 from engine.errors import Diagnostic
 from webhook.cluster import Cluster
+from webhook.serving.connections import HANDSHAKE_SECONDS, Connection, Connections
 from webhook.serving.health import Health
 from webhook.settings_sources import SettingsError
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _DRAIN_POLL_SECONDS = 0.05
+_QUIET_SECONDS = 0.5  # without connections: a handshake may be under way, which nothing shows
+_MOST_CONNECTIONS = 128  # of people, Prometheus and probes
 _SHUTDOWN_SECONDS = 1.0
+_BACKLOG = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +84,11 @@ class RunningServer:
         loop = asyncio.get_running_loop()
         until = loop.time() + longest
         await asyncio.sleep(delay_seconds)
-        while self.reviews.connections and loop.time() < until:  # noqa: ASYNC110 - no event marks the end of the last connection
+        quiet_since = loop.time()
+        while loop.time() < min(until, quiet_since + _QUIET_SECONDS):
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
+            if self.reviews.connections:
+                quiet_since = loop.time()
 
 
 async def listen(
@@ -89,8 +97,17 @@ async def listen(
     host: str,
     port: int,
     tls: SSLContext | None = None,
+    connections: Connections | None = None,
 ) -> tuple[web.Server, str]:
     """Serve an application until the stack unwinds; returns its server and its local URL.
+
+    Args:
+        stack: unwinds at the end.
+        app: the application.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        tls: None for plain HTTP.
+        connections: the limits of its connections; those of a small listener if not given.
 
     Raises:
         SettingsError: the port cannot be listened on.
@@ -98,14 +115,27 @@ async def listen(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
+    server = runner.server
+    if server is None:
+        raise AssertionError("setup makes the server")
+    loop = asyncio.get_running_loop()
+    if connections is None:
+        connections = Connections(_MOST_CONNECTIONS)
+    new_connection = partial(Connection, server, connections, loop=loop)
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        listener = await loop.create_server(
+            new_connection,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+            backlog=_BACKLOG,
+        )
     except OSError as error:
         problem = f"cannot be listened on: {error.strerror or error}"
         raise SettingsError([Diagnostic(file=f"{host}:{port}", message=problem)]) from error
-    if runner.server is None:
-        raise AssertionError("setup makes the server")
+    stack.callback(listener.close)
     name = "localhost" if host in ANY_ADDRESS else host
     shown = f"[{name}]" if ":" in name else name
     scheme = "https" if tls else "http"
-    return runner.server, f"{scheme}://{shown}:{runner.addresses[0][1]}"
+    return server, f"{scheme}://{shown}:{listener.sockets[0].getsockname()[1]}"

@@ -39,18 +39,18 @@ def expressions(count: int, values: int = 0) -> object:
 @pytest.mark.parametrize(
     ("allowed", "beyond", "reason"),
     [
-        (containers(256), containers(257), "more than 256 containers"),
-        (amounts(500), amounts(501), "more than 500 amounts of resources"),
-        (required([{}] * 100), required([{}] * 101), "more than 100 node selector terms"),
-        (preferred(100), preferred(101), "more than 100 node selector terms"),
-        (expressions(1_000), expressions(1_001), "more than 1000 node selector requirements"),
+        (containers(100), containers(101), "more than 100 containers"),
+        (amounts(400), amounts(401), "more than 400 amounts of resources"),
+        (required([{}] * 50), required([{}] * 51), "more than 50 node selector terms"),
+        (preferred(50), preferred(51), "more than 50 node selector terms"),
+        (expressions(250), expressions(251), "more than 250 node selector requirements"),
         (
-            {"nodeSelector": {str(number): "" for number in range(1_000)}},
-            {"nodeSelector": {str(number): "" for number in range(1_001)}},
-            "more than 1000 node selector requirements",
+            {"nodeSelector": {str(number): "" for number in range(250)}},
+            {"nodeSelector": {str(number): "" for number in range(251)}},
+            "more than 250 node selector requirements",
         ),
-        (expressions(5, 1_000), expressions(7, 1_000), "more than 5000 node selector values"),
-        ({"tolerations": [{}] * 1_000}, {"tolerations": [{}] * 1_001}, "1000 tolerations"),
+        (expressions(2, 1_000), expressions(3, 1_000), "more than 2000 node selector values"),
+        ({"tolerations": [{}] * 500}, {"tolerations": [{}] * 501}, "more than 500 tolerations"),
     ],
 )
 def test_a_pod_gets_advice_up_to_each_limit(allowed: object, beyond: object, reason: str) -> None:
@@ -59,8 +59,8 @@ def test_a_pod_gets_advice_up_to_each_limit(allowed: object, beyond: object, rea
 
 
 def test_statuses_that_a_creator_made_up_count_too() -> None:
-    status = {"containerStatuses": [{"name": "c"}] * 200, "initContainerStatuses": [{}] * 57}
-    assert beyond_limits(_pod(_encode({"status": status}))) == "more than 256 container statuses"
+    status = {"containerStatuses": [{"name": "c"}] * 60, "initContainerStatuses": [{}] * 41}
+    assert beyond_limits(_pod(_encode({"status": status}))) == "more than 100 container statuses"
 
 
 def test_an_ordinary_pod_is_within_the_limits() -> None:

@@ -244,7 +244,7 @@ def test_expressions_see_the_user(placement: Make, tmp_path: Path) -> None:
     ("pod", "reason"),
     [
         ({"metadata": {"annotations": {"a": "x" * 2**18}}}, "more than 262144 bytes"),
-        ({"spec": {"containers": [{}] * 300}}, "more than 256 containers"),
+        ({"spec": {"containers": [{}] * 300}}, "more than 100 containers"),
     ],
 )
 def test_a_pod_that_would_delay_others_passes_with_a_warning(
