@@ -137,7 +137,7 @@ class ConditionTable:
             ("condition", self._slot),
             _NODES,
             lambda part: (
-                None if condition is None else condition[: len(_TEXTS)]
+                None if condition is None else condition[:3]
                 for condition in _of_slot(part, self._slot)
             ),
         )
