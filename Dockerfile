@@ -42,6 +42,6 @@ COPY --from=build /opt/stowplan /opt/stowplan
 # The user has no name, and so no home that Python could find; the Kubernetes client asks for one.
 ENV HOME=/ PATH=/opt/stowplan/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
-EXPOSE 9443 9444
+EXPOSE 9443 9444 9445
 ENTRYPOINT ["stowplan"]
 CMD ["serve"]

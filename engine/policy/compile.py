@@ -71,7 +71,8 @@ def _other_kind(document: Document) -> Diagnostic | None:
     """Return the problem of a document that is something else altogether, None for a policy."""
     value = document.value if isinstance(document.value, dict) else {}
     kind, version = str(value.get("kind", schema.KIND)), str(value.get("apiVersion"))
-    if did_you_mean(kind, [schema.KIND]) or version.startswith(_API_GROUP):
+    is_meant = kind == schema.KIND or did_you_mean(kind, [schema.KIND])
+    if is_meant or version.startswith(_API_GROUP):
         return None
     hint = _COPY_ENTRIES if kind == _SCHEDULER_CONFIGURATION else ""
     return document.problem(("kind",), f"`{kind}` is not `{schema.KIND}`", hint=hint)

@@ -23,11 +23,7 @@ from engine.view import MISSING, ClusterView, DictionaryColumn, Domain
 _NODES: Final = (Domain.NODES,)
 _MOST_SLOTS: Final = 64  # of a cluster; with more, conditions are looked at node by node
 _FEW, _MANY = 8, 1 << 20  # different values in a large cluster
-_TEXTS: Final[Mapping[str, Callable[[NodeCondition], str]]] = {
-    "type": lambda condition: condition.type,
-    "status": lambda condition: condition.status,
-    "reason": lambda condition: condition.reason,
-}
+_TEXTS: Final = ("type", "status", "reason")
 _TIME: Final = "lastTransitionTime"
 
 NO_TIME: Final = -(2**63)
@@ -99,8 +95,14 @@ class ConditionTable:
             return self._nodes.dictionary(path)
         if len(path) == 1 or path[1] == _TIME:
             return None
-        texts = self._texts(path[1])
-        return DictColumn(texts.codes, texts.values)
+        if path[1] not in _TEXTS:
+            return DictColumn(np.zeros(len(self), np.int32), [None])
+        conditions, field = self._conditions(), _TEXTS.index(path[1])
+        return DictColumn(conditions.codes, [value and value[field] for value in conditions.values])
+
+    def texts(self, path: Path) -> Sequence[str | None] | None:
+        """Return texts of the node; those of a condition are few, and read by code."""
+        return None if path[0] == self._variable else self._nodes.texts(path)
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row, and its condition."""
@@ -127,15 +129,15 @@ class ConditionTable:
 
     def present(self) -> NDArray[np.bool_]:
         """Return the nodes that have the condition, shape (n,)."""
-        return self._texts("type").present
+        return self._conditions().present
 
-    def _texts(self, field: str) -> DictionaryColumn[str]:
-        text = _TEXTS.get(field)
+    def _conditions(self) -> DictionaryColumn[tuple[str, ...]]:
+        """Return the texts of the condition of each node: few of them differ."""
         return self._view.dictionary_column(
-            ("condition", self._slot, field),
+            ("condition", self._slot),
             _NODES,
             lambda part: (
-                None if condition is None or text is None else text(condition)
+                None if condition is None else condition[:3]
                 for condition in _of_slot(part, self._slot)
             ),
         )
@@ -191,5 +193,9 @@ def _of_slot(view: ClusterView, slot: _Slot) -> Iterator[NodeCondition | None]:
 
 def _in_slot(conditions: Sequence[NodeCondition], slot: _Slot) -> NodeCondition | None:
     of_type, number = slot
-    found = [condition for condition in conditions if condition.type == of_type]
-    return found[number] if number < len(found) else None
+    for condition in conditions:
+        if condition.type == of_type:
+            if not number:
+                return condition
+            number -= 1
+    return None

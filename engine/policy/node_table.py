@@ -138,6 +138,17 @@ class NodeTable:
         """Return the values of a path by code; None for a map, and if too many differ."""
         return self._cached(("dictionary", path), lambda: self._dictionary(path))
 
+    def texts(self, path: Path) -> Sequence[str | None] | None:
+        """Return a label, an annotation or the name of each node; None for any other field."""
+        _, field, key = (*path, "", "")[:3]
+        if field == "name":
+            return self._view.names
+        if field not in _TEXTS or not key:
+            return None
+        texts = self._texts(field, key)
+        values = texts.values
+        return [values[code] for code in texts.codes.tolist()]
+
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row with the fields that `paths` name."""
         if self._view.nodes[number] is None:

@@ -76,6 +76,7 @@ class AssumedPods:
         self._by_node: dict[str, list[str]] | None = None  # None since the last change
         self._queue: list[tuple[int, str]] = []  # a heap by moment, with obsolete entries
         self._of_namespace: Counter[tuple[bool, str]] = Counter()  # in flight or waiting
+        self._latest = Micros(0)  # the latest moment that `expire` was told
         self.in_flight = 0
 
     def get(self, key: str) -> Assumed | None:
@@ -173,7 +174,7 @@ class AssumedPods:
 
     def is_due(self, now: Micros) -> bool:
         """Return whether `expire` would do anything."""
-        return bool(self._queue) and self._queue[0][0] <= now
+        return bool(self._queue) and (self._queue[0][0] <= now or now < self._latest)
 
     def expire(self, now: Micros, most: int | None = None) -> list[str]:
         """Return the keys of the pods that were assumed for too long, each once.
@@ -184,7 +185,9 @@ class AssumedPods:
             now: now.
             most: the number of moments to process, the earliest first; None for all.
         """
-        keys = []
+        if now < self._latest:
+            self._begin_anew(now)
+        self._latest, keys = now, []
         for _ in range(len(self._queue) if most is None else most):
             if not self.is_due(now):
                 break
@@ -216,6 +219,13 @@ class AssumedPods:
     def _until(self, key: str, assumed: Assumed) -> int:
         is_in_flight = key.startswith(_IN_FLIGHT)
         return assumed.since + (self._in_flight_micros if is_in_flight else self._assumed_micros)
+
+    def _begin_anew(self, now: Micros) -> None:
+        """Let all times begin no later than now: the clock was set back."""
+        for key, assumed in self._held.items():
+            if assumed.since > now:
+                self._held[key] = msgspec.structs.replace(assumed, since=now)
+        self._sweep()
 
     def _sweep(self) -> None:
         """Take obsolete entries out of the queue."""

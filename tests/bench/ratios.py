@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from engine.cel.functions.regex import Pattern
 from engine.model import api
 from engine.model.decision import Decision
 from engine.model.pod import pod_of
@@ -216,12 +217,34 @@ class _WholeReviews:
         return spent
 
 
+class _Regex:
+    """A regular expression on names that all differ, half of which match."""
+
+    def __init__(self, count: int) -> None:
+        self._names = [f"ip-10-{i // 256}-{i % 256}.eu-central-1.internal" for i in range(count)]
+        self._pattern = Pattern("^ip-10-(1[0-9]|2)-.*internal$")
+
+    def at_once(self) -> Spent:
+        """Search all names together."""
+        start = clock()
+        self._pattern.occurs_in_each(self._names)
+        return [clock() - start]
+
+    def one_by_one(self) -> Spent:
+        """Search name after name."""
+        start = clock()
+        for name in self._names:
+            self._pattern.occurs_in(name)
+        return [clock() - start]
+
+
 def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     """Return all that is measured on a cluster, on one of a tenth of its pods and a larger one."""
     world = _World(nodes, pods)
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
+    regex = _Regex(nodes)
     return {
         "a decision": (world.still, world.plain_score),
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
@@ -230,6 +253,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a whole review": (reviews.answered, world.plain_score),
         "14 CEL rules, remembered": (rules.remembered, world.plain_score),
         "14 CEL rules, after two events": (rules.after_events, world.plain_score),
+        "a regex on names that differ": (regex.at_once, regex.one_by_one),
         "a pod event": (events.applied, events.decoded),
         "a decision, twice the nodes": (more_nodes.still, few_pods.still),
         "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),

@@ -97,6 +97,13 @@ def _grows_on_the_wire(obj: Json) -> None:
     obj["spec"]["containers"][0]["env"] = [{"name": "TEXT", "value": "<" * 1_400_000}]
 
 
+def _has_many_containers(obj: Json) -> None:
+    """Add containers; a review of so many is judged in a thread, and so is the watch's event."""
+    container = obj["spec"]["containers"][0]
+    more = {"image": container["image"], "resources": {"requests": {"cpu": "1m", "memory": "1"}}}
+    obj["spec"]["containers"] += [{"name": f"more-{number}", **more} for number in range(5_000)]
+
+
 _TRICKS: Mapping[str, Callable[[Json], None]] = {
     "limit-of-103-digits": _limited("1e103"),
     "limit-of-129-digits": _limited("9" * 129),
@@ -104,6 +111,7 @@ _TRICKS: Mapping[str, Callable[[Json], None]] = {
     "exponent-beyond-32-bits": _requests({"cpu": "1e-4294967293"}),
     "nests-deeply": _nests,
     "grows-on-the-wire": _grows_on_the_wire,
+    "has-5000-containers": _has_many_containers,
 }
 
 

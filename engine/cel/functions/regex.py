@@ -7,11 +7,15 @@ matches are those of Go's `FindAllString`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import re2
+from numpy.typing import NDArray
 
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
@@ -30,12 +34,30 @@ def _options() -> re2.Options:
 
 
 _OPTIONS: Final = _options()
+_LINE_OPTIONS: Final = _options()
+_LINE_OPTIONS.never_capture = True  # of groups, which takes a slower engine than the DFA
+
+
+_WITHIN_LINE: Final = re.compile(
+    r"""(?:
+        [\w\-:/@, =%#~<>!&;'"]  # characters that stand for themselves
+        |\\[.\-+*?()\[\]{}|^$/dw]
+        |[.*+?^$|)]
+        |\((?!\?)|\(\?:
+        |\{\d+(?:,\d*)?\}
+        |\[[\w\-.:/@]+\]
+    )*""",
+    re.VERBOSE | re.ASCII,
+)
+"""Patterns that no newline can match, and whose anchors are those of a line where `(?m)` is set."""
+
+_MOST_JOINED: Final = 2 << 20  # characters of texts that are searched together
 
 
 class Pattern:
     """A compiled regular expression over UTF-8."""
 
-    __slots__ = ("regex",)
+    __slots__ = ("_lines", "_source", "regex")
 
     def __init__(self, source: str) -> None:
         """Compile `source`.
@@ -53,10 +75,45 @@ class Pattern:
             self.regex: Final = re2.compile(source.encode(), _OPTIONS)
         except (re2.error, UnicodeEncodeError) as error:
             raise CelError(f"`{source}` is not a regular expression: {_reason(error)}") from error
+        self._source = source
+        self._lines: Any = None  # finds lines that match, once it is needed
 
     def occurs_in(self, text: str) -> bool:
         """Return whether the pattern matches anywhere in `text`."""
         return self.regex.search(encode(text)) is not None
+
+    def occurs_in_each(self, texts: Sequence[str]) -> NDArray[np.bool_] | None:
+        """Return whether the pattern matches anywhere in each of some texts, shape (n,).
+
+        All texts are searched in one go, as lines: a call for each takes longer than the search.
+        None if that is not possible, because of the pattern or because of a text.
+        """
+        if not texts or sum(map(len, texts)) > _MOST_JOINED:
+            return None
+        regex = self._of_lines()
+        joined = "\n".join([*texts, ""])
+        if regex is None or joined.count("\n") != len(texts):
+            return None
+        try:
+            data = joined.encode()
+        except UnicodeEncodeError:
+            return None
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+        runs = np.array([match.span() for match in regex.finditer(data)], np.int64).reshape(-1, 2)
+        changes = np.zeros(len(texts) + 1, np.int64)
+        changes[np.searchsorted(ends, runs[:, 0], side="right")] = 1
+        changes[np.searchsorted(ends, runs[:, 1], side="right")] = -1  # no run touches the next
+        return np.cumsum(changes[:-1]) > 0
+
+    def _of_lines(self) -> Any:  # noqa: ANN401 (the binding has no types)
+        """Return the expression that matches runs of lines with a match, None if there is none."""
+        if self._lines is None:
+            self._lines = False
+            if _WITHIN_LINE.fullmatch(self._source):
+                runs = f"(?m)(?:^.*(?:{self._source}).*\n)+"
+                with suppress(re2.error):  # beyond the memory of one program
+                    self._lines = re2.compile(runs.encode(), _LINE_OPTIONS)
+        return self._lines or None
 
 
 def encode(text: str) -> bytes:

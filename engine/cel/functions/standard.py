@@ -32,7 +32,15 @@ FUNCTIONS: Final = (
     Overload("startsWith", (str, str), str.startswith, member=True, result=BOOL),
     Overload("endsWith", (str, str), str.endswith, member=True, result=BOOL),
     *(
-        Overload("matches", (str, str), _matches, member=member, result=BOOL, preparation=PATTERN)
+        Overload(
+            "matches",
+            (str, str),
+            _matches,
+            member=member,
+            result=BOOL,
+            preparation=PATTERN,
+            in_bulk=lambda texts, pattern: pattern.occurs_in_each(texts),
+        )
         for member in (False, True)
     ),
     Overload("dyn", (object,), lambda value: value),

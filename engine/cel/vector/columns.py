@@ -137,6 +137,12 @@ class Table(Protocol):
         None for a variable as a whole, and if too many values are distinct.
         """
 
+    def texts(self, path: Path) -> Sequence[str | None] | None:
+        """Return the string of each row, None for a row without one.
+
+        None in all if a value may be of another type than string.
+        """
+
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the variables of a row, with at least the values at `paths`."""
 

@@ -7,14 +7,15 @@ order the operands of `&&` and `||`, and warn of slow policies.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.cel import ast
 from engine.cel.environment import Environment
 from engine.cel.evaluate import compile_node
 from engine.cel.unparse import unparse
-from engine.cel.values import BOOL, DOUBLE, DURATION, INT, TIMESTAMP
-from engine.cel.vector.columns import Layout, constant
+from engine.cel.values import BOOL, DOUBLE, DURATION, INT, STRING, TIMESTAMP
+from engine.cel.vector.columns import Bools, Layout, constant
 from engine.cel.vector.kernels import (
     FUNCTIONS,
     OPERATORS,
@@ -53,6 +54,7 @@ _COST_OF_CACHED: Final = 6.0
 _COST_OF_FALLBACK: Final = 20.0  # beside its evaluations
 _TURNS: Final = 8  # assumed for every loop
 _LOOPS: Final = (ast.Quantifier, ast.SortBy, ast.Transform)
+_TEXT_AND_LITERAL: Final = (str, str)
 _TYPED: Final = {
     BOOL: Accepts.BOOL,
     INT: Accepts.INT,
@@ -250,7 +252,27 @@ class _Planner:
             paths=part.paths(),
             closure=compile_node(body, self._environment),
             constants=tuple(compile_node(node, self._environment) for node in constants),
+            in_bulk=self._in_bulk(part),
         )
+
+    def _in_bulk(self, part: Part) -> Callable[[Sequence[str]], Bools | None] | None:
+        """Return the function that a call applies to a leaf, for many strings; None if it cannot.
+
+        Its second argument is a literal.
+        """
+        node = part.node
+        if not isinstance(node, ast.Call) or len(part.below) != len(_TEXT_AND_LITERAL):
+            return None
+        function = self._environment.functions.get((node.function, node.member))
+        argument = node.args[1]
+        if function is None or part.below[0].leaf is None or not isinstance(argument, ast.Literal):
+            return None
+        overload = function.find(_TEXT_AND_LITERAL)
+        if argument.type != STRING or overload is None or overload.in_bulk is None:
+            return None
+        assert overload.preparation is not None  # noqa: S101 - INVARIANT: see `Overload.in_bulk`
+        in_bulk, prepared = overload.in_bulk, overload.preparation.prepare(argument.value)
+        return lambda texts: in_bulk(texts, prepared)
 
     def root_fallback(self, part: Part, accepts: Accepts) -> ScalarFallback | None:
         """Evaluate a whole expression by its closure alone; None if all rows share its value."""

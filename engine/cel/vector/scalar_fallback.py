@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -103,12 +103,14 @@ class ScalarFallback(Step):
         paths: the leaves that it reads; at least one.
         closure: reads the leaves, and the constants by the names of `constant_name`.
         is_root: whether it is a whole expression.
+        in_bulk: gives its values for many strings of its only path, if it can; see `Overload`.
     """
 
     accepts: Accepts
     paths: tuple[Path, ...]
     closure: Closure
     is_root: bool = False
+    in_bulk: Callable[[Sequence[str]], Bools | None] | None = None
 
     def column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the column, or take it from the cache of the table."""
@@ -161,6 +163,10 @@ class ScalarFallback(Step):
         """
         columns = self._dictionaries(table)
         rows: Iterator[Mapping[str, object]]
+        if columns is None and self.in_bulk is not None and mask is None:
+            found = self._evaluate_in_bulk(table)
+            if found is not None:
+                return found
         if columns is None:
             numbers = np.arange(len(table)) if mask is None else np.flatnonzero(mask)
             rows = (table.row(number, self.paths) for number in numbers.tolist())
@@ -172,6 +178,19 @@ class ScalarFallback(Step):
         if budget is not None and count > MOST_DISTINCT:
             budget.spend(count)
         return self._gather(rows, count, index, {**constants, BUDGET: budget})
+
+    def _evaluate_in_bulk(self, table: Table) -> Column | None:
+        assert self.in_bulk is not None  # noqa: S101 - INVARIANT: the caller checks
+        texts = table.texts(self.paths[0])
+        if texts is None:
+            return None
+        present = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
+        found = self.in_bulk([text for text in texts if text is not None])
+        if found is None:
+            return None
+        values = np.zeros(len(texts), np.bool_)
+        values[present] = found
+        return Column(values, None if present.all() else ~present)
 
     def _gather(
         self,

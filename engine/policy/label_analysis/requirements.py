@@ -249,11 +249,11 @@ def _numbers(constants: Iterable[object], holds: Callable[[str], bool]) -> Itera
     """Yield the ranges of integers that satisfy a comparison with constants.
 
     It cannot distinguish integers if each constant is greater than both, equal to both or less than
-    both, so testing the least of them is enough.
+    both, so testing the least of them is enough. NaN compares with all of them alike.
     """
     borders = {INTEGERS.start, INTEGERS.stop}
     for constant in constants:
-        if type(constant) in NUMBERS:
+        if type(constant) in NUMBERS and not operators.is_nan(constant):
             borders |= _borders(constant)
     for start, stop in pairwise(sorted(borders)):
         if holds(str(start)):

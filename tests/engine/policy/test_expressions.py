@@ -235,3 +235,11 @@ def test_a_number_is_finite_and_no_bool() -> None:
     for other in (True, "1", None):
         with pytest.raises(CelError, match="not a number"):
             checked_number(other)
+
+
+def test_names_and_labels_of_many_nodes_are_matched_in_one_go() -> None:
+    nodes = [node(f"n{i}", labels={"host": f"h{i}"} if i % 7 else {}) for i in range(300)]
+    context = RuleContext(request_of(), view_of(*nodes), NOW)
+    for source in ("node.labels.host.matches('^h1')", "node.name.matches('[02468]$')"):
+        expression = _condition(source)
+        assert _all_at_once(expression, context) == _by_rows(expression, context)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def test_what_is_held_is_what_was_held_last_and_is_not_too_old(
 ) -> None:
     pods = AssumedPods(assumed_seconds=LIFETIME[False], in_flight_seconds=LIFETIME[True])
     left: dict[str, Assumed] = {}
+    latest = 0
     for do, key, nodes, seconds in steps:
         if do == "hold":
             pods.hold(key, nodes, moment(seconds))
@@ -35,6 +37,11 @@ def test_what_is_held_is_what_was_held_last_and_is_not_too_old(
             pods.forget(key)
             left.pop(key, None)
         else:
+            if seconds < latest:  # the clock was set back
+                for known, assumed in left.items():
+                    since = min(assumed.since, moment(seconds))
+                    left[known] = msgspec.structs.replace(assumed, since=since)
+            latest = seconds
             expired = {
                 known: assumed
                 for known, assumed in left.items()

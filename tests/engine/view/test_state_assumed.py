@@ -395,6 +395,30 @@ def test_it_does_not_matter_whether_the_pod_or_its_node_comes_first(label: str) 
     assert int(first.view().assumed.sum()) == (label == "1")
 
 
+# When clocks jump.
+
+
+def test_a_clock_that_is_set_back_keeps_no_pod_assumed_for_longer(state: ClusterState) -> None:
+    state.assume(advised(), ADVICE, at=after(3_600))
+    other = advised(text='{"nodes":["a"],"id":"2"}')
+    state.set_pod(msgspec.structs.replace(other, name="q"), seen_at=after(3_600))
+    state.release_assumed(after(3_600))
+    state.release_assumed(NOW)  # an hour earlier: from now on the times count anew
+    assert counted(state)["a"][0] == 2
+    state.release_assumed(after(10))
+    assert counted(state)["a"][0] == 1
+    state.release_assumed(after(300))
+    assert counted(state) == {}
+
+
+def test_a_clock_that_is_set_forward_ends_what_is_assumed(state: ClusterState) -> None:
+    state.assume(advised(), ADVICE, at=NOW)
+    state.release_assumed(after(86_400))
+    assert counted(state) == {}
+    state.assume(advised(), Advice(nodes=("b",), id="2"), at=after(86_400))
+    assert counted(state) == {"b": ASSUMED}
+
+
 # Anyone can write the annotation.
 
 

@@ -60,6 +60,10 @@ class PrometheusSettings:
     ca_file: Path | None = None
 
 
+_GREATEST_VALUE = 2.0**53  # of cores or bytes; millicores still fit 64 bits
+_LATEST_SECOND = 2.0**38  # some 8,700 years; microseconds still fit 64 bits
+
+
 class _Data(msgspec.Struct, frozen=True, gc=False):
     result: msgspec.Raw = msgspec.Raw()
 
@@ -157,7 +161,7 @@ class Prometheus:
                 body = await response.read()
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UsageSourceError(f"{self._url}: {error or 'no answer in time'}") from error
+            raise UsageSourceError(f"{self._url}: {str(error) or 'no answer in time'}") from error
         try:
             answer = _decode_answer(body)
             if status != HTTPStatus.OK or answer.status != "success":
@@ -174,7 +178,9 @@ class Prometheus:
         for sample in samples:
             name = sample.metric.get(self._settings.node_label)
             second, value = sample.value[0], _number(sample.value[1])
-            if name is not None and 0 <= value < math.inf:  # not so for a NaN
+            # Not so for a NaN.
+            is_plausible = 0 <= value < _GREATEST_VALUE and 0 <= second < _LATEST_SECOND
+            if name is not None and is_plausible:
                 yield name, (Micros(round(second * SECOND)), value)
             else:
                 self.skipped += 1

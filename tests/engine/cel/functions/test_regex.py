@@ -88,3 +88,74 @@ def test_matches_that_are_never_empty_are_those_of_any_regular_expression(
 def test_the_functions_are_part_of_the_language(expression: str) -> None:
     program = compile_program(expression, Environment(variables={"x": DYN}))
     assert program.evaluate({"x": "node-a-7"}) is True
+
+
+_PIECES = st.sampled_from(
+    [
+        *(
+            "a",
+            "b",
+            "-",
+            ".",
+            "\\.",
+            "\\d",
+            "\\w",
+            "[ab]",
+            "[0-9]",
+            "1",
+            "(a|b)",
+            "(?:ab|b1)",
+            "^",
+            "$",
+            "|",
+        ),
+        *("a*", "b+", "a?", ".*", "[ab]{1,2}", "(a-)*"),
+        *(
+            "\\s",
+            "[^a]",
+            "(?s).",
+            "\\b",
+            "\\A",
+            "\\z",
+            "(?i)B",
+            "\\x0a",
+            "\\n",
+            "\\D",
+            "é",
+            "(?-m)^",
+        ),
+    ]
+)
+_TEXT = st.text(st.sampled_from("ab1-.é B\n"), max_size=6)
+
+
+@given(st.lists(_PIECES, max_size=5).map("".join), st.lists(_TEXT, max_size=8))
+def test_many_texts_at_once_match_as_each_does(source: str, texts: list[str]) -> None:
+    pattern = Pattern(source)
+    found = pattern.occurs_in_each(texts)
+    if found is not None:
+        assert found.tolist() == [pattern.occurs_in(text) for text in texts]
+
+
+@given(st.lists(st.text(st.sampled_from("ab1-."), max_size=6), min_size=1, max_size=20))
+def test_plain_patterns_match_many_texts_at_once(texts: list[str]) -> None:
+    for source in ("", "a", "^a.*1$", "(a|b)+-", "[0-9]{1,2}\\.b", "b$|^1", "^$"):
+        pattern = Pattern(source)
+        found = pattern.occurs_in_each(texts)
+        assert found is not None
+        assert found.tolist() == [pattern.occurs_in(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "source", ["[^a]", "(?s).", "\\s", "\\A", "a\\z", "(?i)a", "\\n", "[[:alpha:]]"]
+)
+def test_what_a_newline_may_match_is_searched_text_by_text(source: str) -> None:
+    assert Pattern(source).occurs_in_each(["a", "b"]) is None
+
+
+def test_texts_that_are_not_lines_are_searched_one_by_one() -> None:
+    pattern = Pattern("a")
+    assert pattern.occurs_in_each([]) is None
+    assert pattern.occurs_in_each(["a", "b\n"]) is None
+    assert pattern.occurs_in_each(["a", "\ud800"]) is None
+    assert pattern.occurs_in_each(["a" * (3 << 20)]) is None

@@ -129,6 +129,13 @@ class RowsTable:
         numbers = [codes[repr(followed(row, path))] for row in self.rows]
         return DictColumn(np.array(numbers, np.int32), values)
 
+    def texts(self, path: Path) -> Sequence[str | None] | None:
+        found = [followed(row, path) for row in self.rows]
+        missing = MissingPath(len(path) - 2)
+        if not all(isinstance(value, str) or value == missing for value in found):
+            return None
+        return [value if isinstance(value, str) else None for value in found]
+
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         self.reads.append(f"row for {paths}")
         return {"node": self.rows[number]}
@@ -211,6 +218,9 @@ class ElementTable:
 
     def dictionary(self, path: Path) -> DictColumn | None:
         return self._of(path).dictionary(path)
+
+    def texts(self, path: Path) -> Sequence[str | None] | None:
+        return self._of(path).texts(path)
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         return {**self.base.row(number, paths), self.variable: self.found[number]}

@@ -15,7 +15,16 @@ from engine.cel.functions import FAMILIES, Overload, function_table
 from engine.cel.parser import parse
 from engine.cel.values import BOOL, DOUBLE, INT, MAP
 from engine.cel.vector import Leaf, Path, Plan, Strategy, plan_condition, plan_number
-from tests.engine.cel.vector.rows_table import ENVIRONMENT, Memory, Row, RowsTable, listed
+from tests.engine.cel.vector.rows_table import (
+    ENVIRONMENT,
+    Memory,
+    Row,
+    RowsLayout,
+    RowsTable,
+    by_row,
+    condition,
+    listed,
+)
 
 _TYPES = {"flag": BOOL, "i": INT, "d": DOUBLE, "labels": MAP}
 
@@ -339,3 +348,28 @@ def test_what_is_remembered_for_all_has_a_budget_for_each_value() -> None:
 def test_a_table_without_rows_gives_columns_without_rows() -> None:
     for expression in ("true", "node.flag", "node.labels.a == pod.x", "node.labels.a == 'x'"):
         assert listed(_Probe().condition(expression).evaluate(RowsTable([]), {"pod": {}})) == []
+
+
+def test_an_expression_on_many_different_texts_is_matched_in_one_go() -> None:
+    rows: list[Row] = [{"labels": {"host": f"h{i}"} if i % 7 else {}} for i in range(200)]
+
+    class Table(RowsTable):
+        def dictionary(self, path: Path) -> None:  # noqa: ARG002 (of many values)
+            return None
+
+    table = Table(rows)
+    plan = condition("node.labels.host.matches('^h1[0-9]*$')", RowsLayout(rows))
+    expected = by_row("node.labels.host.matches('^h1[0-9]*$')", rows, None, as_number=False)
+    assert listed(plan.evaluate(table, {})) == expected
+    assert not table.reads
+
+
+def test_values_that_are_no_texts_are_matched_one_by_one() -> None:
+    rows: list[Row] = [{"labels": {"host": value}} for value in ("h1", 1, None, "x")]
+
+    class Table(RowsTable):
+        def dictionary(self, path: Path) -> None:  # noqa: ARG002 (of many values)
+            return None
+
+    plan = condition("node.labels.host.matches('^h')", RowsLayout(rows))
+    assert listed(plan.evaluate(Table(rows), {})) == ["True", "error", "error", "False"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -337,3 +338,12 @@ def test_a_hostile_filter_is_given_up_or_widened(source: str, goal: Goal) -> Non
     found = condition(source, goal, {"list": list(range(64))})
     assert found.exactness is not Exactness.EXACT
     ensure_written(found)
+
+
+@pytest.mark.parametrize("operator", ["==", "!=", "<", ">"])
+@pytest.mark.parametrize("goal", [PASSES, DOES_NOT_FAIL])
+def test_a_constant_that_is_not_a_number_compares_with_all_alike(operator: str, goal: Goal) -> None:
+    source, values = f"int(node.labels.a) {operator} variables.n", {"n": math.nan}
+    found, program = condition(source, goal, values), compiled(source)
+    for on_node in ({}, {"a": "0"}, {"a": "7"}, {"a": "x"}):
+        assert found.allows(on_node) or not passes(program, goal, values, on_node)

@@ -71,6 +71,18 @@ async def test_nobody_at_home_is_an_error_without_a_status(tmp_path: Path) -> No
         assert failed.value.message
 
 
+async def test_a_name_that_does_not_resolve_is_an_error_without_a_status(tmp_path: Path) -> None:
+    async with fake_api_server() as server:
+        config = server.kubeconfig(tmp_path)
+        text = config.read_text()
+    config.write_text(text.replace(server.url, "http://no-such-host.invalid:6443"))
+    async with connected(config, None) as connection:
+        with pytest.raises(ApiError) as failed:
+            await connection.get(PODS)
+        assert failed.value.status == 0
+        assert "no-such-host.invalid" in failed.value.message
+
+
 async def test_a_server_nobody_vouches_for_is_not_talked_to(tmp_path: Path) -> None:
     async with fake_api_server(tls=True) as server, fake_api_server(tls=True) as other:
         server.ca_pem = other.ca_pem

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -166,6 +167,46 @@ async def test_nobody_there_is_told() -> None:
         await polled.look(lambda: None)
     assert "127.0.0.1:9" in polled.status.last_error
     assert len(polled.pauses) == 2
+
+
+@pytest.mark.parametrize("cores", ["-1", "NaN", "+Inf", "1e300", "much", ""])
+async def test_garbage_about_one_node_spoils_no_other(
+    server: tuple[FakePrometheus, str], cores: str
+) -> None:
+    fake, url = server
+    fake.cores = lambda _: {"a": cores, "b": "1"}
+    async with polling(url) as polled:
+        await polled.look()
+        assert polled.status.last_error == ""
+        assert polled.usages().keys() == {"b"}
+
+
+@pytest.mark.parametrize("second", [1e300, -1e300, 2.0**60])
+async def test_a_value_of_no_time_is_left_out(
+    server: tuple[FakePrometheus, str], second: float
+) -> None:
+    fake, url = server
+    fake.instead = 200, json.dumps(vector({"a": "1"}, second, "node"))
+    async with polling(url) as polled:
+        await polled.look()
+        assert "no node is in both results" in polled.status.last_error
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    released = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.Response:
+        await released.wait()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/api/v1/query", hang)
+    async with TestServer(app) as running:
+        async with polling(str(running.make_url("/")), timeout_seconds=0.05) as polled:
+            await polled.look(lambda: None)
+            assert "no answer in time" in polled.status.last_error
+            assert len(polled.pauses) == 2
+        released.set()
 
 
 async def test_a_token_is_read_again_for_each_query(
