@@ -35,6 +35,7 @@ MOST_POD_BYTES = 3 * 1024 * 1024
 Decoding holds the interpreter, in whichever thread: some 10 ms for each MiB.
 """
 
+_MOST_SHALLOW_BYTES = 128 * 1024  # more would delay other reviews
 _BEFORE_OBJECT = b',"object":{'
 
 
@@ -218,6 +219,8 @@ def _decode_review(body: bytes) -> _RequestReview:
     try:
         return _reviews.decode(body)
     except RecursionError:  # who creates a pod may write `managedFields` that nest so deeply
+        if len(body) > _MOST_SHALLOW_BYTES:
+            return _RequestReview(API_VERSION, KIND, decode_beginning(body))
         return _reviews.decode(shallow(body))
 
 

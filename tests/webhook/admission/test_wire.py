@@ -23,7 +23,7 @@ def response_of(response: wire.AdmissionResponse) -> dict[str, Any]:
     return fields
 
 
-NESTED = b'{"x":' * 100_000
+NESTED = b'{"x":' * 10_000
 WRONG = {
     "empty": (b"", "truncated"),
     "not JSON": (b"<html>", "malformed"),
@@ -48,6 +48,15 @@ WRONG = {
     "without an end": (NESTED, "truncated"),
     "text after its end": (body() + b"x", "malformed"),
 }
+
+
+def test_a_large_review_that_nests_deeply_is_read_up_to_its_object() -> None:
+    deep = b"[" * 9_000 + b"]" * 9_000
+    pod = b'{"metadata":{"managedFields":[%b,"%b"]}}' % (deep, b"x" * 200_000)
+    request = b'{"uid":"u","operation":"CREATE","namespace":"shop","object":%b}' % pod
+    text = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":%b}' % request
+    found = wire.decode(text)
+    assert (found.uid, found.namespace, bytes(found.object)) == ("u", "shop", b"")
 
 
 @pytest.mark.parametrize(("text", "reason"), WRONG.values(), ids=WRONG)
