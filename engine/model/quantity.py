@@ -251,7 +251,9 @@ def quantity_of(value: str | float | None) -> Quantity:
     Raises:
         QuantityError: as for `parse_quantity`.
     """
-    return _quantity(value) if _is_short(value) else _new_quantity(value)
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return _new_quantity(value)  # nothing bounds the length of texts in a cache
+    return _quantity(value)
 
 
 @lru_cache(maxsize=_CACHED_TEXTS)
@@ -270,11 +272,6 @@ def _new_quantity(value: str | float | None) -> Quantity:
     return parse_quantity(str(value))
 
 
-def _is_short(value: str | float | None) -> bool:
-    """Return whether a value may be kept: nothing else bounds the length of texts in a cache."""
-    return not isinstance(value, str) or len(value) <= MAX_TEXT
-
-
 def base_units(name: str, value: str | float | None) -> int:
     """Return an amount of resource `name` as the scheduler counts it, within int64.
 
@@ -284,8 +281,9 @@ def base_units(name: str, value: str | float | None) -> int:
     Raises:
         QuantityError: as for `parse_quantity`.
     """
-    scale = _base_scale(name)
-    return _scaled(value, scale) if _is_short(value) else _new_quantity(value).scaled_value(scale)
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return _new_quantity(value).scaled_value(_base_scale(name))
+    return _scaled(value, _base_scale(name))
 
 
 def in_base_units(name: str, nanos: int) -> int:

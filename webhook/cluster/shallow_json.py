@@ -22,7 +22,7 @@ _BRACKET: Final = re.compile(rb'[^"\[\]{}]*+(?:' + _TEXT + rb'[^"\[\]{}]*+)*+([\
 def shallow(data: bytes | msgspec.Raw) -> bytes:
     """Return JSON with null in place of what is below `MOST_LEVELS`; what is malformed stays so.
 
-    Takes some 0.1 us a bracket, so it is for what has failed to be decoded otherwise.
+    Takes up to 1 us a bracket, so it is for what has failed to be decoded otherwise.
     """
     data = bytes(data)
     kept, levels, begin = [], 0, 0
