@@ -91,7 +91,8 @@ def test_a_node_has_the_sums_of_its_pods() -> None:
             allocatable={"cpu": 4000, "memory": 8 * GIB, "nvidia.com/gpu": 4},
         )
     )
-    pod = request_of({"containers": [{"resources": {"requests": {"cpu": "500m"}}}]}).pod
+    containers = [{"resources": {"requests": {"cpu": "500m"}}}]
+    pod = request_of({"containers": containers, "tolerations": [{"operator": "Exists"}]}).pod
     state.assume(pod, Advice(nodes=("a",), id="1"), at=NOW)
     told = _node(state.view())
     assert told["labels"] == {"zone": "z"}
