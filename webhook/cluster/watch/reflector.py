@@ -123,7 +123,7 @@ class Reflector:
         first = [("limit", str(self._config.page_size)), *self._selection()]
         query = first
         while True:
-            page = _decoded(page_of, await self._connection.get(self._path, query))
+            page = await _decoded(page_of, await self._connection.get(self._path, query))
             self._contacted()
             for raw in page.items or ():
                 await self._apply_object(raw)
@@ -167,9 +167,9 @@ class Reflector:
             async with watch as lines:
                 self._contacted()
                 async for line in lines:
-                    event = _decoded(event_of, line)
+                    event = await _decoded(event_of, line)
                     if event.type == "ERROR":
-                        raise self._refused(event.object)
+                        raise await self._refused(event.object)
                     self._contacted()
                     last = event.object
                     if event.type != "BOOKMARK":
@@ -211,9 +211,9 @@ class Reflector:
             self.status.events += 1
             self._backoff.reset()
 
-    def _refused(self, raw: msgspec.Raw) -> ApiError:
+    async def _refused(self, raw: msgspec.Raw) -> ApiError:
         """Return the error of an ERROR event; most would recur at this resourceVersion."""
-        status = _decoded(status_of, raw)
+        status = await _decoded(status_of, raw)
         if status.code != HTTPStatus.TOO_MANY_REQUESTS:
             self._version = ""
         return ApiError(status.code, status.reason, status.message, status.retry_after_seconds)
@@ -328,9 +328,14 @@ def _is_too_old(error: ApiError) -> bool:
     return never_reached or error.status in (HTTPStatus.GONE, HTTPStatus.BAD_REQUEST)
 
 
-def _decoded(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | msgspec.Raw) -> _T:
-    """Return a decoded envelope; after an unreadable one the rest of a stream is lost."""
+async def _decoded(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | msgspec.Raw) -> _T:
+    """Return a decoded envelope; after an unreadable one the rest of a stream is lost.
+
+    A large one is decoded in a thread: where it nests deeply, that takes long.
+    """
     try:
-        return decode(data)
+        if len(data) <= _MOST_INLINE_BYTES:
+            return decode(data)
+        return await asyncio.to_thread(decode, data)
     except UNREADABLE as error:
         raise ApiError(NO_CONTACT, "", f"an answer that cannot be read: {error}") from error
