@@ -32,16 +32,18 @@ def shallow(data: bytes | msgspec.Raw) -> bytes:
     is_deep = levels > MOST_LEVELS
     starts = opens & (levels == MOST_LEVELS + 1)
     ends = closes & (levels == MOST_LEVELS)
-    return np.where(starts, _ZERO, text)[starts | ~(is_deep | ends)].tobytes()
+    kept: NDArray[np.uint8] = np.where(starts, _ZERO, text)[starts | ~(is_deep | ends)]
+    return kept.tobytes()
 
 
 def _quotes(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return where strings begin and end: at each quote after an even number of backslashes."""
-    quotes = text == _QUOTE
+    quotes: NDArray[np.bool_] = text == _QUOTE
     if not (text == _BACKSLASH).any():
         return quotes
     positions = np.arange(len(text), dtype=np.int32)
     others = np.maximum.accumulate(np.where(text == _BACKSLASH, np.int32(-1), positions))
     is_escaped = np.zeros_like(quotes)
     is_escaped[1:] = (positions - others)[:-1] % 2 == 1
-    return quotes & ~is_escaped
+    quotes &= ~is_escaped
+    return quotes
