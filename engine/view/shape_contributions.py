@@ -16,7 +16,7 @@ from engine.model.resources import Amounts
 from engine.view.axis import IntColumn, ResourceAxis
 from engine.view.rows import NodeRows
 
-MOST_RESOURCES = 128
+MOST_RESOURCES = 64
 """Resources on the axis, unless nodes offer more; each costs 48 bytes a node."""
 
 LONGEST_NAME = 317

@@ -26,8 +26,11 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 ms, however few objects are new: it traverses large young objects each time.
 """
 
-SWITCH_SECONDS: Final = 0.001
-"""How long a thread with a large pod may hold the interpreter while the event loop waits for it."""
+SWITCH_SECONDS: Final = 20e-6
+"""How long a thread with a large pod may hold the interpreter while the event loop waits for it.
+
+A decision gives the interpreter away in each of some hundred calls into numpy, and waits as often.
+"""
 
 _TRIM_EVERY_SECONDS: Final = 10.0
 _M_MMAP_THRESHOLD: Final = -3  # of `mallopt`, see malloc.h

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
+import msgspec
 import uvloop
 import yaml
 
@@ -48,8 +49,10 @@ class Hostile:
     def __init__(self, port: int, trust: ssl.SSLContext, kubeconfig: Path, namespace: str) -> None:
         self._port = port
         self._trust = trust
-        self._pods = list(giants(namespace))
-        self._reviews = [review_of(pod) for pod in self._pods]
+        pods = list(giants(namespace))
+        # Encoded once: what an attack costs its client would delay the server on the same machine.
+        self._pods = {pod["metadata"]["name"]: msgspec.json.encode(pod) for pod in pods}
+        self._reviews = [review_of(pod) for pod in pods]
         config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
         cluster = config["clusters"][0]["cluster"]
         self._api_trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
@@ -98,11 +101,14 @@ class Hostile:
                 await asyncio.sleep(_GIANT_EVERY_SECONDS)
 
     async def _create_giants(self, session: aiohttp.ClientSession) -> None:
+        headers = {"Content-Type": "application/json"}
         while True:
-            for pod in self._pods:
-                url = f"{self._api_pods}/{pod['metadata']['name']}"
+            for name, pod in self._pods.items():
+                url = f"{self._api_pods}/{name}"
                 with suppress(aiohttp.ClientError):
-                    async with session.post(self._api_pods, json=pod, ssl=self._api_trust):
+                    async with session.post(
+                        self._api_pods, data=pod, headers=headers, ssl=self._api_trust
+                    ):
                         pass
                     async with session.delete(url, ssl=self._api_trust):
                         pass
