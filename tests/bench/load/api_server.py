@@ -24,6 +24,9 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 CONTROL_PATH = "/bench/churn"
 """POST `{"happening": true}` here lets things happen; the answer says how many there were."""
 
+FORGET_PATH = "/bench/forget"
+"""POST `{}` here cuts the watch of pods, whose history is gone: it has to begin with a list."""
+
 _HISTORY = 5_000  # changes per resource: half a minute
 _BOOKMARK_SECONDS = 30
 
@@ -37,7 +40,13 @@ async def serve(cluster: GeneratedCluster, events: float, folder: Path) -> None:
             churn.happening = asked["happening"]
             return {"events": churn.events}
 
+        def forget(_: dict[str, bool]) -> dict[str, int]:
+            server.fail_next(1, 410, method="WATCH", path_prefix="/api/v1/pods")
+            server.cut_watches("pods")
+            return {"events": churn.events}
+
         server.play("POST", CONTROL_PATH, control)
+        server.play("POST", FORGET_PATH, forget)
         gc.collect()
         gc.freeze()
         tasks = [asyncio.create_task(churn.run()), asyncio.create_task(_speak_up(server))]

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tests.bench.load.api_server import CONTROL_PATH
+from tests.bench.load.api_server import CONTROL_PATH, FORGET_PATH
 from tests.bench.load.certificates import Certificates
 from tests.bench.load.messages import Target
 from tests.bench.load.processes import Usage, usage_of
@@ -113,17 +113,21 @@ class ApiServer(MeasuredPart):
 
     def begin_events(self) -> None:
         """Let things happen in the cluster."""
-        self._tell(happening=True)
+        self._tell(CONTROL_PATH, happening=True)
 
     def end_events(self) -> int:
         """Let nothing happen any more; returns how many events there were."""
-        return self._tell(happening=False)
+        return self._tell(CONTROL_PATH, happening=False)
 
-    def _tell(self, *, happening: bool) -> int:
+    def forget_history(self) -> None:
+        """Have the watch of pods begin with a new list."""
+        self._tell(FORGET_PATH)
+
+    def _tell(self, path: str, **asked: bool) -> int:
         cluster = yaml.safe_load(self.kubeconfig.read_text(encoding="utf-8"))["clusters"][0]
         server, ca = (cluster["cluster"][key] for key in ("server", "certificate-authority"))
-        body = json.dumps({"happening": happening}).encode()
-        request = urllib.request.Request(f"{server}{CONTROL_PATH}", data=body)  # noqa: S310 (ours)
+        body = json.dumps(asked).encode()
+        request = urllib.request.Request(f"{server}{path}", data=body)  # noqa: S310 (ours)
         trust = ssl.create_default_context(cafile=ca)
         with urllib.request.urlopen(  # noqa: S310 (ours)
             request, context=trust, timeout=_PATIENCE_SECONDS

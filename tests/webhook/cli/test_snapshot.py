@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from tests.webhook.cli.running import POD, POLICIES, ROOT, Stowplan, process
+from tests.webhook.cli.running import POD, POLICIES, PROGRAM, ROOT, Stowplan, process
 from tests.webhook.cluster.recording import CLUSTER, fill
 
 NOTHING = "the cluster has no such API, or nothing serves it"
@@ -131,6 +131,20 @@ def test_places_where_nothing_can_be_written_are_told_first(
     assert (ran.status, ran.err) == (1, f"`{tmp_path}` is a folder\nhint: name a file in it\n")
     ran = stowplan("snapshot", "-o", tmp_path / "no" / "c.json")
     assert (ran.status, ran.err) == (1, f"there is no folder `{tmp_path / 'no'}`\n")
+
+
+def test_a_disk_without_room_is_told_and_the_file_before_stays(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text("precious")
+    kubeconfig = server.kubeconfig(tmp_path)
+    command = ["snapshot", "-o", str(file), "--force", "--kubeconfig", str(kubeconfig)]
+    limited = ["bash", "-c", 'ulimit -f 1; exec "$@"', "bash", str(PROGRAM), *command]
+    ran = subprocess.run(limited, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    assert (ran.returncode, ran.stderr) == (1, f"`{file}` cannot be written: file too large\n")
+    assert file.read_text() == "precious"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"c.json", "kubeconfig"}
 
 
 def test_an_interrupted_run_leaves_nothing(server: FakeApiServer, tmp_path: Path) -> None:

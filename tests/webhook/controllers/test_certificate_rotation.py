@@ -226,6 +226,17 @@ async def test_after_years_asleep_everything_is_new_at_once() -> None:
         assert await is_verifiable(here)
 
 
+async def test_a_clock_that_was_years_ahead_leaves_nothing_that_is_not_valid_yet() -> None:
+    async with cluster(OURS) as here:
+        here.pass_time(days=800)
+        await here.rotation().step()
+        here.pass_time(days=-800)
+        await here.rotation().step()
+        assert await is_verifiable(here)
+        await here.rotation().step()
+        assert await is_verifiable(here)
+
+
 @pytest.mark.parametrize("entries", [("tls.crt", "tls.key"), ("tls.crt", "tls.key", "ca.crt")])
 async def test_the_secret_of_somebody_else_is_never_touched(
     entries: tuple[str, ...], caplog: pytest.LogCaptureFixture
