@@ -22,16 +22,14 @@ from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
 from engine.model.numa import node_zones_of
-from engine.model.pod import (
+from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
+from engine.model.usage import usage_of_node_metric
+from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
     AFTER_SCHEDULED_ANNOTATION,
-    MIRROR_ANNOTATION,
     RESERVE_POD_ANNOTATION,
     SCALING_FACTORS_ANNOTATION,
-    Pod,
-    pod_of,
 )
-from engine.model.usage import usage_of_node_metric
 
 DEFAULT_NAMESPACE: Final = "default"
 """Namespace of objects in files that name none."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Final, TypeVar, TypeVarTuple, Unpack
 
-from engine.model.pod import PodShape
+from engine.model.pod_shape import PodShape
 
 _CACHED_RESULTS: Final = 1024  # of one function: the templates that arrive together
 _LARGEST_SHAPE: Final = 8_192  # bytes; a pod of 20 containers with requests and limits takes 7,300

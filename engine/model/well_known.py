@@ -1,4 +1,4 @@
-"""Labels that Kubernetes itself sets, under the names of its "Well-Known Labels" page."""
+"""Labels and annotations that Kubernetes and Koordinator define, under their names there."""
 
 from __future__ import annotations
 
@@ -15,3 +15,14 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """Set on every namespace by the API server, and so known even where the namespace is not."""
+
+PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
+QOS_CLASS_LABEL: Final = "koordinator.sh/qosClass"
+RESERVE_POD_ANNOTATION: Final = "scheduling.koordinator.sh/reserve-pod"
+SCALING_FACTORS_ANNOTATION: Final = "scheduling.koordinator.sh/load-estimated-scaling-factors"
+AFTER_SCHEDULED_ANNOTATION: Final = (
+    "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
+)
+AFTER_INITIALIZED_ANNOTATION: Final = (
+    "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
+)

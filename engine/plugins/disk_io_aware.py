@@ -23,7 +23,8 @@ from pydantic import Field
 
 from engine.model.decision import FilterResult
 from engine.model.disk_io import Disk, NodeDisks, Throughput
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage

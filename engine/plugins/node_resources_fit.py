@@ -21,7 +21,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from engine.model import resource_names
 from engine.model.decision import FilterResult
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.resource_names import (
     CPU,
     MEMORY,

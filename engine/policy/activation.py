@@ -8,7 +8,8 @@ from typing import Final
 from engine.cel import Timestamp
 from engine.model import api
 from engine.model.node import Node, NodeCondition
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.request import PlacementRequest
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts

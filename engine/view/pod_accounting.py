@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from engine.model.domain import Domain
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.time import Micros
 from engine.view.assumed import AssumedPods
 from engine.view.namespaces import REQUESTED, NamespaceTotals

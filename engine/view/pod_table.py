@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from engine.model.pod import PodShape
+from engine.model.pod_shape import PodShape
 
 NO_ROW = -1
 """The row of a pod on no node."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.model.byte_limited_cache import ByteLimitedCache
-from engine.model.pod import PodShape
+from engine.model.pod_shape import PodShape
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.view.axis import IntColumn, ResourceAxis

@@ -14,7 +14,8 @@ from engine.model.aux_object import AuxObject
 from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage

@@ -9,8 +9,9 @@ import msgspec
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import Pod, pod_of, requests_of
+from engine.model.pod import Pod, pod_of
 from engine.model.resources import Amounts
+from engine.model.shape_computation import requests_of
 from webhook.admission import wire
 from webhook.admission.wire import AdmissionError, AdmissionRequest, AdmissionResponse
 

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from engine.documents import mistake, warn
 from engine.model.decision import FilterResult
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.shape_cache import cached_by_shape

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.model.pod import PodShape, PriorityClass
+from engine.model.pod_shape import PodShape, PriorityClass
 from engine.model.resources import Amounts
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND

@@ -17,7 +17,8 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from engine.model.decision import Codes, FilterResult
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.shape_cache import cached_by_shape

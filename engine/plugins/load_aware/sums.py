@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from engine.model.byte_limited_cache import ByteLimitedCache
-from engine.model.pod import PodShape
+from engine.model.pod_shape import PodShape
 from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.model.usage import NodeUsage

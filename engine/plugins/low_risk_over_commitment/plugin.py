@@ -21,7 +21,8 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from engine.documents import warn
-from engine.model.pod import Pod, PodShape
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.model import api
-from engine.model.pod import shape_of
 from engine.model.resources import ResourceOptions, amounts, pod_limits, pod_requests
+from engine.model.shape_computation import shape_of
 from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:

@@ -6,13 +6,15 @@ import pytest
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import PodShape, ShapeCache, pod_of, requests_of, shape_of
+from engine.model.pod import pod_of
+from engine.model.pod_shape import PodShape
 from engine.model.resources import (
     amounts,
     pod_limits,
     pod_requests,
     requests_without_overhead,
 )
+from engine.model.shape_computation import ShapeCache, requests_of, shape_of
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:

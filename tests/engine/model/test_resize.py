@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from engine.model import api
-from engine.model.pod import PodShape, shape_of
+from engine.model.pod_shape import PodShape
+from engine.model.shape_computation import shape_of
 
 
 def shape(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from engine.model.pod import PodShape
+from engine.model.pod_shape import PodShape
 from engine.model.shape_cache import cached_by_shape
 from tests.engine.measured_cluster import pod
 from tests.engine.model.hostile_pods import hostile_pod

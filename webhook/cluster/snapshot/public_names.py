@@ -9,7 +9,7 @@ from __future__ import annotations
 from engine.model import koordinator_quota
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
-from engine.model.pod import (
+from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
     AFTER_SCHEDULED_ANNOTATION,
     PRIORITY_CLASS_LABEL,

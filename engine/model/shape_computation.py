@@ -1,0 +1,325 @@
+"""Shapes of pods, computed from their wire forms, each once.
+
+Pods of one template share one shape object, so a cluster of 150,000 pods holds some ten thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from engine.model import api, resources
+from engine.model.byte_limited_cache import ByteLimitedCache
+from engine.model.disk_io import THROUGHPUT_ANNOTATION, throughput_of
+from engine.model.network import Workload, workload_of
+from engine.model.pod_shape import PodShape, PriorityClass
+from engine.model.quantity import INT64_MAX, INT64_MIN
+from engine.model.resize import (
+    Actuated,
+    ActuatedResources,
+    actuated_pod_resources,
+    actuated_resources,
+    pod_status_of,
+    statuses_of,
+)
+from engine.model.resource_names import CPU
+from engine.model.resources import Amounts
+from engine.model.well_known import (
+    AFTER_INITIALIZED_ANNOTATION,
+    AFTER_SCHEDULED_ANNOTATION,
+    PRIORITY_CLASS_LABEL,
+    QOS_CLASS_LABEL,
+    RESERVE_POD_ANNOTATION,
+    SCALING_FACTORS_ANNOTATION,
+)
+
+_SHAPE_CACHE_BYTES = 32 * 2**20  # some 18,000 shapes of everyday pods
+_LONGEST_KEY = 4_096  # some 20 for each amount
+_MOST_DETAILED_BYTES = 16_384  # some 500 amounts; no node runs a pod with more
+_MOST_DIGITS = 18  # below 2**63
+
+_BANDS = (
+    (9000, 9999, PriorityClass.PROD),
+    (7000, 7999, PriorityClass.MID),
+    (5000, 5999, PriorityClass.BATCH),
+    (3000, 3999, PriorityClass.FREE),
+)
+"""Inclusive bands of `spec.priority` (Koordinator, apis/extension/priority.go)."""
+
+_KOORDINATOR_QOS = frozenset({"LSE", "LSR", "LS", "BE", "SYSTEM"})
+
+
+class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """All inputs of a shape."""
+
+    containers: list[_ContainerKey]
+    init_containers: list[_ContainerKey]
+    actuated: ActuatedResources
+    init_actuated: ActuatedResources
+    overhead: api.ResourceList | None
+    pod_level: api.ResourceRequirements | None
+    pod_actuated: Actuated
+    priority: int | None
+    qos_class: str
+    priority_class_label: str | None
+    qos_class_label: str | None
+    scaling_factors: str | None
+    after_scheduled: str | None
+    after_initialized: str | None
+    reserve_pod: bool
+    workload: Workload | None
+    throughput: str | None
+
+
+_ContainerKey: TypeAlias = tuple[api.ResourceRequirements | None, str | None]
+"""Requests and limits of a container, and its restart policy."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_ShapeKey).decode
+
+
+class ShapeCache:
+    """Shapes by their encoded keys: looking up and holding those takes a quarter of the cost.
+
+    Pods that exist keep their shapes alive, and their templates go on sharing them, whatever passes
+    through the cache meanwhile.
+
+    Args:
+        most_bytes: of the shapes that are held here.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.held: ByteLimitedCache[bytes, PodShape] = ByteLimitedCache(
+            most_bytes, lambda key, shape: len(key) + shape.size
+        )
+        self._alive: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+
+    def get(self, encoded: bytes) -> PodShape:
+        """Return the shape of a key."""
+        shape = self.held.get(encoded)
+        if shape is None:
+            shape = self._alive.get(encoded)
+            if shape is None:
+                shape = self._alive[encoded] = _new_shape(_decode(encoded))
+            self.held.put(encoded, shape)
+        return shape
+
+
+_shapes = ShapeCache(_SHAPE_CACHE_BYTES)
+
+
+def shape_of(wire: api.Pod, cache: ShapeCache = _shapes) -> PodShape:
+    """Return the shape of a pod; equal inputs give the same object while it is cached.
+
+    Shapes of extremely large pods are not cached.
+
+    Args:
+        wire: the decoded object.
+        cache: shared by all pods.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    key = _shape_key(wire)
+    encoded = _encoded(key)
+    if encoded is None or len(encoded) > _MOST_DETAILED_BYTES:
+        return _condensed_shape(key)
+    return cache.get(encoded) if len(encoded) <= _LONGEST_KEY else _new_shape(key)
+
+
+def requests_of(wire: api.Pod) -> Amounts:
+    """Return `shape_of(wire).requests`; for a large pod computes nothing else.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    key = _shape_key(wire)
+    encoded = _encoded(key)
+    if encoded is not None and len(encoded) <= _LONGEST_KEY:
+        return _shapes.get(encoded).requests
+    return resources.pod_requests(_wire_of(key), resources.AS_THE_SCHEDULER)
+
+
+def _encoded(key: _ShapeKey) -> bytes | None:
+    """Return a key as bytes; None with a number beyond 64 bits, or with half a character."""
+    try:
+        return _encode(key)
+    except (OverflowError, UnicodeEncodeError):
+        return None
+
+
+def _shape_key(wire: api.Pod) -> _ShapeKey:
+    spec, status = wire.spec, wire.status
+    labels = wire.metadata.labels or {}
+    annotations = wire.metadata.annotations or {}
+    return _ShapeKey(
+        _container_keys(spec.containers),
+        _container_keys(spec.init_containers),
+        actuated_resources(spec.containers, status.container_statuses),
+        actuated_resources(spec.init_containers, status.init_container_statuses),
+        spec.overhead,
+        spec.resources,
+        actuated_pod_resources(spec.resources, status),
+        spec.priority,
+        status.qos_class,
+        labels.get(PRIORITY_CLASS_LABEL),
+        labels.get(QOS_CLASS_LABEL),
+        annotations.get(SCALING_FACTORS_ANNOTATION),
+        annotations.get(AFTER_SCHEDULED_ANNOTATION),
+        annotations.get(AFTER_INITIALIZED_ANNOTATION),
+        annotations.get(RESERVE_POD_ANNOTATION) == "true",
+        workload_of(labels),
+        annotations.get(THROUGHPUT_ANNOTATION),
+    )
+
+
+def _container_keys(containers: list[api.Container] | None) -> list[_ContainerKey]:
+    return [(c.resources, c.restart_policy) for c in containers] if containers else []
+
+
+def _wire_of(key: _ShapeKey) -> api.Pod:
+    """Return a pod with all that its amounts depend on."""
+    first_init = len(key.containers)  # app and init containers share one set of names
+    return api.Pod(
+        spec=api.PodSpec(
+            containers=_containers(key.containers),
+            init_containers=_containers(key.init_containers, first_init),
+            overhead=key.overhead,
+            resources=key.pod_level,
+        ),
+        status=pod_status_of(
+            key.pod_actuated,
+            statuses_of(key.actuated),
+            statuses_of(key.init_actuated, first_init),
+        ),
+    )
+
+
+def _new_shape(key: _ShapeKey) -> PodShape:
+    wire = _wire_of(key)
+    qos_class = resources.qos_class(wire)
+    unique: dict[tuple[tuple[str, int], ...], Amounts] = {}
+
+    def shared(amounts: Amounts) -> Amounts:
+        """Return an equal dict of this shape if there is one: most are equal, at 200 bytes each."""
+        return unique.setdefault(tuple(amounts.items()), amounts)
+
+    return PodShape(
+        requests=shared(resources.pod_requests(wire, resources.AS_THE_SCHEDULER)),
+        limits=shared(resources.pod_limits(wire, resources.AS_THE_SCHEDULER)),
+        spec_requests=shared(resources.pod_requests(wire)),
+        spec_limits=shared(resources.pod_limits(wire)),
+        non_zero_requests=shared(resources.non_zero_requests(wire)),
+        effective_limits=shared(resources.effective_limits(wire, non_zero=False)),
+        effective_limits_non_zero=shared(resources.effective_limits(wire, non_zero=True)),
+        container_limits=shared(resources.container_limits(wire)),
+        peak_limits=shared(resources.peak_limits(wire)),
+        peak_requests=shared(resources.peak_requests(wire)),
+        bare_requests=shared(resources.requests_without_overhead(wire)),
+        container_cpu=resources.container_cpu(wire),
+        overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
+        cpu_request=resources.cpu_request(wire),
+        qos_class=qos_class,
+        priority_class=_priority_class(key, qos_class),
+        scaling_factors=_scaling_factors(key.scaling_factors),
+        seconds_after_scheduled=_seconds(key.after_scheduled),
+        seconds_after_initialized=_seconds(key.after_initialized),
+        reserve_pod=key.reserve_pod,
+        workload=key.workload,
+        throughput=throughput_of(key.throughput),
+    )
+
+
+def _condensed_shape(key: _ShapeKey) -> PodShape:
+    """Return the shape of a large pod by a quarter of the work: see `PodShape`."""
+    wire = _wire_of(key)
+    requests = resources.pod_requests(wire, resources.AS_THE_SCHEDULER)
+    limits = resources.pod_limits(wire, resources.AS_THE_SCHEDULER)
+    greater = resources.greater(requests, limits)
+    qos_class = "Burstable" if greater else "BestEffort"
+    return PodShape(
+        requests=requests,
+        limits=limits,
+        spec_requests=requests,
+        spec_limits=limits,
+        non_zero_requests=requests,
+        effective_limits=greater,
+        effective_limits_non_zero=greater,
+        container_limits=limits,
+        peak_limits=limits,
+        peak_requests=requests,
+        bare_requests=resources.requests_without_overhead(wire),
+        container_cpu=(),
+        overhead_cpu=resources.amounts(wire.spec.overhead).get(CPU, 0),
+        cpu_request=requests.get(CPU, 0),
+        qos_class=qos_class,
+        priority_class=_priority_class(key, qos_class),
+        scaling_factors=_scaling_factors(key.scaling_factors),
+        seconds_after_scheduled=_seconds(key.after_scheduled),
+        seconds_after_initialized=_seconds(key.after_initialized),
+        reserve_pod=key.reserve_pod,
+        workload=key.workload,
+        throughput=throughput_of(key.throughput),
+    )
+
+
+def _containers(keys: Sequence[_ContainerKey], first: int = 0) -> list[api.Container]:
+    """Return containers that are named by their positions, counted from `first`."""
+    return [
+        api.Container(name=str(position), resources=requirements, restart_policy=restart_policy)
+        for position, (requirements, restart_policy) in enumerate(keys, first)
+    ]
+
+
+def _priority_class(key: _ShapeKey, computed_qos: str) -> PriorityClass:
+    """Return Koordinator's priority class (apis/extension/priority_utils.go).
+
+    The label comes first, even with a value that names no class, then the bands of
+    `spec.priority`, then the QoS class: best effort is batch, the rest prod.
+    """
+    named = _named_priority_class(key)
+    if named is not None:
+        return named
+    if key.qos_class_label in _KOORDINATOR_QOS:
+        best_effort = key.qos_class_label == "BE"
+    else:
+        best_effort = (key.qos_class or computed_qos) == "BestEffort"
+    return PriorityClass.BATCH if best_effort else PriorityClass.PROD
+
+
+def _named_priority_class(key: _ShapeKey) -> PriorityClass | None:
+    if key.priority_class_label is not None:
+        try:
+            return PriorityClass(key.priority_class_label)
+        except ValueError:
+            return None
+    if key.priority is not None:
+        for low, high, named in _BANDS:
+            if low <= key.priority <= high:
+                return named
+    return None
+
+
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
+
+
+def _scaling_factors(text: str | None) -> tuple[tuple[str, int], ...] | None:
+    """Return a pod's estimation factors; a malformed or empty text counts as none."""
+    if not text:
+        return None
+    try:
+        factors = msgspec.json.decode(text, type=dict[str, _Int64 | None])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return tuple((name, factor or 0) for name, factor in factors.items()) or None
+
+
+def _seconds(text: str | None) -> int | None:
+    """Return a base-10 integer of at least 0 and at most 18 digits, else None."""
+    digits = text.removeprefix("+") if text else ""
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        return None
+    return int(digits)
