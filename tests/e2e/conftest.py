@@ -33,6 +33,8 @@ from tests.e2e.workloads import create_namespace
 _CRDS = Path(__file__).parent / "crds"
 _OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "cronjobs", "jobs")
 _RUNNING = pytest.StashKey[ControlPlane]()
+_LOGGED_BEFORE = pytest.StashKey[dict[Path, int]]()
+_LINES, _WIDTH = 20, 240  # of each log that is shown: what failed must not drown in them
 
 
 @pytest.fixture(scope="session")
@@ -145,11 +147,19 @@ async def install(cluster: Cluster, definition: Json) -> None:
     await eventually(lambda: cluster.call("GET", path), f"{path} is served")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember where the logs of the control plane end as a test begins."""
+    control_plane = item.config.stash.get(_RUNNING, None)
+    logs = [part.log for part in control_plane.parts] if control_plane is not None else []
+    item.config.stash[_LOGGED_BEFORE] = {log: log.stat().st_size for log in logs if log.exists()}
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the ends of the logs with a test that failed: of the control plane and of replicas."""
+    """Show what was logged during a test that failed: by the control plane and by replicas."""
     report = yield
     control_plane = item.config.stash.get(_RUNNING, None)
     if report.failed and control_plane is not None:
@@ -157,5 +167,10 @@ def pytest_runtest_makereport(
         folder = item.funcargs.get("tmp_path") if isinstance(item, pytest.Function) else None
         if isinstance(folder, Path):
             logs += sorted(folder.glob("*.log"))
-        report.sections += [(f"log of {log.stem}", tail_of(log)) for log in logs if log.exists()]
+        before = item.config.stash[_LOGGED_BEFORE]
+        report.sections += [
+            (f"log of {log.stem}", tail_of(log, _LINES, width=_WIDTH, after=before.get(log, 0)))
+            for log in logs
+            if log.exists()
+        ]
     return report

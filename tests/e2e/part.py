@@ -18,9 +18,17 @@ class PartError(Exception):
     """A process of the control plane ended, or did not become ready; the end of its log follows."""
 
 
-def tail_of(log: Path, lines: int = 30) -> str:
-    """Return the end of a log."""
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+def tail_of(log: Path, lines: int = 30, *, width: int | None = None, after: int = 0) -> str:
+    """Return the end of a log.
+
+    Args:
+        log: a file.
+        lines: the most lines of it.
+        width: of each line, cut beyond that; None for whole lines.
+        after: bytes at its beginning that are left out.
+    """
+    text = log.read_bytes()[after:].decode("utf-8", errors="replace")
+    return "\n".join(line[:width] for line in text.splitlines()[-lines:])
 
 
 class Part:
