@@ -142,6 +142,12 @@ class PodSchedulingGate(WireStruct, frozen=True):
     name: str = ""
 
 
+class PodSchedulingGroup(WireStruct, frozen=True):
+    """The PodGroup that a pod is scheduled with, where the scheduler knows such groups (1.36)."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(WireStruct, frozen=True):
     """The specification of a pod."""
 
@@ -154,6 +160,7 @@ class PodSpec(WireStruct, frozen=True):
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
+    scheduling_group: PodSchedulingGroup | None = None
     scheduler_name: str = ""
     priority: int | None = None
     priority_class_name: str = ""

@@ -40,6 +40,13 @@ class DynamicFilters(StrEnum):
     REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
 
 
+class PlacementAt(StrEnum):
+    """The moment of the decision for a pod."""
+
+    ADMISSION = "Admission"  # advice, written when the pod is created
+    RELEASE = "Release"  # the pod is held, and decided when it is released
+
+
 class WhenNoneFits(StrEnum):
     """The verdict on a pod that the policies' filters leave no node for."""
 
@@ -63,10 +70,12 @@ class PlacementOptions:
     """The form in which a ranking is written on the pod (`spec.placement` of a policy).
 
     Attributes:
+        at: when pods are decided.
         max_nodes: the most node names written in preferred terms, and in `NotIn`.
         group_labels: labels that may stand for a set of nodes where they describe it exactly.
     """
 
+    at: PlacementAt = PlacementAt.ADMISSION
     dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
     when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
     max_nodes: int = 64

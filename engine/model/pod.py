@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
+from engine.model.hold import HOLD_GATE
 from engine.model.pod_shape import PodShape
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
@@ -27,8 +28,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
         affinity: its node affinity, None if it has none.
-        gated: whether scheduling gates keep the scheduler from considering it.
+        scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
+        has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
         created: by the API server's clock, None while it is not stored; not converted, as it is
             seldom read.
         scheduled_at: the moment since which condition PodScheduled is True, if it has one.
@@ -52,7 +54,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: api.NodeAffinity | None = None
     tolerations: tuple[api.Toleration, ...] = ()
-    gated: bool = False
+    scheduling_gates: tuple[str, ...] = ()
+    has_scheduling_group: bool = False
     nominated_node_name: str = ""
     phase: str = ""
     deleting: bool = False
@@ -70,6 +73,21 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def display_name(self) -> str:
         """The name, or the prefix of the generated name with a star."""
         return self.name or (f"{self.generate_name}*" if self.generate_name else "(unnamed)")
+
+    @property
+    def gated(self) -> bool:
+        """Whether scheduling gates keep the scheduler from considering it."""
+        return bool(self.scheduling_gates)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it has the scheduling gate of ours, maybe among others."""
+        return HOLD_GATE in self.scheduling_gates
+
+    @property
+    def is_held_by_us_alone(self) -> bool:
+        """Whether the scheduler considers it as soon as we release it."""
+        return self.scheduling_gates == (HOLD_GATE,)
 
     @property
     def is_daemon_set(self) -> bool:
@@ -119,7 +137,8 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         node_selector=spec.node_selector or {},
         affinity=spec.affinity.node_affinity if spec.affinity else None,
         tolerations=tuple(spec.tolerations or ()),
-        gated=bool(spec.scheduling_gates),
+        scheduling_gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
+        has_scheduling_group=spec.scheduling_group is not None,
         nominated_node_name=status.nominated_node_name,
         phase=status.phase,
         deleting=meta.deletion_timestamp is not None,

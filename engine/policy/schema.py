@@ -18,7 +18,12 @@ from pydantic.alias_generators import to_camel
 from engine.documents import mistake, several_mistakes
 from engine.errors import did_you_mean
 from engine.model import api, selectors
-from engine.model.decision import DEFAULT_GROUP_LABELS, DynamicFilters, WhenNoneFits
+from engine.model.decision import (
+    DEFAULT_GROUP_LABELS,
+    DynamicFilters,
+    PlacementAt,
+    WhenNoneFits,
+)
 from engine.plugins import PLUGINS, UPSTREAM_NAMES
 
 KIND: Final = "PlacementPolicy"
@@ -293,6 +298,14 @@ class Score(Rule):
 class Placement(Model):
     """The form of the decision on the pod."""
 
+    at: Annotated[
+        PlacementAt,
+        Field(
+            description="`Admission` advises the scheduler when the pod is created. `Release` "
+            "holds the pod by a scheduling gate, decides on the freshest view, nominates the node "
+            "and releases the pod. Needs `stowplan serve --hold`; without it, pods are advised."
+        ),
+    ] = PlacementAt.ADMISSION
     dynamic_filters: Annotated[
         DynamicFilters,
         Field(

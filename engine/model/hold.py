@@ -1,0 +1,29 @@
+"""Names of what is written on a held pod.
+
+A held pod is admitted with a scheduling gate of ours. It is decided, nominated and released later.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HOLD_GATE: Final = "stowplan.dev/hold"
+"""The scheduling gate that keeps the scheduler from a held pod."""
+
+HOLD_REASONS_ANNOTATION: Final = "stowplan.dev/hold-reasons"
+"""Why a pod is held, separated by commas."""
+
+HOLD_FOR_PLACEMENT: Final = "placement"
+"""The reason of a pod whose policy decides at release."""
+
+RELEASE_BY_ANNOTATION: Final = "stowplan.dev/release-by"
+"""The moment by which a held pod is released, whoever does it; RFC 3339."""
+
+RELEASED_ANNOTATION: Final = "stowplan.dev/released"
+"""What a pod was released with: the nominated node, or why there is none."""
+
+QUEUED_CONDITION: Final = "stowplan.dev/Queued"
+"""The pod condition that says why it is held."""
+
+RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
+"""On the Lease: "true" while its holder releases held pods."""
