@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -247,7 +248,7 @@ _STEPS = st.lists(
 @settings(max_examples=150)
 @given(_STEPS, st.lists(st.tuples(st.sampled_from("pqr"), _NODES), max_size=6), st.randoms())
 def test_any_order_of_events_ends_in_what_the_objects_say(
-    steps: list[Pod | tuple[str, str]], decided: list[tuple[str, str]], random: Any
+    steps: list[Pod | tuple[str, str]], decided: list[tuple[str, str]], random: Random
 ) -> None:
     state, alive, nodes = cluster(nodes="abc"), dict[str, Pod](), set("abc")
     for step in steps:
