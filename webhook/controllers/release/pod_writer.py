@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from aiolimiter import AsyncLimiter
 
 from engine.errors import PatchError
 from engine.model.hold import RESERVED_AT_ANNOTATION
-from engine.model.pod import Pod
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
 from webhook.cluster.timing import Backoff
 from webhook.controllers.release.release_patch import (
@@ -52,18 +51,6 @@ _BURST: Final = 500
 _MOST_IN_FLIGHT: Final = 50
 _CALL_SECONDS: Final = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
-
-
-class HeldPod(Protocol):
-    """A held pod as it was observed."""
-
-    @property
-    def pod(self) -> Pod:
-        """The pod."""
-
-    @property
-    def raw(self) -> bytes:
-        """The pod as JSON; empty where it was too large to keep."""
 
 
 def write_limiter() -> AsyncLimiter:

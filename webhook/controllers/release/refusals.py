@@ -19,14 +19,14 @@ from webhook.cluster.object_event import ObjectEvent, ObjectReference
 from webhook.cluster.timing import Backoff
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
-_GIVEN_BACK_AFTER: Final = 3
+_LASTING_AFTER: Final = 3
 _EVENT_INTERVAL_SECONDS: Final = 600.0
 _EVENT_RETRY_SECONDS: Final = 60.0
 _MOST_EVENTS: Final = 20  # in a call
 
 
 @dataclass(slots=True)
-class Refusal:
+class _Refusal:
     """What is known of a pod whose writes are refused.
 
     Attributes:
@@ -51,9 +51,9 @@ class Refusal:
     )
 
     @property
-    def gives_back(self) -> bool:
-        """Whether what is reserved for the pod is to be given back: this will not end by itself."""
-        return self.count >= _GIVEN_BACK_AFTER
+    def is_lasting(self) -> bool:
+        """Whether it will hardly end by itself."""
+        return self.count >= _LASTING_AFTER
 
 
 class Refusals:
@@ -78,23 +78,27 @@ class Refusals:
         self._identity = identity
         self._clock = clock
         self._now = now
-        self._by_uid: dict[str, Refusal] = {}
+        self._by_uid: dict[str, _Refusal] = {}
 
     def __len__(self) -> int:
         """Return the number of pods whose last write was refused."""
         return len(self._by_uid)
 
-    def record(self, pod: Pod, error: ApiError) -> Refusal:
-        """Note that a write of a pod was refused; return what is known of it."""
+    def refused(self, pod: Pod, error: ApiError) -> bool:
+        """Note that a write of a pod was refused.
+
+        Returns:
+            whether what is reserved for the pod is to be given back: this will not end by itself.
+        """
         now = self._now()
-        refusal = self._by_uid.setdefault(pod.uid, Refusal(pod, error.message, now, now))
+        refusal = self._by_uid.setdefault(pod.uid, _Refusal(pod, error.message, now, now))
         refusal.pod, refusal.message, refusal.until = pod, error.message, now
         refusal.count += 1
         refusal.retry_at = self._clock() + refusal.backoff.next(error.retry_after_seconds)
-        return refusal
+        return refusal.is_lasting
 
-    def may_try(self, pod: Pod) -> bool:
-        """Whether a pod may be written now: it was not refused, or has waited long enough."""
+    def is_due(self, pod: Pod) -> bool:
+        """Whether a pod may be written now: it was not refused, or its back-off is over."""
         refusal = self._by_uid.get(pod.uid)
         return refusal is None or self._clock() >= refusal.retry_at
 
@@ -118,7 +122,7 @@ class Refusals:
         due = [
             refusal
             for refusal in self._by_uid.values()
-            if refusal.gives_back and now >= refusal.event_at
+            if refusal.is_lasting and now >= refusal.event_at
         ]
         for refusal in due[:_MOST_EVENTS]:
             written = await _event_of(refusal).write(self._connection, self._identity)
@@ -126,7 +130,7 @@ class Refusals:
             refusal.event_at = self._clock() + wait
 
 
-def _event_of(refusal: Refusal) -> ObjectEvent:
+def _event_of(refusal: _Refusal) -> ObjectEvent:
     pod = refusal.pod
     return ObjectEvent(
         about=ObjectReference(

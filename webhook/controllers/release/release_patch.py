@@ -20,10 +20,12 @@ Operation: TypeAlias = Mapping[str, Any]
 NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 """Nothing to annotate."""
 
+_AFFINITY: Final = "/spec/affinity"
+_ANNOTATIONS: Final = "/metadata/annotations"
+
 
 class _Metadata(TypedDict, total=False):
     uid: str
-    resourceVersion: str
     annotations: dict[str, str] | None
 
 
@@ -50,32 +52,34 @@ def release_patch(
 ) -> tuple[Operation, ...]:
     """Return the operations that remove our gate, change the spec and annotate a pod.
 
-    They apply to the pod with this uid alone, and where our gate still is at its place. Operations
-    beside annotations were made for one version of the pod, and apply to that one alone: they
-    might undo what somebody else wrote since.
+    They apply to the pod with this uid alone, where our gate still is at its place, and where
+    nobody changed meanwhile what they replace.
 
     Args:
         raw: the pod as JSON.
         uid: of the pod that is to be released.
-        operations: of RFC 6902, made for the pod as it is in `raw`.
+        operations: of RFC 6902, made for the affinity and the annotations in `raw`.
         annotations: to add, beside those in `operations`.
 
     Raises:
         PatchError: it is another pod, our gate is gone, or an operation does not apply.
     """
     document = _document(raw)
-    metadata = document["metadata"]
-    changes = [_test("/metadata/uid", uid)]
+    if document["metadata"].get("uid") != uid:
+        raise PatchError("another pod has its name")
+    unchanged = [_test("/metadata/uid", uid)]
     if operations:
-        changes.append(_test("/metadata/resourceVersion", metadata.get("resourceVersion", "")))
-    changes += (*_without_gate(document["spec"]), *operations)
+        unchanged.append(_test(_AFFINITY, document["spec"].get("affinity")))
+    if not document["metadata"].get("annotations"):
+        unchanged.append(_test(_ANNOTATIONS, None))  # holds where there are none
+    changes = [*_without_gate(document["spec"]), *operations]
     try:
         _apply(changes, document)
         added = _annotating(document["metadata"], annotations)
         _apply(added, document)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         raise PatchError(f"the patch does not apply to the pod: {error}") from error
-    return (*changes, *added)
+    return (*unchanged, *changes, *added)
 
 
 def uid_of(raw: bytes) -> str:
@@ -105,16 +109,15 @@ def _without_gate(spec: _Spec) -> tuple[Operation, Operation]:
 def _annotating(metadata: _Metadata, annotations: Mapping[str, str]) -> list[Operation]:
     if not annotations:
         return []
-    path = "/metadata/annotations"
     if not metadata.get("annotations"):
-        return [{"op": "add", "path": path, "value": dict(annotations)}]
+        return [{"op": "add", "path": _ANNOTATIONS, "value": dict(annotations)}]
     return [
-        {"op": "add", "path": f"{path}/{jsonpointer.escape(name)}", "value": value}
+        {"op": "add", "path": f"{_ANNOTATIONS}/{jsonpointer.escape(name)}", "value": value}
         for name, value in annotations.items()
     ]
 
 
-def _test(path: str, value: str) -> Operation:
+def _test(path: str, value: object) -> Operation:
     return {"op": "test", "path": path, "value": value}
 
 

@@ -142,13 +142,25 @@ async def test_annotations_are_added_to_those_that_operations_make(world: World)
     assert operations[0]["value"] == {"stowplan.dev/advice": "{}"}  # the caller's is as it was
 
 
-async def test_operations_made_for_an_older_pod_are_not_written(world: World) -> None:
+async def test_operations_made_for_another_affinity_are_not_written(world: World) -> None:
     held = world.held()
-    await world.writer.set_condition(held, {"type": "stowplan.dev/Queued", "status": "True"})
-    affinity = [{"op": "add", "path": "/spec/affinity", "value": {}}]
+    theirs: dict[str, Any] = {"podAffinity": {}}
+    world.server.replace({**world.stored(), "spec": {**world.stored()["spec"], "affinity": theirs}})
+    ours = [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}}]
     with failing(WriteFailure.CHANGED):
-        await world.writer.release(held, affinity)
+        await world.writer.release(held, ours)
     assert world.gates() == [HOLD_GATE]
+    assert world.stored()["spec"]["affinity"] == theirs
+
+
+async def test_annotations_that_somebody_added_meanwhile_stay(world: World) -> None:
+    held = world.held()
+    stored = world.stored()
+    stored["metadata"] = {**stored["metadata"], "annotations": {"theirs": "1"}}
+    world.server.replace(stored)
+    await world.writer.release(held, annotations={"stowplan.dev/released": "node-1"})
+    annotations = {"theirs": "1", "stowplan.dev/released": "node-1"}
+    assert world.stored()["metadata"]["annotations"] == annotations
 
 
 async def test_a_gate_that_moved_is_found(world: World) -> None:
@@ -250,8 +262,7 @@ async def test_writes_that_wait_for_their_turn_are_not_sent_after_the_lead_is_lo
     held = [world.held(f"pod-{number}") for number in range(60)]
     world.server.pause()
     writes = [asyncio.create_task(world.writer.release(each)) for each in held]
-    while len(world.server.requests) < 50:  # as many as are in flight at a time
-        await asyncio.sleep(0)
+    await world.server.until(lambda: len(world.server.requests) == 50)  # in flight at a time
     world.leads = False
     world.server.resume()
     results = await asyncio.gather(*writes, return_exceptions=True)
