@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from engine.pipeline import SYSTEM_NAMESPACES
+from engine.queue import QueueOrder, QueueSortName
 from engine.quota import (
     DEFAULT_RESERVATION_SECONDS,
     Borrowing,
@@ -280,6 +281,21 @@ class Settings(BaseSettings):
         description="Longest time for which a pod is held. Then it counts as overdue: a release is"
         " anybody's business, and half a minute later no further pods are held.",
     )
+    queue_sort: QueueSortName = Field(
+        default="PrioritySort",
+        description="Order in which held pods are released, as a queue sort of kube-scheduler"
+        " (PrioritySort) or scheduler-plugins; then by creation and uid.",
+    )
+    queue_sort_namespaces: Names = Field(
+        default=("default",),
+        description="Namespaces that TopologicalSort searches for AppGroups, in order; separated by"
+        " commas in the environment.",
+    )
+    release_in_order: bool = Field(
+        default=False,
+        description="Release a held pod only when the one before it is bound, which is slow: the"
+        " scheduler sorts pods that are released together again, by priority and creation.",
+    )
     scheduler_names: Names = Field(
         default=("default-scheduler",),
         description="Schedulers whose pods are advised; separated by commas in the environment.",
@@ -326,6 +342,10 @@ class Settings(BaseSettings):
             count_pods=self.quota_count_pods,
             borrowing=self.quota_borrowing,
         )
+
+    def queue_order(self) -> QueueOrder:
+        """Order of held pods."""
+        return QueueOrder(sort=self.queue_sort, app_group_namespaces=self.queue_sort_namespaces)
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - each field has its own type
         try:
