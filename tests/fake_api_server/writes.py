@@ -210,7 +210,7 @@ def merged(old: object, patch: object) -> object:
     return result
 
 
-class _GoTest(jsonpatch.TestOperation):  # type: ignore[misc]
+class _GoTest(jsonpatch.TestOperation):
     """A test as the API server's library sees it: a null is also what is not there."""
 
     def apply(self, obj: object) -> object:
@@ -219,7 +219,7 @@ class _GoTest(jsonpatch.TestOperation):  # type: ignore[misc]
         return super().apply(obj)
 
 
-class _GoPatch(jsonpatch.JsonPatch):  # type: ignore[misc]
+class _GoPatch(jsonpatch.JsonPatch):
     """A JSON Patch with such tests."""
 
     operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "test": _GoTest})

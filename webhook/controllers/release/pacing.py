@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from engine.model.pod import Pod
 
 _MOST_UNBOUND: Final = 200  # of one scheduler
@@ -113,7 +115,7 @@ class UnboundReleases:
         self._placed.clear()
         self._landings.clear()
 
-    def pod_changed(self, pod: Pod, version: int) -> None:  # noqa: ARG002 - of every observer
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Note that a pod is bound, or that it is none of ours any more."""
         counted = self._by_key.get(pod.key)
         if counted is None:

@@ -35,6 +35,7 @@ from webhook.controllers.release.write_error import (
     WriteFailure,
     write_error_of,
 )
+from webhook.placement.held_pods import HeldPod
 
 Condition: TypeAlias = Mapping[str, str]
 """A condition of a pod as it is written: type, status, reason, message, lastTransitionTime."""

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,19 @@ import pytest
 from engine.model import api
 from engine.model.hold import HOLD_GATE, RESERVED_AT_ANNOTATION
 from engine.model.pod import Pod, pod_of
+from engine.model.time import Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.write_error import WriteError, WriteFailure
+from webhook.placement.held_pods import HeldPod
 
 PODS = "/api/v1/namespaces/shop/pods"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Held:
-    pod: Pod
-    raw: bytes
+def held_of(pod: Pod, raw: bytes) -> HeldPod:
+    return HeldPod(pod=pod, version=0, raw=raw, release_by=Micros(0), seen_at=Micros(0))
 
 
 class World:
@@ -38,7 +37,7 @@ class World:
         self.leads = True
         self.writer: PodWriter
 
-    def held(self, name: str = "a", gates: tuple[str, ...] = (HOLD_GATE,)) -> Held:
+    def held(self, name: str = "a", gates: tuple[str, ...] = (HOLD_GATE,)) -> HeldPod:
         manifest: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -48,10 +47,10 @@ class World:
         self.server.create(manifest)
         return self.seen(name)
 
-    def seen(self, name: str = "a") -> Held:
+    def seen(self, name: str = "a") -> HeldPod:
         """Return a pod as a watch shows it now."""
         raw = msgspec.json.encode(self.stored(name))
-        return Held(pod_of(msgspec.json.decode(raw, type=api.Pod)), raw)
+        return held_of(pod_of(msgspec.json.decode(raw, type=api.Pod)), raw)
 
     def stored(self, name: str = "a") -> dict[str, Any]:
         return dict(self.server.objects("pods")["shop", name])
@@ -202,7 +201,7 @@ async def test_a_pod_that_replaced_another_of_its_name_stays_as_it_is(world: Wor
 
 async def test_a_pod_too_large_to_keep_is_read_before_it_is_released(world: World) -> None:
     held = world.held()
-    await world.writer.release(Held(held.pod, b""))
+    await world.writer.release(held_of(held.pod, b""))
     assert world.gates() == []
     assert world.sent == [("GET", f"{PODS}/a"), ("PATCH", f"{PODS}/a")]
 
