@@ -86,7 +86,6 @@ def queue(
             console.errors().print(note, markup=False)
         _show(output, report, selection)
     return Exit.OK if _is_well(report) else Exit.DENIED
-'''
 
 
 def _selection(pod: str, namespace: str) -> _Selection:
@@ -125,9 +124,7 @@ def _is_releasing(releaser: ReleaserReport) -> bool:
 def _is_well(report: QueueReport) -> bool:
     """Whether pods are released in time, as far as it is known."""
     releaser = report.releaser
-    return not report.overdue and (
-        not report.held or releaser is None or _is_releasing(releaser)
-    )
+    return not report.overdue and (not report.held or releaser is None or _is_releasing(releaser))
 
 
 def _show(output: Console, report: QueueReport, selection: _Selection) -> None:
@@ -148,13 +145,13 @@ def _show(output: Console, report: QueueReport, selection: _Selection) -> None:
 
 def _summary(report: QueueReport) -> str:
     """Return how many pods are held, in which order, and who releases them."""
+    if not report.held:
+        return "no pod is held"
     held = "1 pod is held" if report.held == 1 else f"{report.held} pods are held"
-    parts = [f"[bold]{held}[/]" if report.held else "no pod is held"]
+    parts = [f"[bold]{held}[/]"]
     if report.overdue:
         parts.append(f"[bold red]{report.overdue} overdue[/]")
-    if report.held:
-        parts.append(f"order: {report.queue_sort}")
-    parts.append(_releaser_text(report.releaser))
+    parts += (f"order: {report.queue_sort}", _releaser_text(report.releaser))
     return "; ".join(parts)
 
 
@@ -175,16 +172,18 @@ def _releaser_text(releaser: ReleaserReport | None) -> str:
 def _table(pods: Sequence[QueuedPod]) -> Table:
     table = plain_table("place", "pod", "priority", "held for", "reason", "")
     for pod in pods:
-        overdue = f"[red]overdue by {_duration(pod.overdue_seconds)}[/]" if pod.overdue_seconds else ""
-        node = f"about to go to {pod.nominated_node}" if pod.nominated_node else ""
-        notes = "; ".join(filter(None, (overdue, escape(node), escape(pod.message))))
+        notes = [escape(pod.message)]
+        if pod.nominated_node:
+            notes.append(f"about to go to {escape(pod.nominated_node)}")
+        if pod.overdue_seconds:
+            notes.append(f"[red]overdue by {_duration(pod.overdue_seconds)}[/]")
         table.add_row(
             f"{pod.place}" if pod.place else "-",
             escape(str(pod.pod)),
             f"{pod.priority}",
             _duration(pod.held_seconds),
             escape(pod.reason),
-            notes,
+            "; ".join(notes),
         )
     return table
 

@@ -1,8 +1,8 @@
 """Checks of a live installation, for `stowplan doctor`.
 
 What belongs here: checks, each an async function that yields findings; what they read
-(`installation`, `held_queue`, `objects`); and their table (`checks`). What never does: printing, which is the
-command line's, or a change of the cluster: the only write is a pod, as a dry run.
+(`installation`, `held_queue`, `objects`); and their table (`checks`). What never does: printing,
+which is the command line's, or a change of the cluster: the only write is a pod, as a dry run.
 """
 
 from webhook.doctor.checks import CHECKS, run_checks

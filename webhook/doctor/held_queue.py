@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final, TypeVar
@@ -47,7 +47,7 @@ class HeldQueue:
 class _Settings:
     """Settings of an installation that say how it releases pods."""
 
-    order: QueueOrder = QueueOrder()
+    order: QueueOrder = field(default_factory=QueueOrder)
     hold_seconds: int = DEFAULT_HOLD_SECONDS
 
 

@@ -13,12 +13,11 @@ from datetime import UTC
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from webhook.placement.held_pods import HeldPod
-
 from engine.model.hold import QUEUED_CONDITION
 from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.time import SECOND, Micros, date
 from engine.report import place_text
+from webhook.placement.held_pods import HeldPod
 
 _BANDS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 """The last place of each band; a place beyond is in one more."""
