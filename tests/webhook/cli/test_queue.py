@@ -88,7 +88,7 @@ async def test_it_lists_held_pods_in_order_and_says_who_releases_them(
     server.create(lease())
     server.create(pod("old", HOLD, age=2 * HOUR))
     server.create(pod("urgent", HOLD, namespace="mail", priority=1000))
-    server.create(pod("gated-twice", HOLD, "example.com/quota", age=2.5 * HOUR))
+    server.create(pod("twice", HOLD, "a.io/quota", age=2.5 * HOUR))
     server.create(pod("gated-by-another", "example.com/quota"))
     server.create(pod("released"))
     ran = await run(stowplan, server, tmp_path)
@@ -99,8 +99,7 @@ async def test_it_lists_held_pods_in_order_and_says_who_releases_them(
     assert rows == [
         "1 mail/urgent 1000 1 h 0 min WaitingInOrder 1st of 2",
         "2 shop/old 0 2 h 0 min WaitingInOrder 2nd of 2",
-        "- shop/gated-twice 0 2 h 30 min WaitingForOtherGates"
-         " waits for others to remove example.com/quota",
+        "- shop/twice 0 2 h 30 min WaitingForOtherGates waits for others to remove a.io/quota",
     ]
 
 
@@ -228,12 +227,10 @@ async def test_without_rights_beyond_a_namespace_it_says_what_it_does_not_know(
     ran = await run(stowplan, server, tmp_path, "-n", "shop")
     assert ran.status == 0
     assert _lines(ran)[0] == ("1 pod is held; order: PrioritySort; it is unknown who releases them")
-    assert ran.err.splitlines() == [
-        "pods of other namespaces may not be listed: places are among shop's",
-        "the Deployment `stowplan-system/stowplan` cannot be read:"
-         " pods are in the order of PrioritySort",
-        "the Lease `stowplan-system/stowplan` cannot be read: it is unknown who releases pods",
-    ]
+    others, sort, releaser = ran.err.splitlines()
+    assert others == "pods of other namespaces may not be listed: places are among shop's"
+    assert sort.endswith("cannot be read: pods are in the order of PrioritySort")
+    assert releaser.endswith("cannot be read: it is unknown who releases pods")
     everywhere = await run(stowplan, server, tmp_path)
     assert everywhere.status == 1
     assert everywhere.err.splitlines() == [
