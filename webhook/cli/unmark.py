@@ -31,7 +31,7 @@ def unmark(*, kubeconfig: Path | None = None, context: str | None = None) -> int
         console.errors().print(f"node `{name}` is still marked: {reason}", markup=False)
     count = len(removal.unmarked)
     console.output().print(f"{count} {'node' if count == 1 else 'nodes'} unmarked")
-    return Exit.FAILED if removal.left else Exit.OK
+    return Exit.DENIED if removal.left else Exit.OK
 
 
 async def _remove(kubeconfig: Path | None, context: str | None) -> Removal:

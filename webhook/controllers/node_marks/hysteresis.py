@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,8 +56,8 @@ class Hysteresis:
     def observe(
         self,
         nodes: Mapping[str, Micros | None],
-        rejected: Collection[Mark],
-        present: Collection[Mark],
+        rejected: AbstractSet[Mark],
+        present: AbstractSet[Mark],
         now: float,
     ) -> list[Mark]:
         """Return the marks to change now: those that wait for longest first.
@@ -83,9 +84,7 @@ class Hysteresis:
     def _follow_nodes(self, nodes: Mapping[str, Micros | None], now: float) -> None:
         before = self._appeared
         self._appeared = {
-            name: before[name]
-            if name in before and before[name][0] == created
-            else (created, now)
+            name: before[name] if name in before and before[name][0] == created else (created, now)
             for name, created in nodes.items()
         }
         self._records = {
