@@ -43,7 +43,6 @@ from tests.e2e.hot_nodes import (
 )
 from tests.e2e.installed import installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
-from tests.e2e.nodes import Nodes
 from tests.e2e.pod_stream import Course, PodStream, streaming
 from tests.e2e.workloads import create_namespace, pod
 
@@ -242,7 +241,8 @@ async def _run(
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(connected(control_plane))
         await create_namespace(cluster, _NAMESPACE)
-        names = await add_nodes(Nodes(cluster), size.nodes)
+        await asyncio.to_thread(control_plane.controllers.kill)  # nobody needs them from here on
+        names = await add_nodes(cluster, size.nodes)
         print(f"{size.nodes} nodes after {time.monotonic() - started:.0f} s", flush=True)
         metrics = await stack.enter_async_context(metrics_server(cluster, control_plane.authority))
         bench = Bench(size, control_plane, cluster, metrics, names, folder)

@@ -21,7 +21,6 @@ from engine.pipeline import decide
 from engine.policy import load_policies
 from tests.e2e.cluster import Cluster, Json
 from tests.e2e.metrics_server import MetricsServer
-from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import pod
 from webhook.cluster import load_recorded
 from webhook.serving.composition import wall_clock
@@ -114,14 +113,23 @@ def over_threshold(loads: Mapping[str, float]) -> int:
     return sum(load > THRESHOLD for load in loads.values())
 
 
-async def add_nodes(nodes: Nodes, count: int) -> list[str]:
-    """Add nodes, several at a time; return their names."""
+async def add_nodes(cluster: Cluster, count: int) -> list[str]:
+    """Add nodes that are ready, several at a time, without any controller; return their names."""
     names = [f"node-{number:04}" for number in range(count)]
     left = iter(names)
 
     async def add() -> None:
         for name in left:
-            await nodes.add(name, {"cpu": str(CORES), "memory": "64Gi", "pods": "250"})
+            labels = {"kubernetes.io/hostname": name}
+            await cluster.create(
+                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+            )
+            amounts = {"cpu": str(CORES), "memory": "64Gi", "pods": "250"}
+            conditions = [{"type": "Ready", "status": "True"}]
+            status = {"allocatable": amounts, "capacity": amounts, "conditions": conditions}
+            await cluster.patch("nodes", name, {"status": status}, subresource="status")
+            # The API server taints new nodes until a controller has seen that they are ready.
+            await cluster.patch("nodes", name, {"spec": {"taints": None}})
 
     await asyncio.gather(*(add() for _ in range(_AT_ONCE)))
     return names

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from tests.e2e.cluster import Cluster, Json
+from tests.e2e.cluster import CallError, Cluster, Json
 
 _BOUND_WITHIN_SECONDS = 180
 
@@ -107,18 +107,21 @@ async def streaming(cluster: Cluster, namespace: str) -> AsyncIterator[PodStream
     """Yield a stream of pods for a namespace that has none; they are deleted afterwards."""
     stream = PodStream(cluster)
     listed: Mapping[str, Json] = await cluster.call("GET", f"/api/v1/namespaces/{namespace}/pods")
-    version = listed["metadata"]["resourceVersion"]
-    async with cluster.watch("pods", namespace, resourceVersion=version) as events:
 
-        async def follow() -> None:
-            async for event in events:
-                stream.observe(event["object"])
+    async def follow(version: str) -> None:
+        while True:  # the API server ends the watch of whoever lags behind in a burst
+            async with cluster.watch("pods", namespace, resourceVersion=version) as events:
+                async for event in events:
+                    if event["type"] == "ERROR":
+                        raise CallError(event["object"]["code"], "", event["object"]["message"])
+                    stream.observe(event["object"])
+                    version = event["object"]["metadata"]["resourceVersion"]
 
-        following = asyncio.create_task(follow())
-        try:
-            yield stream
-        finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
-            await cluster.delete_all("pods", namespace, grace_seconds=0)
+    following = asyncio.create_task(follow(listed["metadata"]["resourceVersion"]))
+    try:
+        yield stream
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        await cluster.delete_all("pods", namespace, grace_seconds=0)
