@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from engine.pipeline import SYSTEM_NAMESPACES
+from engine.queue import QueueOrder, QueueSortName
 from engine.quota import (
     DEFAULT_RESERVATION_SECONDS,
     Borrowing,
@@ -32,6 +33,7 @@ from engine.quota import (
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
 from webhook.placement.live_policies import PlacementMode
 from webhook.settings_sources import (
     ENVIRONMENT_PREFIX,
@@ -260,6 +262,40 @@ class Settings(BaseSettings):
         description="Time for which an admitted pod holds quota before it is observed; longer than"
         " the request timeout of the API server, which is 60 s by default.",
     )
+    hold: bool = Field(
+        default=False,
+        description="Hold the pods of policies with `placement: { at: Release }` by a scheduling"
+        " gate until they are decided and released. Without it, and while nobody demonstrably"
+        " releases pods, such pods are advised like others.",
+    )
+    hold_max: int = Field(
+        default=DEFAULT_HOLD_MAX,
+        gt=0,
+        description="Most pods held at a time, about. Beyond it pods are advised instead: each"
+        " held pod costs the scheduler and every replica some memory.",
+    )
+    hold_seconds: int = Field(
+        default=DEFAULT_HOLD_SECONDS,
+        ge=10,
+        le=3_600,
+        description="Longest time for which a pod is held. Then it counts as overdue: a release is"
+        " anybody's business, and half a minute later no further pods are held.",
+    )
+    queue_sort: QueueSortName = Field(
+        default="PrioritySort",
+        description="Order in which held pods are released, as a queue sort of kube-scheduler"
+        " (PrioritySort) or scheduler-plugins; then by creation and uid.",
+    )
+    queue_sort_namespaces: Names = Field(
+        default=("default",),
+        description="Namespaces that TopologicalSort searches for AppGroups, in order; separated by"
+        " commas in the environment.",
+    )
+    release_in_order: bool = Field(
+        default=False,
+        description="Release a held pod only when the one before it is bound, which is slow: the"
+        " scheduler sorts pods that are released together again, by priority and creation.",
+    )
     scheduler_names: Names = Field(
         default=("default-scheduler",),
         description="Schedulers whose pods are advised; separated by commas in the environment.",
@@ -306,6 +342,10 @@ class Settings(BaseSettings):
             count_pods=self.quota_count_pods,
             borrowing=self.quota_borrowing,
         )
+
+    def queue_order(self) -> QueueOrder:
+        """Order of held pods."""
+        return QueueOrder(sort=self.queue_sort, app_group_namespaces=self.queue_sort_namespaces)
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - each field has its own type
         try:

@@ -5,8 +5,8 @@ Source: the AppGroup and NetworkTopology APIs of diktyo-io, which NetworkOverhea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from engine.model import api, topology_api
@@ -43,10 +43,12 @@ class AppGroup:
     Attributes:
         key: `namespace/name`.
         dependencies: of each workload, by its selector.
+        indexes: the place of workloads in the topological order, by selector; the least first.
     """
 
     key: str
     dependencies: Mapping[str, tuple[Dependency, ...]]
+    indexes: Mapping[str, int] = field(default_factory=dict)
     node_name: str = ""
 
 
@@ -85,7 +87,26 @@ def app_group_of(wire: topology_api.AppGroup) -> AppGroup:
         )
         selector = workload.workload.selector
         dependencies[selector] = dependencies.get(selector, ()) + more
-    return AppGroup(_key(wire.metadata), dependencies)
+    return AppGroup(_key(wire.metadata), dependencies, _indexes(wire.status.topology_order or ()))
+
+
+def _indexes(order: Sequence[topology_api.TopologyOrder]) -> dict[str, int]:
+    """Return the index of each selector that upstream finds, by bisection of a sorted list.
+
+    Source: scheduler-plugins, pkg/networkaware/util, FindPodOrder. In a list that is not sorted it
+    finds some selectors, and the others are unknown.
+    """
+    indexes = {}
+    for entry in order:
+        selector, low, high = entry.workload.selector, 0, len(order) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            at = order[middle].workload.selector
+            if at == selector:
+                indexes[selector] = order[middle].index
+                break
+            low, high = (middle + 1, high) if at < selector else (low, middle - 1)
+    return indexes
 
 
 def network_topology_of(wire: topology_api.NetworkTopology) -> NetworkTopology:

@@ -81,11 +81,25 @@ class AppGroupSpec(WireStruct, frozen=True):
     workloads: list[AppGroupWorkload] | None = None
 
 
+class TopologyOrder(WireStruct, frozen=True):
+    """The place of a workload in the order in which an AppGroup is to be scheduled."""
+
+    workload: WorkloadReference = WorkloadReference()
+    index: int = 0
+
+
+class AppGroupStatus(WireStruct, frozen=True):
+    """The order of workloads, which a controller of its own computes and sorts by selector."""
+
+    topology_order: list[TopologyOrder] | None = None
+
+
 class AppGroup(WireStruct, frozen=True):
     """An application of several workloads."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: AppGroupSpec = AppGroupSpec()
+    status: AppGroupStatus = AppGroupStatus()
 
 
 # networktopology.diktyo.x-k8s.io/v1alpha1

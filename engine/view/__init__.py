@@ -29,6 +29,7 @@ from engine.view.shape_contributions import counted_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
 from engine.view.state import ClusterState
 from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
+from engine.view.what_if import WhatIf
 
 __all__ = [
     "DEFAULT_ASSUMED_SECONDS",
@@ -57,6 +58,7 @@ __all__ = [
     "Sum",
     "TaintColumn",
     "UsageHistory",
+    "WhatIf",
     "capped",
     "counted_requests",
     "hash_of",

@@ -1,4 +1,4 @@
-"""Assumed pods: advised to take a node, but not bound yet.
+"""Assumed pods: advised to take a node or nominated to one, but not bound yet.
 
 Known pods are held by `namespace/name`; those in flight, between the response to a review and the
 first event of the pod, by `in_flight_key`.
@@ -16,9 +16,13 @@ from engine.model.advice import MOST_NODES, Advice, advice_in
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros, micros
 from engine.view.node_constraints import constraints_of
+from engine.view.nominations import counts_as_nominated
 
 DEFAULT_ASSUMED_SECONDS = 300
 DEFAULT_IN_FLIGHT_SECONDS = 10
+NOMINATED_SECONDS = 60
+"""For which a pod without gates counts on its nominated node: the scheduler needs far less."""
+
 MOST_IN_FLIGHT = 10_000
 MOST_IN_FLIGHT_OF_NAMESPACE = 256
 """Many times what a burst has between its reviews and its watch events; others may be refused."""
@@ -37,19 +41,25 @@ def in_flight_key(advice_id: str) -> str:
 
 
 class Assumed(msgspec.Struct, frozen=True, gc=False):
-    """The advice an assumed pod follows.
+    """The advice or the nomination of an assumed pod.
 
     Attributes:
-        nodes: names of the advised nodes, best first; none once it was assumed for too long.
-        since: when it was advised, or first seen to be.
+        nodes: names of the advised nodes, best first, or of the nominated one; none once it was
+            assumed for too long.
+        since: when it was advised, or first seen to be; of a nominated pod when its gates were
+            gone.
         constraints: by which nodes it can run at all; see `constraints_of`.
-        namespace: that of the pod.
+        namespace: that of the pod, where its pods are limited in number.
+        nominated_to: name of the nominated node, "" for an advised pod.
+        gated: whether it is nominated while it has gates, and so for as long as it has.
     """
 
     nodes: tuple[str, ...]
     since: Micros
     constraints: bytes = b""
     namespace: str = ""
+    nominated_to: str = ""
+    gated: bool = False
 
 
 class AssumedPods:
@@ -110,17 +120,22 @@ class AssumedPods:
         return key
 
     def waiting(self, pod: Pod, *, is_new: bool, seen_at: Micros) -> Assumed | None:
-        """Hold a pod that waits for the scheduler, if it was advised and has no gates.
+        """Hold a pod that waits for the scheduler, if it is nominated, or advised without gates.
 
         Its time runs from its creation; where it was known before, from when its gates were gone.
         """
         key = pod.key
+        if counts_as_nominated(pod):
+            return self.nominate(key, pod.nominated_node_name, gated=pod.gated, since=seen_at)
         advice = None if pod.gated else advice_in(pod.annotations)
         constraints = constraints_of(pod) if advice is not None and advice.nodes else None
         if advice is None or constraints is None:
             self.forget(key)
             return None
         old = self._held.get(key)
+        if old is not None and old.nominated_to:
+            self.forget(key)
+            old = None
         if old is not None and not old.nodes:
             return old
         if old is None and not self._has_room(key, pod):
@@ -130,6 +145,21 @@ class AssumedPods:
         return self._hold(
             key, Assumed(advice.nodes[:MOST_NODES], since, constraints, pod.namespace)
         )
+
+    def nominate(self, key: str, node_name: str, *, gated: bool, since: Micros) -> Assumed:
+        """Hold a pod that is nominated to a node; one that was for too long stays as it is.
+
+        Args:
+            key: `namespace/name`.
+            node_name: name of the node.
+            gated: whether it still has gates: its time does not run.
+            since: when its time began to run, if it does and did not before.
+        """
+        old = self._held.get(key)
+        if old is not None and old.nominated_to == node_name and old.gated == gated:
+            return old
+        since = Micros(0) if gated else since
+        return self._hold(key, Assumed((node_name,), since, nominated_to=node_name, gated=gated))
 
     def hold(self, key: str, nodes: Iterable[str], since: Micros) -> Assumed:
         """Hold a pod without constraints, in place of any of the same key."""
@@ -145,7 +175,7 @@ class AssumedPods:
         self._by_node = None
         if old is None:
             self.in_flight += key.startswith(_IN_FLIGHT)
-        if new.nodes:
+        if new.nodes and not new.gated:
             heappush(self._queue, (self._until(key, new), key))
             if len(self._queue) > 2 * len(self._held) + _MOST_OBSOLETE:
                 self._sweep()
@@ -193,11 +223,16 @@ class AssumedPods:
                 break
             until, key = heappop(self._queue)
             assumed = self._held.get(key)
-            if assumed is None or not assumed.nodes or self._until(key, assumed) != until:
+            if (
+                assumed is None
+                or not assumed.nodes
+                or assumed.gated
+                or self._until(key, assumed) != until
+            ):
                 continue
             self.forget(key)
             if not key.startswith(_IN_FLIGHT):
-                self.hold(key, (), assumed.since)
+                self._hold(key, Assumed((), assumed.since, nominated_to=assumed.nominated_to))
             keys.append(key)
         return keys
 
@@ -209,7 +244,7 @@ class AssumedPods:
 
     def _count(self, key: str, assumed: Assumed | None, sign: int) -> None:
         """Count a pod that has nodes for its namespace, or no longer."""
-        if assumed is None or not assumed.nodes:
+        if assumed is None or not assumed.nodes or assumed.nominated_to:
             return
         of_namespace = key.startswith(_IN_FLIGHT), assumed.namespace
         self._of_namespace[of_namespace] += sign
@@ -217,6 +252,8 @@ class AssumedPods:
             del self._of_namespace[of_namespace]
 
     def _until(self, key: str, assumed: Assumed) -> int:
+        if assumed.nominated_to:
+            return assumed.since + NOMINATED_SECONDS * SECOND
         is_in_flight = key.startswith(_IN_FLIGHT)
         return assumed.since + (self._in_flight_micros if is_in_flight else self._assumed_micros)
 
@@ -230,6 +267,8 @@ class AssumedPods:
     def _sweep(self) -> None:
         """Take obsolete entries out of the queue."""
         self._queue = [
-            (self._until(key, assumed), key) for key, assumed in self._held.items() if assumed.nodes
+            (self._until(key, assumed), key)
+            for key, assumed in self._held.items()
+            if assumed.nodes and not assumed.gated
         ]
         heapify(self._queue)

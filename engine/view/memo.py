@@ -23,9 +23,9 @@ from engine.view.image_index import ImageIndex
 FORGOTTEN_AFTER: Final = 50_000
 """Events after which an unused entry makes room: policies that are gone leave columns behind."""
 
-_NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
-_POD_COLUMNS = 256  # one per rule and pod template
-_POD_COLUMN_BYTES = 4 * 2**20  # fifty of those of a number on 5,000 nodes
+NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
+POD_COLUMNS = 256  # one per rule and pod template
+POD_COLUMN_BYTES = 4 * 2**20  # fifty of those of a number on 5,000 nodes
 _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper than picking
 _SPARE_VALUES = 64  # values of the past that the book of a small cluster may hold
 _LONGEST_KEY = 4096  # bytes, about; parts of a pod are in keys, and bounded by nothing else
@@ -214,10 +214,10 @@ class Memo:
     """
 
     def __init__(self) -> None:
-        self.node_columns = ColumnCache(_NODE_COLUMNS)
-        self.pod_columns = ColumnCache(_POD_COLUMNS, _POD_COLUMN_BYTES)
-        self.node_aggregates = AggregateCache(_NODE_COLUMNS)
-        self.dictionaries = DictionaryCache(_NODE_COLUMNS)
+        self.node_columns = ColumnCache(NODE_COLUMNS)
+        self.pod_columns = ColumnCache(POD_COLUMNS, POD_COLUMN_BYTES)
+        self.node_aggregates = AggregateCache(NODE_COLUMNS)
+        self.dictionaries = DictionaryCache(NODE_COLUMNS)
         self.images = ImageIndex()
 
 

@@ -13,6 +13,7 @@ from engine.model.time import Micros
 from engine.view.assumed import AssumedPods
 from engine.view.namespaces import REQUESTED, NamespaceTotals
 from engine.view.node_constraints import admits
+from engine.view.nominations import Nominations
 from engine.view.pod_counts import TransitionCounts, WorkloadCounts
 from engine.view.pod_sums import PodChange
 from engine.view.pod_table import NO_ROW, RUNNING, SCHEDULED, PodEntry, PodTable
@@ -36,6 +37,7 @@ class PodAccounting:
     def __init__(self, table: PodTable, rows: NodeRows, assumed: AssumedPods) -> None:
         self.table = table
         self.assumed = assumed
+        self.nominations = Nominations()
         self.totals = NamespaceTotals()
         self.transitions = TransitionCounts()
         self.workloads = WorkloadCounts()
@@ -77,13 +79,17 @@ class PodAccounting:
     def waiting(self, key: str, shape: PodShape) -> PodEntry:
         """Return the entry of a pod that is not bound.
 
-        It is on the first advised node that exists and that could run it.
+        It is on the first advised node that exists and that could run it; if it is nominated, on
+        that node or nowhere.
         """
         assumption, rows = self.assumed.get(key), self._rows
         if assumption is not None:
+            is_nominated = bool(assumption.nominated_to)
             for name in assumption.nodes:
                 node = rows.node(name)
-                if node is not None and admits(assumption.constraints, shape.requests, node):
+                if node is not None and (
+                    is_nominated or admits(assumption.constraints, shape.requests, node)
+                ):
                     row = rows.of[name]
                     return PodEntry(row, shape, assumption.since, 0, assumed=True)
         return PodEntry(NO_ROW, shape, 0, 0)
@@ -101,7 +107,20 @@ class PodAccounting:
 
     def update_transition(self, key: str, pod: Pod | None) -> None:
         """Count whether a pod is about to leave its node or to come to one; None if it is gone."""
-        for name in self.transitions.put(key, pod):
+        self._touch(self.transitions.put(key, pod))
+
+    def nominate(self, key: str, node_name: str) -> None:
+        """Count a pod that is not bound on a node, "" for none, ahead of what is seen of it."""
+        self.nominations.decide(key, node_name)
+        self._touch(self.transitions.nominate(key, node_name))
+        if node_name:
+            self.assumed.nominate(key, node_name, gated=True, since=Micros(0))
+        else:
+            self.assumed.forget(key)
+        self.place_assumed([key])
+
+    def _touch(self, node_names: Iterable[str]) -> None:
+        for name in node_names:
             row = self._rows.of.get(name)
             if row is not None:
                 self._rows.touch(row, _PODS)

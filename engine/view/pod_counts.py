@@ -56,7 +56,14 @@ class TransitionCounts:
 
     def put(self, key: str, pod: Pod | None) -> tuple[str, ...]:
         """Count a pod as it now is, None if it is gone; return the names of the nodes concerned."""
-        old, new = self._by_pod.pop(key, None), _transition(pod)
+        return self._replace(key, _transition(pod))
+
+    def nominate(self, key: str, node_name: str) -> tuple[str, ...]:
+        """Count a pod as nominated to a node, "" for none; return the names as `put` does."""
+        return self._replace(key, (node_name, _NOMINATED) if node_name else None)
+
+    def _replace(self, key: str, new: tuple[str, PodTransitions] | None) -> tuple[str, ...]:
+        old = self._by_pod.pop(key, None)
         if old is not None:
             self._add(*old, times=-1)
         if new is not None:

@@ -31,6 +31,24 @@ def counted_requests(shape: PodShape) -> Amounts:
     return {**shape.requests, PODS: 1}
 
 
+def sums_of(shape: PodShape, axis: ResourceAxis) -> IntColumn:
+    """Return what a pod adds to the sums of its node: the amounts of each `Sum`, in their order.
+
+    Shape (len(Sum) * n_resources,); what the axis has no place for is left out.
+    """
+    vector = axis.vector
+    return np.concatenate(
+        [
+            vector(counted_requests(shape)),
+            vector(shape.non_zero_requests),
+            vector(shape.limits),
+            vector(shape.effective_limits),
+            vector(shape.effective_limits_non_zero),
+            vector(shape.container_limits),
+        ]
+    )
+
+
 class Contribution(NamedTuple):
     """The amounts that a pod of one shape adds to its namespace and to its node.
 
@@ -84,24 +102,10 @@ class ShapeContributions:
         contribution = Contribution(
             requests=requests,
             bare_requests=requests if bare_requests == requests else bare_requests,
-            sums=self._sums(shape),
+            sums=sums_of(shape, self._rows.axis),
         )
         self.cached.put(shape, contribution)
         return contribution
-
-    def _sums(self, shape: PodShape) -> IntColumn:
-        """Return the amounts of each `Sum`, in their order."""
-        vector = self._rows.axis.vector
-        return np.concatenate(
-            [
-                vector(counted_requests(shape)),
-                vector(shape.non_zero_requests),
-                vector(shape.limits),
-                vector(shape.effective_limits),
-                vector(shape.effective_limits_non_zero),
-                vector(shape.container_limits),
-            ]
-        )
 
     def _place(self, resources: Iterable[str]) -> None:
         """Give resources that a pod names a place while there is room.

@@ -45,7 +45,8 @@ class ClusterState:
 
     A pod that waits for the scheduler counts on the first node of its advice that exists and that
     could run it, as if it were bound there: the next pod must see it. One with scheduling gates
-    does not: it may stay so for hours, and competes with nobody until its gates are gone.
+    does not: it may stay so for hours, and competes with nobody until its gates are gone. Unless it
+    is held or released by us, and nominated to a node: then it counts there and nowhere else.
 
     Args:
         assumed_seconds: the longest time that a pod is assumed on its advised node, from its
@@ -167,6 +168,10 @@ class ClusterState:
         if pod.is_terminal:
             self.delete_pod(key)
             return
+        if pod.node_name:
+            pods.nominations.forget(key)
+        else:
+            pod = pods.nominations.current(pod)
         if pods.transitions.would_change(key, pod):
             self._before_write()
             pods.update_transition(key, pod)
@@ -196,8 +201,24 @@ class ClusterState:
         if pods.transitions.would_change(key, None):
             pods.update_transition(key, None)
         pods.assumed.forget(key)
+        pods.nominations.forget(key)
         pods.recount(key.partition("/")[0], old, None)
         pods.move(key, old, None)
+
+    def nominate(self, key: str, node_name: str) -> None:
+        """Count a held pod on a node from now on, exactly as if it were bound there.
+
+        It does so until it is seen nominated to another node than before, or bound, or gone. A pod
+        that is not known, or bound already, is left as it is.
+
+        Args:
+            key: `namespace/name`.
+            node_name: name of the node, "" to take a nomination back.
+        """
+        entry = self._pods.table.get(key)
+        if entry is not None and (entry.row == NO_ROW or entry.assumed):
+            self._before_write()
+            self._pods.nominate(key, node_name)
 
     def assume(self, pod: Pod, advice: Advice, *, at: Micros) -> None:
         """Count a pod that was just advised, until it is seen or its time is up.

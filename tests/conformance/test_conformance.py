@@ -29,6 +29,7 @@ SUPPORTED = (
     "peaks",
     "podrequests",
     "podstate",
+    "qossort",
     "quantity",
     "resourcelimitaware",
     "trimaran_loadvariation",

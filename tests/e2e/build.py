@@ -3,6 +3,9 @@
 Two executables come out of the pinned Go modules in `controlplane/`: `controlplane` (etcd and the
 Kubernetes servers) and `helm`. They are kept outside the project, under the user's cache folder, in
 a folder named after the hash of what they are built from, so each version is built once.
+
+`STOWPLAN_E2E_KUBERNETES=1.37` builds and runs the control plane of another minor version, whose
+modules are pinned by `controlplane/go-1.37.mod`.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 MODULE = Path(__file__).parent / "controlplane"
+MINOR_VERSION = "STOWPLAN_E2E_KUBERNETES"
 _HELM = "helm.sh/helm/v3/cmd/helm"
 _VERSION = "k8s.io/component-base/version"
 _LINES_PER_MESSAGE = 100
@@ -29,36 +34,109 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Executables:
-    """Where the built programs are."""
+    """Where the built programs are.
 
-    folder: Path
+    Attributes:
+        control_plane: the program whose first argument names the part of the control plane to run.
+        helm: the Helm command.
+    """
 
-    @property
-    def control_plane(self) -> Path:
-        """The program whose first argument names the part of the control plane to run."""
-        return self.folder / "controlplane"
-
-    @property
-    def helm(self) -> Path:
-        """The Helm command."""
-        return self.folder / "helm"
-
-    @property
-    def complete(self) -> bool:
-        """Whether both are there."""
-        return self.control_plane.exists() and self.helm.exists()
+    control_plane: Path
+    helm: Path
 
 
 def executables() -> Executables:
     """Return the programs, built first where they are missing.
 
     Raises:
-        BuildError: there is no Go that can build them, or the build failed.
+        BuildError: there is no Go that can build them, no module file for the version that is asked
+            for, or the build failed.
     """
-    built = Executables(_cache() / _fingerprint())
-    if not built.complete:
-        _build(built.folder)
-    return built
+    usual = _Modules(MODULE / "go.mod", (".", _HELM)).built()
+    minor = os.environ.get(MINOR_VERSION)
+    asked = _Modules(MODULE / f"go-{minor}.mod", (".",)).built() if minor else usual
+    return Executables(control_plane=asked / "controlplane", helm=usual / "helm")
+
+
+@dataclass(frozen=True, slots=True)
+class _Modules:
+    """Pinned modules, and the programs that are built with them.
+
+    Attributes:
+        file: what pins them; a file of the same name that ends in `.sum` is beside it.
+        programs: their Go packages.
+    """
+
+    file: Path
+    programs: Sequence[str]
+
+    def built(self) -> Path:
+        """Return the folder with the programs."""
+        if not self.file.exists():
+            raise BuildError(f"`{self.file.name}` is missing: no modules for {MINOR_VERSION}")
+        folder = _cache() / self._fingerprint()
+        if not folder.exists():
+            self._build(folder)
+        return folder
+
+    def _fingerprint(self) -> str:
+        """Return a name that changes with anything the programs are built from."""
+        pinned = [self.file, self.file.with_suffix(".sum")]
+        digest = hashlib.sha256()
+        for source in [*pinned, *sorted(MODULE.glob("*.go"))]:
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        return digest.hexdigest()[:16]
+
+    def _build(self, folder: Path) -> None:
+        """Compile into a folder next to the final one, which appears complete or not at all."""
+        go = self._go()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        print(f"building the Kubernetes control plane with {_answer(go, 'env', 'GOVERSION')}")
+        print("once per version: five to fifteen minutes on two cores, 4 GB in Go's caches")
+        started = time.monotonic()
+        packages = len(self._list(go, "-deps", *self.programs).split())
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            flags = ["-v", "-trimpath", "-ldflags", self._linker_flags(go)]
+            (Path(scratch) / "programs").mkdir()
+            output = ["-o", f"{scratch}/programs"]
+            _compile([go, "build", self._modfile, *flags, *output, *self.programs], packages)
+            (Path(scratch) / "programs").rename(folder)
+        print(f"built in {time.monotonic() - started:.0f} s: {folder}", flush=True)
+
+    def _go(self) -> str:
+        """Return the path of a Go command that takes the modules.
+
+        Raises:
+            BuildError: there is none, or it is too old and may not fetch a newer one.
+        """
+        wanted = next(line.split()[1] for line in _lines(self.file) if line.startswith("go "))
+        go = shutil.which("go")
+        if go is None:
+            raise BuildError(
+                f"the end-to-end tests build Kubernetes from source and need Go {wanted} or newer; "
+                "there is no `go` on the PATH"
+            )
+        asked = _run(go, "list", self._modfile, "-m")  # refused where a newer Go is needed
+        if asked.returncode:
+            raise BuildError(
+                f"the end-to-end tests need Go {wanted} or newer: {asked.stderr.strip()}"
+            )
+        return go
+
+    def _linker_flags(self, go: str) -> str:
+        """Return flags that leave debug information out and say which Kubernetes this is."""
+        version = self._list(go, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+        major, minor, _ = version.removeprefix("v").split(".", 2)
+        facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        names = [f"-X {_VERSION}.{name}={fact}" for name, fact in facts.items()]
+        return " ".join(["-s -w", *names])
+
+    def _list(self, go: str, *arguments: str) -> str:
+        return _answer(go, "list", self._modfile, *arguments)
+
+    @property
+    def _modfile(self) -> str:
+        return f"-modfile={self.file}"
 
 
 def _cache() -> Path:
@@ -66,61 +144,8 @@ def _cache() -> Path:
     return Path(home) / "stowplan" / "e2e"
 
 
-def _fingerprint() -> str:
-    """Return a name that changes with anything the programs are built from."""
-    sources = [MODULE / "go.mod", MODULE / "go.sum", *sorted(MODULE.glob("*.go"))]
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _build(folder: Path) -> None:
-    """Compile into a folder next to the final one, which appears complete or not at all."""
-    go = _go()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    print(f"building the Kubernetes control plane with {_ask(go, 'env', 'GOVERSION')}")
-    print("once per version: five to fifteen minutes on two cores, 4 GB in Go's caches", flush=True)
-    started = time.monotonic()
-    packages = len(_ask(go, "list", "-deps", ".", _HELM).split())
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        command = [go, "build", "-v", "-trimpath", "-ldflags", _linker_flags(go)]
-        _compile([*command, "-o", scratch, ".", _HELM], packages)
-        Path(scratch).chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(scratch, folder)
-    print(f"built in {time.monotonic() - started:.0f} s: {folder}", flush=True)
-
-
-def _go() -> str:
-    """Return the path of a Go command that takes the module.
-
-    Raises:
-        BuildError: there is none, or it is too old and may not fetch a newer one.
-    """
-    wanted = next(line.split()[1] for line in _lines(MODULE / "go.mod") if line.startswith("go "))
-    go = shutil.which("go")
-    if go is None:
-        raise BuildError(
-            f"the end-to-end tests build Kubernetes from source and need Go {wanted} or newer; "
-            "there is no `go` on the PATH"
-        )
-    asked = _run(go, "list", "-m")  # refused where the module wants a newer Go
-    if asked.returncode:
-        raise BuildError(f"the end-to-end tests need Go {wanted} or newer: {asked.stderr.strip()}")
-    return go
-
-
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
-
-
-def _linker_flags(go: str) -> str:
-    """Return flags that leave debug information out and say which Kubernetes this is."""
-    version = _ask(go, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-    major, minor, _ = version.removeprefix("v").split(".", 2)
-    facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    return " ".join(["-s -w", *(f"-X {_VERSION}.{name}={fact}" for name, fact in facts.items())])
 
 
 def _compile(command: list[str], packages: int) -> None:
@@ -137,7 +162,7 @@ def _compile(command: list[str], packages: int) -> None:
         raise BuildError("the control plane does not build:\n" + "".join(said[-20:]))
 
 
-def _ask(go: str, *arguments: str) -> str:
+def _answer(go: str, *arguments: str) -> str:
     """Return what a Go command prints.
 
     Raises:
@@ -168,7 +193,7 @@ def _environment() -> dict[str, str]:
 def main() -> None:
     """Build, and say where the result is."""
     try:
-        print(executables().folder)
+        print(executables().control_plane.parent)
     except BuildError as error:
         sys.exit(str(error))
 

@@ -7,13 +7,14 @@ by `nodes.py`, the metrics server by `metrics_server.py`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,9 @@ class ControlPlane:
         self.api_server = self._part(
             "kube-apiserver", self._api_server_flags(api), f"{self.url}/readyz"
         )
-        self.scheduler = self._part(
-            "kube-scheduler",
-            self._client_flags("system:kube-scheduler", scheduler),
-            f"https://{_LOCAL}:{scheduler}/healthz",
-        )
+        self._scheduler_port = scheduler
+        self._scheduler_flags = self._client_flags("system:kube-scheduler", scheduler)
+        self.scheduler = self._scheduler({})
         self.controllers = self._part(
             "kube-controller-manager",
             self._controllers_flags(controllers),
@@ -141,6 +140,23 @@ class ControlPlane:
         finally:
             self._write_webhook_clients({})
             self.api_server.restart()
+
+    @asynccontextmanager
+    async def scheduling_with(self, flags: Mapping[str, str]) -> AsyncIterator[None]:
+        """Have the scheduler run with more flags until the block is left."""
+        usual, self.scheduler = self.scheduler, self._scheduler(flags)
+        await asyncio.to_thread(usual.kill)
+        try:
+            await asyncio.to_thread(self.scheduler.start)
+            yield
+        finally:
+            await asyncio.to_thread(self.scheduler.kill)
+            self.scheduler = usual
+            await asyncio.to_thread(usual.start)
+
+    def _scheduler(self, flags: Mapping[str, str]) -> Part:
+        health = f"https://{_LOCAL}:{self._scheduler_port}/healthz"
+        return self._part("kube-scheduler", {**self._scheduler_flags, **flags}, health)
 
     def _write_webhook_clients(self, shown: Mapping[str, KeyPair]) -> None:
         users = [

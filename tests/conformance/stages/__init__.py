@@ -28,6 +28,7 @@ from tests.conformance.stages import (
     podrequests,
     podstate,
     quantity,
+    queuesort,
     resourcelimitaware,
     targetloadpacking,
 )
@@ -59,10 +60,12 @@ PLUGINS: Mapping[str, Mapping[str, Stage]] = {
     "Peaks": peaks.STAGES,
     "PodRequests/PodLimits": podrequests.STAGES,
     "PodState": podstate.STAGES,
+    "PrioritySort": queuesort.STAGES,
+    "QOSSort": queuesort.STAGES,
     "resource.Quantity": quantity.STAGES,
     "ResourceLimitAware": resourcelimitaware.STAGES,
     "TargetLoadPacking": targetloadpacking.STAGES,
-    "TopologicalSort": networkoverhead.SORT_STAGES,
+    "TopologicalSort": queuesort.STAGES,
 }
 """The plugin that a case or its group names, to its stages."""
 

@@ -12,7 +12,7 @@ from engine.plugins.network_overhead import (
     Overheads,
 )
 from tests.conformance.cluster import NOW, cluster_of, incoming
-from tests.conformance.outcome import Json, mismatch, unsupported
+from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,3 @@ def _for_all(case: Json, expected: int) -> Json:
 
 
 STAGES: Mapping[str, Stage] = {"filter": _decide, "score": _decide}
-SORT_STAGES: Mapping[str, Stage] = {
-    "sort": unsupported("in which order pods are scheduled is for the scheduler to say")
-}

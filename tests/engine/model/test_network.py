@@ -70,3 +70,18 @@ def test_costs_are_found_by_set_label_origin_and_destination() -> None:
 def test_an_empty_object_holds_nothing() -> None:
     assert app_group_of(topology_api.AppGroup()).dependencies == {}
     assert network_topology_of(topology_api.NetworkTopology()).costs == {}
+
+
+def test_the_order_of_workloads_is_searched_as_upstream_does() -> None:
+    def indexes(*selectors: str) -> dict[str, int]:
+        order = [
+            {"workload": {"selector": selector}, "index": index}
+            for index, selector in enumerate(selectors, 1)
+        ]
+        wire = {"status": {"topologyOrder": order}}
+        return dict(app_group_of(msgspec.convert(wire, topology_api.AppGroup)).indexes)
+
+    assert indexes("a", "b", "c") == {"a": 1, "b": 2, "c": 3}
+    # Not sorted: the search starts at `a`, goes right for `b` and `c`, and finds neither.
+    assert indexes("c", "a", "b") == {"a": 2, "b": 3}
+    assert indexes() == {}
