@@ -252,8 +252,9 @@ async def test_a_pod_as_large_as_there_may_be_is_released_under_the_policies(
     many_labels["metadata"]["labels"] |= {f"l{number}": "x" for number in range(15_000)}
     many_labels["metadata"]["annotations"] |= {f"a{number}": "x" for number in range(15_000)}
     many_tolerations = held(shop, "tolerations")
+    # The API server itself takes the square of their number: at 15,000 nobody can patch the pod.
     many_tolerations["spec"]["tolerations"] = [
-        {"key": f"k{number}", "operator": "Exists"} for number in range(15_000)
+        {"key": f"k{number}", "operator": "Exists"} for number in range(1_000)
     ]
     many_terms = held(shop, "terms")
     many_terms["spec"]["affinity"]["nodeAffinity"][_PREFERRED] = [_TERM] * 2_500
