@@ -236,9 +236,8 @@ async def test_the_dead_man_may_release_and_neither_nominate_nor_report(
 
 
 async def test_a_pod_as_large_as_there_may_be_is_released_under_the_policies(
-    cluster: Cluster, nodes: Nodes, release: Release, accounts: Accounts, shop: str
+    cluster: Cluster, release: Release, accounts: Accounts, shop: str
 ) -> None:
-    await nodes.add("node-a")
     await release.change(
         hold={"enabled": True, "gateGuard": {"enabled": True}}, placement={"mode": "Enforce"}
     )
