@@ -79,7 +79,7 @@ def release(
     *,
     overdue: bool = False,
     every: Annotated[bool, Parameter(name="--all")] = False,
-    namespace: str = "",
+    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
     dry_run: bool = False,
     yes: Annotated[bool, Parameter(name=("--yes", "-y"))] = False,
     force: bool = False,

@@ -116,27 +116,19 @@ def test_the_overdue_ones_are_left_to_a_leader_that_releases(
     server: FakeApiServer, release: Command
 ) -> None:
     hold(server, "a")
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {
-            "name": "other",
-            "namespace": "elsewhere",
-            "annotations": {RELEASING_ANNOTATION: "true"},
-        },
-        "spec": {"holderIdentity": "replica-a", "renewTime": "2026-01-01T00:00:00.000000Z"},
-    }
-    server.create(lease)
-    renewed = {**lease, "spec": {**lease["spec"], "renewTime": "2026-01-01T00:00:02.000000Z"}}  # type: ignore[dict-item]
-    reads = 0
+    reads: list[object] = []
 
-    def renew(request: object) -> None:  # as it is read for the second time
-        nonlocal reads
-        reads += 1
-        if reads == 2:
-            server.replace(renewed)
+    def read(asked: object) -> dict[str, object]:
+        reads.append(asked)  # each time it is read it was renewed once more
+        return {
+            "metadata": {"annotations": {RELEASING_ANNOTATION: "true"}},
+            "spec": {
+                "holderIdentity": "replica-a",
+                "renewTime": f"2026-01-01T00:00:{len(reads):02}.000000Z",
+            },
+        }
 
-    server.play("GET", "/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases/other", renew)
+    server.play("GET", "/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases/other", read)
     ran = release("--overdue", "--yes", "--lease", "elsewhere/other")
     assert ran.status == 0
     assert "1 pod overdue: left to replica-a, which renews its Lease" in ran.out
