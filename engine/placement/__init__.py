@@ -15,6 +15,7 @@ from engine.placement.annotations import (
 )
 from engine.placement.encoder import encode
 from engine.placement.patch import Encoder, Patch
+from engine.placement.release_encoder import ReleasePatch, encode_release
 
 __all__ = [
     "ADVICE_ANNOTATION",
@@ -24,7 +25,9 @@ __all__ = [
     "Advice",
     "Encoder",
     "Patch",
+    "ReleasePatch",
     "advice_id",
     "and_into_required",
     "encode",
+    "encode_release",
 ]
