@@ -61,6 +61,12 @@ class CompiledPolicy:
         return (*self.filters, *self.scores)
 
     @property
+    def selects_all(self) -> bool:
+        """Whether it applies to every pod."""
+        selectors = (self.namespace_selector, self.object_selector)
+        return not self.conditions and not any(each.requirements for each in selectors)
+
+    @property
     def programs(self) -> tuple[Program, ...]:
         """Every expression: match conditions, variables, filters and scores."""
         evaluators = (rule.evaluator for rule in self.rules)

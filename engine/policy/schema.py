@@ -310,7 +310,9 @@ class Placement(Model):
         DynamicFilters,
         Field(
             description="`Preferred` leaves the nodes that filters over changing state reject "
-            "out of the preferred ones; `Required` also excludes them with `NotIn`."
+            "out of the preferred ones; `Required` also excludes them with `NotIn`; `Marked` "
+            "excludes nodes while they carry a label that says what filters find of them whatever "
+            "the pod. Needs `stowplan serve --node-marks`; without it, no node has the label."
         ),
     ] = DynamicFilters.PREFERRED
     when_none_fits: Annotated[

@@ -10,7 +10,6 @@ from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from webhook.admission import wire
-from webhook.admission.advice_limits import MOST_BYTES, beyond_limits
 from webhook.admission.decision_cache import DecisionCache
 from webhook.admission.review_result import (
     Outcome,
@@ -20,6 +19,7 @@ from webhook.admission.review_result import (
     model_of,
 )
 from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 from webhook.placement.placer import Placement, Placer
 from webhook.placement.policy_counts import PolicyCounts
 

@@ -5,7 +5,7 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
 from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
 from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
-from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.event_applier import EventApplier, PodObserver
 from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
@@ -33,6 +33,8 @@ from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.hold_guard import HoldGuard
 from webhook.quota import (
     MemoryStore,
     ObservedCluster,
@@ -61,6 +63,7 @@ class Services:
         certificate: source of the serving certificate.
         authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
+        hold_guard: says whether pods may be held; None where they never are.
     """
 
     cluster: Cluster
@@ -68,6 +71,7 @@ class Services:
     certificate: CertificateSource
     authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
+    hold_guard: HoldGuard | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,8 @@ class ServiceBuilder:
             connected(settings.kubeconfig, settings.context)
         )
         pods = ObservedPods()
-        cluster = await self._live_cluster(connection, pods)
+        held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
+        cluster = await self._live_cluster(connection, [pods, held])
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -131,7 +136,7 @@ class ServiceBuilder:
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
             controllers.append(rotation.run)
-        if controllers:
+        if controllers or settings.hold:
             in_background(self.stack, elector.run(*controllers))
         if secret is not None:
             await secret.first()
@@ -141,12 +146,15 @@ class ServiceBuilder:
             certificate=secret or self._local_certificate(),
             authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
+            hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
         )
 
-    async def _live_cluster(self, connection: Connection, pods: ObservedPods) -> Cluster:
+    async def _live_cluster(
+        self, connection: Connection, observers: Sequence[PodObserver]
+    ) -> Cluster:
         settings = self.settings
         state = ClusterState(assumed_seconds=settings.assumed_seconds)
-        applier = EventApplier(state, now=self.now, observers=[pods], buffers_usage=True)
+        applier = EventApplier(state, now=self.now, observers=observers, buffers_usage=True)
         stale_after = StaleAfter(
             nodes=settings.stale_nodes_seconds,
             pods=settings.stale_pods_seconds,
