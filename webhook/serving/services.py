@@ -31,6 +31,7 @@ from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.controllers.release.pacing import UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -48,6 +49,7 @@ from webhook.quota import (
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
+from webhook.serving.releasing import ReleaseServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.settings import Settings
@@ -64,6 +66,7 @@ class Services:
         authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
         hold_guard: says whether pods may be held; None where they never are.
+        releasing: what the release of held pods works with; None where none is held.
     """
 
     cluster: Cluster
@@ -72,6 +75,7 @@ class Services:
     authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     hold_guard: HoldGuard | None = None
+    releasing: ReleaseServices | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +118,9 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods = ObservedPods()
+        pods, unbound = ObservedPods(), UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        cluster = await self._live_cluster(connection, [pods, held])
+        cluster = await self._live_cluster(connection, [pods, held, unbound])
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -147,7 +151,17 @@ class ServiceBuilder:
             authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
             hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
+            releasing=await self._releasing(elector, held, unbound) if settings.hold else None,
         )
+
+    async def _releasing(
+        self, elector: LeaseElector, held: HeldPods, unbound: UnboundReleases
+    ) -> ReleaseServices:
+        """Services of the release; its writes have a connection of their own, beside the Lease."""
+        connection = await self.stack.enter_async_context(
+            connected(self.settings.kubeconfig, self.settings.context)
+        )
+        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
 
     async def _live_cluster(
         self, connection: Connection, observers: Sequence[PodObserver]
