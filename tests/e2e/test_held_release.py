@@ -1,9 +1,7 @@
-"""Held pods on the stock scheduler: decided late, nominated, released, and bound where they were."""
+"""Held pods on the stock scheduler: decided late, nominated, released, and bound there."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

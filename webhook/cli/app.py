@@ -94,6 +94,15 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.queue:queue",
+    name="queue",
+    help="""Show the held pods of a live cluster in the order in which they are released.
+
+    It reads the cluster alone, so it works when no replica does. Exit status: 0 all in time, 1
+    could not run, 2 pods are overdue or nobody releases them.
+    """,
+)
+app.command(
     "webhook.cli.serve:app",
     name="serve",
     help="""Answer admission reviews over TLS until SIGINT or SIGTERM.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
@@ -209,6 +210,20 @@ class Deployment(_Part, frozen=True):
 
     metadata: Metadata
     spec: DeploymentSpec
+
+
+class LeaseSpec(_Part, frozen=True):
+    """Spec of a Lease."""
+
+    holder_identity: str | None = None
+    renew_time: datetime | None = None
+
+
+class Lease(_Part, frozen=True):
+    """A Lease."""
+
+    metadata: Metadata
+    spec: LeaseSpec = LeaseSpec()
 
 
 class NodeSpec(_Part, frozen=True):

@@ -33,12 +33,17 @@ class Outcome(Enum):
         ELSEWHERE: on another, although it would have fitted.
         NO_ROOM: on another, as something else took the room; no fault of the scheduler.
         NOT_NOMINATED: it was released without a nomination.
+        LOST: on none, in the time that a released pod has.
     """
 
     NOMINATED = "nominated"
     ELSEWHERE = "elsewhere"
     NO_ROOM = "no-room"
     NOT_NOMINATED = "not-nominated"
+    LOST = "lost"
+
+
+_JUDGED_OUTCOMES: Final = frozenset({Outcome.NOMINATED, Outcome.ELSEWHERE})
 
 
 @dataclass(slots=True)
@@ -70,10 +75,16 @@ class Outcomes:
 
     Args:
         clock: seconds that only go forward.
+        show: called with each outcome.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        show: Callable[[Outcome], None] = lambda _outcome: None,
+    ) -> None:
         self._clock = clock
+        self._show = show
         self._schedulers: dict[str, _Scheduler] = {}
 
     def nominates(self, scheduler_name: str) -> bool:
@@ -87,6 +98,10 @@ class Outcomes:
             if scheduler.hits:
                 yield name, scheduler.hit_rate
 
+    def count_lost(self) -> None:
+        """Count a pod that was not bound in time; that tells nothing about nominations."""
+        self._show(Outcome.LOST)
+
     def count(self, landing: Landing, still_fits: StillFits) -> Outcome:
         """Count a binding; return where the pod landed.
 
@@ -94,14 +109,19 @@ class Outcomes:
             landing: the pod, as it was released and as it was bound.
             still_fits: looked at only where the pod landed elsewhere.
         """
+        outcome = self._outcome(landing, still_fits)
+        if outcome in _JUDGED_OUTCOMES:
+            self._judge(landing.release.scheduler_name, is_hit=outcome is Outcome.NOMINATED)
+        self._show(outcome)
+        return outcome
+
+    def _outcome(self, landing: Landing, still_fits: StillFits) -> Outcome:
         release, pod = landing.release, landing.pod
         if not release.node_name:
             return Outcome.NOT_NOMINATED
-        if pod.node_name != release.node_name and not still_fits(pod, release.node_name):
-            return Outcome.NO_ROOM
-        is_hit = pod.node_name == release.node_name
-        self._judge(release.scheduler_name, is_hit=is_hit)
-        return Outcome.NOMINATED if is_hit else Outcome.ELSEWHERE
+        if pod.node_name == release.node_name:
+            return Outcome.NOMINATED
+        return Outcome.ELSEWHERE if still_fits(pod, release.node_name) else Outcome.NO_ROOM
 
     def _judge(self, name: str, *, is_hit: bool) -> None:
         scheduler = self._schedulers.setdefault(name, _Scheduler())

@@ -8,21 +8,20 @@ nomination before the gate goes. A pod is never replaced (PUT): that drops field
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
 import msgspec
-from aiolimiter import AsyncLimiter
 
 from engine.errors import PatchError
 from engine.model.hold import RESERVED_AT_ANNOTATION
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
-from webhook.cluster.timing import Backoff
+from webhook.controllers.release.paced_connection import PacedConnection
 from webhook.controllers.release.release_patch import (
     NO_ANNOTATIONS,
     Operation,
@@ -33,7 +32,6 @@ from webhook.controllers.release.write_error import (
     UnclearError,
     WriteError,
     WriteFailure,
-    write_error_of,
 )
 from webhook.placement.held_pods import HeldPod
 
@@ -45,18 +43,15 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
-_PER_SECOND: Final = (
-    300  # requests; what Kueue settled on, far below the seats of a service account
-)
-_BURST: Final = 500
-_MOST_IN_FLIGHT: Final = 50
-_CALL_SECONDS: Final = 10.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
+class WriteKind(StrEnum):
+    """The kinds of writes, as metrics name them."""
 
-def write_limiter() -> AsyncLimiter:
-    """Return the rate of all writes of one controller: 300 in a second, 500 in a burst."""
-    return AsyncLimiter(_BURST, _BURST / _PER_SECOND)
+    NOMINATE = "nominate"
+    WITHDRAW = "withdraw"
+    CONDITION = "condition"
+    TOUCH = "touch"
+    RELEASE = "release"
 
 
 class PodWriter:
@@ -68,9 +63,10 @@ class PodWriter:
     Args:
         connection: to the API server, of its own: renewals of the Lease must not wait behind it.
         may_write: whether this replica leads at this very moment.
-        limiter: rate of all requests; that of `write_limiter` if not given.
         clock: seconds that only go forward.
-        now: the time of day, for people to read.
+        now: the time of day.
+        count_write: called with each write, and what became of it.
+        observe_hold: called with the seconds from a pod's creation to its release.
     """
 
     def __init__(
@@ -78,37 +74,39 @@ class PodWriter:
         connection: Connection,
         *,
         may_write: Callable[[], bool],
-        limiter: AsyncLimiter | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        count_write: Callable[[WriteKind, WriteFailure | None], None] = lambda _kind, _failure: (
+            None
+        ),
+        observe_hold: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
-        self._connection = connection
-        self._may_write = may_write
-        self._limiter = limiter or write_limiter()
-        self._in_flight = asyncio.Semaphore(_MOST_IN_FLIGHT)
-        self._clock = clock
+        self._paced = PacedConnection(connection, may_write=may_write, clock=clock)
         self._now = now
-        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        self._pause_until = 0.0
+        self._count_write = count_write
+        self._observe_hold = observe_hold
 
     @property
     def pause_seconds(self) -> float:
         """Seconds to wait before the next write; 0 unless the API server was out of reach."""
-        return max(self._pause_until - self._clock(), 0.0)
+        return self._paced.pause_seconds
 
     async def nominate(
         self, held: HeldPod, node_name: str, condition: Condition | None = None
     ) -> None:
         """Set the nominated node, and a condition of ours, in one write."""
-        await self._patch_status(held, {"nominatedNodeName": node_name or None}, condition)
+        with self._counted(WriteKind.NOMINATE):
+            await self._patch_status(held, {"nominatedNodeName": node_name}, condition)
 
     async def withdraw(self, held: HeldPod, condition: Condition | None = None) -> None:
         """Take a nomination back, and set a condition of ours, in one write."""
-        await self.nominate(held, "", condition)
+        with self._counted(WriteKind.WITHDRAW):
+            await self._patch_status(held, {"nominatedNodeName": None}, condition)
 
     async def set_condition(self, held: HeldPod, condition: Condition) -> None:
         """Set a condition of ours; others stay."""
-        await self._patch_status(held, {}, condition)
+        with self._counted(WriteKind.CONDITION):
+            await self._patch_status(held, {}, condition)
 
     async def touch(self, held: HeldPod) -> None:
         """Change an annotation, so that a scheduler that was restarted notes the nomination again.
@@ -118,7 +116,8 @@ class PodWriter:
         """
         moment = f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         metadata = {"uid": held.pod.uid, "annotations": {RESERVED_AT_ANNOTATION: moment}}
-        await self._patch_held(held, _MERGE_PATCH, {"metadata": metadata})
+        with self._counted(WriteKind.TOUCH):
+            await self._patch_held(held, _MERGE_PATCH, {"metadata": metadata})
 
     async def release(
         self,
@@ -133,6 +132,14 @@ class PodWriter:
             operations: of RFC 6902, made for the pod as it is in `held.raw`.
             annotations: to add.
         """
+        with self._counted(WriteKind.RELEASE):
+            await self._release(held, operations, annotations)
+        if held.pod.created is not None:
+            self._observe_hold((self._now() - held.pod.created).total_seconds())
+
+    async def _release(
+        self, held: HeldPod, operations: Sequence[Operation], annotations: Mapping[str, str]
+    ) -> None:
         raw = held.raw or await self._stored(held)
         patch = _release_patch(raw, held.pod.uid, operations, annotations)
         try:
@@ -165,7 +172,8 @@ class PodWriter:
 
     async def _stored(self, held: HeldPod) -> bytes:
         """Return the pod as it is stored now."""
-        raw = await self._request("GET", _path(held))
+        is_large = not held.raw
+        raw = await self._paced.request("GET", _path(held), b"", _JSON, is_large=is_large)
         with _patch_errors_as_changed():
             uid = uid_of(raw)
         if uid != held.pod.uid:
@@ -177,50 +185,16 @@ class PodWriter:
         self, held: HeldPod, content_type: str, body: object, subresource: str = ""
     ) -> None:
         path, data = f"{_path(held)}{subresource}", msgspec.json.encode(body)
-        await self._request("PATCH", path, data, content_type)
+        await self._paced.request("PATCH", path, data, content_type, is_large=not held.raw)
 
-    async def _request(
-        self, method: str, path: str, body: bytes = b"", content_type: str = _JSON
-    ) -> bytes:
-        """Send one request as soon as rate and number in flight allow; return the answer.
-
-        Raises:
-            WriteError: it failed.
-            UnclearError: it failed, and the pod itself tells why.
-        """
-        async with self._in_flight:
-            await self._limiter.acquire()
-            if not self._may_write():
-                error = ApiError(NO_CONTACT, "", "this replica does not lead")
-                raise WriteError(WriteFailure.NOT_LEADING, error)
-            try:
-                async with asyncio.timeout(_CALL_SECONDS):
-                    answer = await self._connection.write(
-                        method, path, body, content_type=content_type
-                    )
-            except TimeoutError as error:
-                failed = ApiError(NO_CONTACT, "", "no answer in time")
-                raise self._failed(failed) from error
-            except ApiError as error:
-                raise self._failed(error) from error
-        self._reached()
-        return answer
-
-    def _failed(self, error: ApiError) -> WriteError | UnclearError:
-        """Return the error with what became of the write; a server out of reach has a pause."""
-        failed = write_error_of(error)
-        is_unreachable = (
-            isinstance(failed, WriteError) and failed.failure is WriteFailure.UNREACHABLE
-        )
-        if not is_unreachable:
-            self._reached()
-        elif not self.pause_seconds:  # of many that fail at a time the first counts
-            self._pause_until = self._clock() + self._backoff.next(error.retry_after_seconds)
-        return failed
-
-    def _reached(self) -> None:
-        self._pause_until = 0.0
-        self._backoff.reset()
+    @contextmanager
+    def _counted(self, kind: WriteKind) -> Iterator[None]:
+        try:
+            yield
+        except WriteError as error:
+            self._count_write(kind, error.failure)
+            raise
+        self._count_write(kind, None)
 
 
 def _path(held: HeldPod) -> str:

@@ -24,8 +24,8 @@ class WriteFailure(Enum):
     """The ways in which a write fails.
 
     Attributes:
-        REFUSED: somebody's admission, or a right that we lack, stands against it. Nothing was
-            written. It is tried again after a back-off, see `Refusals`.
+        REFUSED: somebody's admission, or a right that we lack, stands against it, or this pod alone
+            takes the API server too long. It is tried again after a back-off, see `Refusals`.
         GONE: the pod was deleted, maybe replaced by another one of its name. There is nothing to
             do: the watch shows it.
         CHANGED: the pod is no longer what we know: its gate is gone, it is bound, or its affinity
