@@ -153,17 +153,17 @@ class LeaseElector:
         """
         self._annotations[key] = value
 
-    def add(self, *duties: Duty) -> None:
-        """Add tasks of the leader; one that ends or fails is started again."""
-        self._duties += duties
+    def add_duty(self, duty: Duty) -> None:
+        """Run a task whenever this replica leads; one that ends or fails is started again."""
+        self._duties.append(duty)
 
     async def run(self, *duties: Duty) -> None:
         """Take part until cancelled; then end the duties and, after them, release the Lease.
 
         Args:
-            duties: tasks of the leader, beside those that are added.
+            duties: tasks of the leader, the first of them; see `add_duty`.
         """
-        self.add(*duties)
+        self._duties = [*duties, *self._duties]
         try:
             while True:
                 await self.attempt()

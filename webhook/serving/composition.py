@@ -77,10 +77,12 @@ async def run_server(
         explanations = Explanations(settings.explanations_kept)
         placer = _placer(settings, cluster, explanations)
         policies = _policies(settings, cluster, placer, now)
+        if services.leadership is not None:
+            builder.keep_node_marks(services.leadership, cluster, policies)
 
         if services.releasing is not None:
             controller = release_controller(services.releasing, cluster, placer, policies, now)
-            services.releasing.elector.add(controller.run)
+            services.releasing.elector.add_duty(controller.run)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
