@@ -296,6 +296,12 @@ class Settings(BaseSettings):
         description="Release a held pod only when the one before it is bound, which is slow: the"
         " scheduler sorts pods that are released together again, by priority and creation.",
     )
+    node_marks: bool = Field(
+        default=False,
+        description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
+        " label that pods of a policy with `dynamicFilters: Marked` refuse. Without it, the leader"
+        " takes back all marks it finds.",
+    )
     scheduler_names: Names = Field(
         default=("default-scheduler",),
         description="Schedulers whose pods are advised; separated by commas in the environment.",
