@@ -270,8 +270,8 @@ class Settings(BaseSettings):
     )
     hold_max: int = Field(
         default=DEFAULT_HOLD_MAX,
-        gt=0,
-        description="Most pods held at a time, about. Beyond it pods are advised instead: each"
+        ge=0,
+        description="Most pods held at a time, about; 0 for none. Beyond it pods are advised: each"
         " held pod costs the scheduler and every replica some memory.",
     )
     hold_seconds: int = Field(

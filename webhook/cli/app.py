@@ -103,6 +103,15 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.release:release",
+    name="release",
+    help="""Release held pods: remove our scheduling gate from them, and nothing else.
+
+    It needs the right to list and to patch pods, and nothing of ours has to run. Exit status: 0 no
+    such pod is held any more, or a leader releases the overdue ones, 1 could not run, 2 some are.
+    """,
+)
+app.command(
     "webhook.cli.serve:app",
     name="serve",
     help="""Answer admission reviews over TLS until SIGINT or SIGTERM.

@@ -35,6 +35,7 @@ from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.controllers.release.pacing import UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -53,6 +54,7 @@ from webhook.quota import (
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
+from webhook.serving.releasing import ReleaseServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.settings import Settings
@@ -82,6 +84,7 @@ class Services:
         authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
         hold_guard: says whether pods may be held; None where they never are.
+        releasing: what the release of held pods works with; None where none is held.
         leadership: None for a recording.
     """
 
@@ -91,6 +94,7 @@ class Services:
     authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     hold_guard: HoldGuard | None = None
+    releasing: ReleaseServices | None = None
     leadership: Leadership | None = None
 
 
@@ -134,9 +138,9 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods = ObservedPods()
+        pods, unbound = ObservedPods(), UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        cluster = await self._live_cluster(connection, [pods, held])
+        cluster = await self._live_cluster(connection, [pods, held, unbound])
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -147,6 +151,8 @@ class ServiceBuilder:
         elector = LeaseElector(
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
+        # Before the elector runs: what its tasks write with must be closed after they have ended.
+        releasing = await self._releasing(elector, held, unbound) if settings.hold else None
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
@@ -166,8 +172,18 @@ class ServiceBuilder:
             authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
             hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
+            releasing=releasing,
             leadership=Leadership(connection=connection, elector=elector),
         )
+
+    async def _releasing(
+        self, elector: LeaseElector, held: HeldPods, unbound: UnboundReleases
+    ) -> ReleaseServices:
+        """Services of the release; its writes have a connection of their own, beside the Lease."""
+        connection = await self.stack.enter_async_context(
+            connected(self.settings.kubeconfig, self.settings.context)
+        )
+        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
 
     def keep_node_marks(
         self, leadership: Leadership, cluster: Cluster, policies: LivePolicies
