@@ -89,6 +89,20 @@ def decide(
     return decision
 
 
+def policies_for(
+    request: PlacementRequest, policies: PolicySet, now: Micros, *, scope: Scope
+) -> Sequence[CompiledPolicy]:
+    """Return the policies that would decide for a pod, highest priority first, without a decision.
+
+    Args:
+        request: the pod and its context.
+        policies: the loaded policies.
+        now: the moment.
+        scope: the pods to place; one outside of it has no policies.
+    """
+    return () if _skip_reason(request.pod, scope) else policies.match(request, now).enforced
+
+
 def _decide_by(
     policies: Sequence[CompiledPolicy],
     request: PlacementRequest,

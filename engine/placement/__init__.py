@@ -1,8 +1,9 @@
 """A decision as it is written on a pod: node affinity, and annotations with the reasons.
 
-Each encoder has its own file: required labels, exclusion of nodes, preferred terms, annotations.
-`encode` runs them, `patch` assembles their parts and tries them on the pod. Nothing of the user's
-is ever changed. Which node is better is never decided here.
+Each encoder has its own file: required labels, exclusion of nodes, preferred terms, annotations,
+and the hold of a pod that is decided later. `encode` runs those of a decision, `patch` assembles
+their parts and tries them on the pod. Nothing of the user's is ever changed. Which node is better
+is never decided here.
 """
 
 from engine.model.advice import ADVICE_ANNOTATION, Advice
@@ -14,6 +15,7 @@ from engine.placement.annotations import (
     advice_id,
 )
 from engine.placement.encoder import encode
+from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
 
 __all__ = [
@@ -27,4 +29,5 @@ __all__ = [
     "advice_id",
     "and_into_required",
     "encode",
+    "hold_patch",
 ]

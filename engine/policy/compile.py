@@ -20,7 +20,7 @@ from engine.cel.values import BOOL, DYN
 from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
-from engine.model.decision import DynamicFilters, PlacementOptions
+from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, NodeFilter, Plugin
 from engine.policy import schema
 from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
@@ -49,6 +49,7 @@ _COPY_ENTRIES: Final = (
     "copy entries of `profiles[].pluginConfig`, `name` and `args`, into `spec.filters` or"
     f" `spec.scores` of a `{schema.KIND}`; weights are in `profiles[].plugins.score.enabled`"
 )
+_OF_THE_REQUEST_ALONE: Final = frozenset({"request", "request.options", "request.userInfo"})
 _MICROS_PER_MILLI = 1000
 _IDENTIFIER = re.compile(r"\w+")
 
@@ -62,10 +63,22 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     programs = _Programs(document)
     plugins = _Plugins(document)
     problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
+    if written is not None and written.spec.placement.at is PlacementAt.RELEASE:
+        problems += _unknown_at_release(programs, document)
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
     return replace(policy, digest=_digest(document)), []
+
+
+def _unknown_at_release(programs: _Programs, document: Document) -> Iterator[Diagnostic]:
+    """Yield the problem of each expression that reads what only an admission request says."""
+    for path, program in programs.found.items():
+        read = {".".join(each[:2]) for each in program.references} & _OF_THE_REQUEST_ALONE
+        if read:
+            message = f"`{min(read)}` is not known when a pod is released"
+            hint = "read `pod` or `object` instead, or decide `at: Admission`"
+            yield document.problem((*path, "expression"), message, hint=hint)
 
 
 def _other_kind(document: Document) -> Diagnostic | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from engine.cel import CelError, Program
-from engine.model.decision import PlacementOptions
+from engine.model.decision import PlacementAt, PlacementOptions
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
@@ -139,6 +139,11 @@ class PolicySet:
         profiles = (profile for policy in ordered for profile in policy.sum_profiles)
         self.sum_profiles: Final = tuple(dict.fromkeys(profiles))
         """The LoadAware sums that a view must keep for these policies."""
+        self.may_hold: Final = any(
+            policy.mode is Mode.ENFORCE and policy.placement.at is PlacementAt.RELEASE
+            for policy in ordered
+        )
+        """Whether any of them decides pods at their release."""
 
     def __len__(self) -> int:
         return len(self.policies)

@@ -334,6 +334,15 @@ class Placement(Model):
         ),
     ] = DEFAULT_GROUP_LABELS
 
+    @model_validator(mode="after")
+    def _a_held_pod_is_not_denied(self) -> Self:
+        if self.at is PlacementAt.RELEASE and self.when_none_fits is WhenNoneFits.DENY:
+            raise several_mistakes(
+                [(("whenNoneFits",), "a pod that is decided at release cannot be denied any more")],
+                hint="drop `whenNoneFits`, or decide `at: Admission`",
+            )
+        return self
+
 
 class Metadata(Model):
     """The metadata of a policy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -65,6 +66,10 @@ class HeldPods:
         hold_seconds: the bound of a hold.
         most: number of pods at which no further ones should be held.
         most_bytes: bytes of objects that are kept.
+
+    Attributes:
+        changed: set with each pod that is held from now on, or was and has changed; whoever waits
+            for it clears it.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class HeldPods:
         self._most_bytes = most_bytes
         self._held: dict[str, HeldPod] = {}
         self._bytes = 0  # INVARIANT: of the objects in `_held`
+        self.changed = asyncio.Event()
         self._queue: list[tuple[Micros, str]] = []  # a heap by overdue_from, with obsolete entries
 
     def __len__(self) -> int:
@@ -130,6 +136,7 @@ class HeldPods:
         )
         self._held[pod.key] = held
         self._bytes += len(held.raw)
+        self.changed.set()
         if old is None:
             self._enqueue(held)
 

@@ -12,6 +12,7 @@ from functools import partial
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from webhook.admission.handler import ReviewHandler, ReviewLimits
+from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
@@ -211,7 +212,16 @@ def _handlers(
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
-    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts)
+    holder = None
+    if services.hold_guard is not None:
+        holder = PodHolder(
+            placer,
+            services.hold_guard,
+            now=services.cluster.now,
+            seconds=settings.hold_seconds,
+            count_refusal=metrics.hold_refused,
+        )
+    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts, holder)
     view = services.cluster.state.view
     quota = QuotaReviews(
         ledger=services.ledger,

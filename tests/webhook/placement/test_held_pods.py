@@ -69,6 +69,7 @@ def test_a_pod_is_listed_as_it_was_sent_while_our_gate_holds_it() -> None:
     assert held(watched, "a").version == 7
     assert msgspec.json.decode(held(watched, "a").raw)["spec"]["dnsPolicy"] == "Default"
     assert [each.key for each in watched.pods] == ["shop/a"]
+    assert watched.pods.changed.is_set()
     model = held(watched, "a").pod
     watched.pods.pod_changed(msgspec.structs.replace(model, scheduling_gates=()), 8, b"{}")
     assert watched.pods.get("shop/a") is None
