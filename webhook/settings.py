@@ -270,8 +270,8 @@ class Settings(BaseSettings):
     )
     hold_max: int = Field(
         default=DEFAULT_HOLD_MAX,
-        gt=0,
-        description="Most pods held at a time, about. Beyond it pods are advised instead: each"
+        ge=0,
+        description="Most pods held at a time, about; 0 for none. Beyond it pods are advised: each"
         " held pod costs the scheduler and every replica some memory.",
     )
     hold_seconds: int = Field(
@@ -295,6 +295,12 @@ class Settings(BaseSettings):
         default=False,
         description="Release a held pod only when the one before it is bound, which is slow: the"
         " scheduler sorts pods that are released together again, by priority and creation.",
+    )
+    node_marks: bool = Field(
+        default=False,
+        description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
+        " label that pods of a policy with `dynamicFilters: Marked` refuse. Without it, the leader"
+        " takes back all marks it finds.",
     )
     scheduler_names: Names = Field(
         default=("default-scheduler",),

@@ -121,6 +121,7 @@ class LeaseElector:
         self._holder = ""
         self._observed_annotations: Mapping[str, str] = {}
         self._annotations: dict[str, str] = {}
+        self._duties: list[Duty] = []
         self._tasks: dict[Duty, asyncio.Future[None]] = {}
 
     @property
@@ -152,18 +153,23 @@ class LeaseElector:
         """
         self._annotations[key] = value
 
+    def add_duty(self, duty: Duty) -> None:
+        """Run a task whenever this replica leads; one that ends or fails is started again."""
+        self._duties.append(duty)
+
     async def run(self, *duties: Duty) -> None:
         """Take part until cancelled; then end the duties and, after them, release the Lease.
 
         Args:
-            duties: tasks of the leader; one that ends or fails is started again.
+            duties: tasks of the leader, the first of them; see `add_duty`.
         """
+        self._duties = [*duties, *self._duties]
         try:
             while True:
                 await self.attempt()
-                await self._assign(duties)
+                await self._assign()
                 await asyncio.sleep(self._pause())
-                await self._assign(duties)
+                await self._assign()
         finally:
             await self._end_duties()
             await self.release()
@@ -265,12 +271,12 @@ class LeaseElector:
         pause = self._times.retry_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreads load, guards nothing
         return min(pause, self._leader_until - self._clock()) if self.is_leader else pause
 
-    async def _assign(self, duties: tuple[Duty, ...]) -> None:
+    async def _assign(self) -> None:
         """Start the duties that do not run, or end them all if this replica does not lead."""
         if not self.is_leader:
             await self._end_duties()
             return
-        for duty in duties:
+        for duty in self._duties:
             if duty not in self._tasks or self._tasks[duty].done():
                 self._tasks[duty] = asyncio.ensure_future(_logged(duty))
 

@@ -76,6 +76,8 @@ async def run_server(
         explanations = Explanations(settings.explanations_kept)
         placer = _placer(settings, cluster, explanations)
         policies = _policies(settings, cluster, placer, now)
+        if services.leadership is not None:
+            builder.keep_node_marks(services.leadership, cluster, policies)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(

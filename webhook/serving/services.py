@@ -12,6 +12,7 @@ from datetime import datetime
 
 from engine.model.domain import Domain
 from engine.model.time import Micros, date
+from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
@@ -29,12 +30,16 @@ from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
+from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
+from webhook.controllers.node_marks.metrics import NodeMarkCollector
+from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.live_policies import LivePolicies
 from webhook.quota import (
     MemoryStore,
     ObservedCluster,
@@ -55,6 +60,19 @@ from webhook.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """What tasks of the leader need that are added once there are policies.
+
+    Attributes:
+        connection: to the API server.
+        elector: runs them while this replica leads.
+    """
+
+    connection: Connection
+    elector: LeaseElector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Services behind the reviews.
 
@@ -66,6 +84,7 @@ class Services:
         record_denial: called with each denial by a quota.
         hold_guard: says whether pods may be held; None where they never are.
         held_queue: the held pods in order; None where they never are.
+        leadership: None for a recording.
     """
 
     cluster: Cluster
@@ -75,6 +94,7 @@ class Services:
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     hold_guard: HoldGuard | None = None
     held_queue: HeldQueue | None = None
+    leadership: Leadership | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +160,7 @@ class ServiceBuilder:
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
             controllers.append(rotation.run)
-        if controllers or settings.hold:
-            in_background(self.stack, elector.run(*controllers))
+        in_background(self.stack, elector.run(*controllers))
         if secret is not None:
             await secret.first()
         return Services(
@@ -152,6 +171,7 @@ class ServiceBuilder:
             record_denial=denials.record,
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(held, guard, elector, cluster) if settings.hold else None,
+            leadership=Leadership(connection=connection, elector=elector),
         )
 
     def _held_queue(
@@ -165,6 +185,27 @@ class ServiceBuilder:
             view=cluster.state.view,
             now=self.now,
         )
+
+    def keep_node_marks(
+        self, leadership: Leadership, cluster: Cluster, policies: LivePolicies
+    ) -> None:
+        """Mark nodes by the policies in force while this replica leads, or take marks back."""
+        is_on, elector, metrics = self.settings.node_marks, leadership.elector, NodeMarkCollector()
+
+        def in_force() -> PolicySet | None:
+            if not (cluster.is_synced and policies.is_loaded):
+                return None
+            return policies.current if is_on else PolicySet()
+
+        marked = MarkedCluster(
+            view=cluster.view, now=cluster.now, freshness=cluster.freshness, policies=in_force
+        )
+        writer = NodeWriter(leadership.connection, may_write=lambda: elector.is_leader)
+        controller = NodeMarkController(
+            marked, writer, show=metrics.show, count_write=metrics.count_write
+        )
+        self.metrics.registry.register(metrics)
+        elector.add_duty(controller.run)
 
     async def _live_cluster(
         self, connection: Connection, observers: Sequence[PodObserver]

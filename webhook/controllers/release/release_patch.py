@@ -70,7 +70,7 @@ def release_patch(
     unchanged = [_test("/metadata/uid", uid)]
     if operations:
         unchanged.append(_test(_AFFINITY, document["spec"].get("affinity")))
-    if not document["metadata"].get("annotations"):
+    if (operations or annotations) and not document["metadata"].get("annotations"):
         unchanged.append(_test(_ANNOTATIONS, None))  # holds where there are none
     changes = [*_without_gate(document["spec"]), *operations]
     try:
