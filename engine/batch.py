@@ -28,6 +28,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
         score: the total of that node.
         candidates: the number of nodes that could take the pod.
         estimate: expected usage of the pod, base units; empty when no rule estimates.
+        decision: the one made for the first pod of its template.
     """
 
     node: str
@@ -36,6 +37,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     score: int
     candidates: int
     estimate: Amounts
+    decision: Decision
 
 
 def decide_batch(
@@ -78,4 +80,5 @@ def _outcome(decision: Decision) -> BatchOutcome:
         score=int(decision.totals[0]) if has_node else 0,
         candidates=decision.candidates.size,
         estimate=decision.estimate,
+        decision=decision,
     )

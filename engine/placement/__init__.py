@@ -17,6 +17,7 @@ from engine.placement.annotations import (
 from engine.placement.encoder import encode
 from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
+from engine.placement.release_encoder import ReleasePatch, encode_release
 
 __all__ = [
     "ADVICE_ANNOTATION",
@@ -26,8 +27,10 @@ __all__ = [
     "Advice",
     "Encoder",
     "Patch",
+    "ReleasePatch",
     "advice_id",
     "and_into_required",
     "encode",
+    "encode_release",
     "hold_patch",
 ]

@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from engine.batch import BatchOutcome, decide_batch
 from engine.model import api
 from engine.model.decision import SCHEDULER, Decision, PlacementAt, Verdict
 from engine.model.pod import Pod, pod_of
@@ -173,6 +174,22 @@ class Placer:
         view = self._view()
         decision = self._decision(self._completed(request, view), policies, view)
         return decision, self._encode(decision, request, view)
+
+    def decide_batch(
+        self, requests: Sequence[PlacementRequest], policies: PolicySet
+    ) -> tuple[list[BatchOutcome], ClusterView]:
+        """Decide for pods in order, each as if those before it were on their nodes.
+
+        Returns:
+            The outcome for each, and the view without them; keeps the view alive.
+        """
+        view = self._view()
+        completed = [self._completed(request, view) for request in requests]
+        freshness, scope = self._freshness(), self._scope
+        outcomes = decide_batch(
+            completed, policies, view, self._now(), scope=scope, freshness=freshness
+        )
+        return outcomes, view
 
     def warm_up(self, policies: PolicySet) -> Iterator[None]:
         """Decide for plain pods and drop the decisions; one between each yield and the next.

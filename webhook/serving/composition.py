@@ -29,6 +29,7 @@ from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
+from webhook.serving.releasing import release_controller
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder, Services
 from webhook.serving.tls import LiveCertificate
@@ -78,6 +79,10 @@ async def run_server(
         policies = _policies(settings, cluster, placer, now)
         if services.leadership is not None:
             builder.keep_node_marks(services.leadership, cluster, policies)
+
+        if services.releasing is not None:
+            controller = release_controller(services.releasing, cluster, placer, policies, now)
+            services.releasing.elector.add_duty(controller.run)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(

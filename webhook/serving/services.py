@@ -35,6 +35,7 @@ from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.controllers.release.pacing import UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -54,6 +55,7 @@ from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
 from webhook.serving.held_queue import HeldQueue
+from webhook.serving.releasing import ReleaseServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.settings import Settings
@@ -84,6 +86,7 @@ class Services:
         record_denial: called with each denial by a quota.
         hold_guard: says whether pods may be held; None where they never are.
         held_queue: the held pods in order; None where they never are.
+        releasing: what the release of held pods works with; None where none is held.
         leadership: None for a recording.
     """
 
@@ -94,6 +97,7 @@ class Services:
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     hold_guard: HoldGuard | None = None
     held_queue: HeldQueue | None = None
+    releasing: ReleaseServices | None = None
     leadership: Leadership | None = None
 
 
@@ -137,9 +141,9 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods = ObservedPods()
+        pods, unbound = ObservedPods(), UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        cluster = await self._live_cluster(connection, [pods, held])
+        cluster = await self._live_cluster(connection, [pods, held, unbound])
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -151,6 +155,8 @@ class ServiceBuilder:
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
         guard = HoldGuard(lambda: elector.observed, held)
+        # Before the elector runs: what its tasks write with must be closed after they have ended.
+        releasing = await self._releasing(elector, held, unbound) if settings.hold else None
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
@@ -171,6 +177,7 @@ class ServiceBuilder:
             record_denial=denials.record,
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(held, guard, elector, cluster) if settings.hold else None,
+            releasing=releasing,
             leadership=Leadership(connection=connection, elector=elector),
         )
 
@@ -185,6 +192,15 @@ class ServiceBuilder:
             view=cluster.state.view,
             now=self.now,
         )
+
+    async def _releasing(
+        self, elector: LeaseElector, held: HeldPods, unbound: UnboundReleases
+    ) -> ReleaseServices:
+        """Services of the release; its writes have a connection of their own, beside the Lease."""
+        connection = await self.stack.enter_async_context(
+            connected(self.settings.kubeconfig, self.settings.context)
+        )
+        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
 
     def keep_node_marks(
         self, leadership: Leadership, cluster: Cluster, policies: LivePolicies

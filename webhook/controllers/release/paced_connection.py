@@ -22,7 +22,6 @@ _PER_SECOND: Final = 300  # a service account's share of an API server is 245 at
 _BURST: Final = 500
 _MOST_IN_FLIGHT: Final = 50
 _MOST_LARGE_IN_FLIGHT: Final = 2
-_CALL_SECONDS: Final = 10.0
 _SLOW_POD_SECONDS: Final = 60.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
@@ -37,6 +36,7 @@ class PacedConnection:
         connection: to the API server.
         may_write: whether this replica leads at this very moment.
         clock: seconds that only go forward.
+        call_seconds: the longest wait for an answer.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class PacedConnection:
         *,
         may_write: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
+        call_seconds: float = 10.0,
     ) -> None:
         self._connection = connection
         self._may_write = may_write
         self._clock = clock
+        self._call_seconds = call_seconds
         self._limiter = AsyncLimiter(_BURST, _BURST / _PER_SECOND)
         self._in_flight = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._large_in_flight = asyncio.Semaphore(_MOST_LARGE_IN_FLIGHT)
@@ -84,7 +86,7 @@ class PacedConnection:
                 raise WriteError(WriteFailure.NOT_LEADING, error)
             sent_at = self._clock()
             try:
-                async with asyncio.timeout(_CALL_SECONDS):
+                async with asyncio.timeout(self._call_seconds):
                     answer = await self._connection.write(
                         method, path, body, content_type=content_type
                     )
@@ -100,8 +102,8 @@ class PacedConnection:
 
         It is the pod's own where the pod is large, or later requests were answered meanwhile.
         """
-        if is_large or self._newest_answered >= sent_at + _CALL_SECONDS / 2:
-            message = f"the API server takes more than {_CALL_SECONDS:g} s for this pod"
+        if is_large or self._newest_answered >= sent_at + self._call_seconds / 2:
+            message = f"the API server takes more than {self._call_seconds:g} s for this pod"
             slow = ApiError(NO_CONTACT, "", message, _SLOW_POD_SECONDS)
             return WriteError(WriteFailure.REFUSED, slow)
         return self._unreachable(ApiError(NO_CONTACT, "", "no answer in time"))
