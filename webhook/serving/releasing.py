@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.model.time import Micros
+from prometheus_client import CollectorRegistry
+
+from engine.model.time import Micros, date
 from engine.queue import QueueOrder
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
@@ -15,7 +17,9 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     Refusals,
+    ReleaseCollector,
     ReleaseController,
+    ReleaseMetrics,
     ReleaseParts,
     ReleasingStatus,
     SchedulerLease,
@@ -35,12 +39,14 @@ class ReleaseServices:
         elector: of the leader.
         held: the pods that are held.
         unbound: those that are released and not bound.
+        registry: of metrics.
     """
 
     connection: Connection
     elector: LeaseElector
     held: HeldPods
     unbound: UnboundReleases
+    registry: CollectorRegistry
 
 
 def release_controller(
@@ -59,16 +65,26 @@ def release_controller(
         policies: those in force.
         now: the time of day.
     """
-    elector, outcomes = services.elector, Outcomes()
+    elector, metrics = services.elector, ReleaseMetrics(services.registry)
+    outcomes = Outcomes(show=metrics.landed)
+    refusals = Refusals(services.connection, identity=elector.identity)
+    collector = ReleaseCollector(services.held, services.unbound, outcomes, refusals, now)
+    services.registry.register(collector)
     parts = ReleaseParts(
         held=services.held,
         unbound=services.unbound,
         state=cluster.state,
         decider=HeldPodDecider(placer, lambda: policies.current, cluster.state, outcomes.nominates),
         order=QueueOrder(),
-        writer=PodWriter(services.connection, may_write=lambda: elector.is_leader),
+        writer=PodWriter(
+            services.connection,
+            may_write=lambda: elector.is_leader,
+            now=lambda: date(now()),
+            count_write=metrics.written,
+            observe_hold=metrics.held_for,
+        ),
         outcomes=outcomes,
-        refusals=Refusals(services.connection, identity=elector.identity),
+        refusals=refusals,
         releasing=ReleasingStatus(elector.annotate),
         scheduler_lease=SchedulerLease(services.connection),
     )

@@ -183,7 +183,13 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(self.settings.kubeconfig, self.settings.context)
         )
-        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
+        return ReleaseServices(
+            connection=connection,
+            elector=elector,
+            held=held,
+            unbound=unbound,
+            registry=self.metrics.registry,
+        )
 
     def keep_node_marks(
         self, leadership: Leadership, cluster: Cluster, policies: LivePolicies

@@ -6,6 +6,7 @@ bindings. What never does: which node is better, and who is held.
 
 from webhook.controllers.release.controller import ReleaseController, ReleaseParts
 from webhook.controllers.release.decider import HeldPodDecider
+from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
@@ -18,7 +19,9 @@ __all__ = [
     "Outcomes",
     "PodWriter",
     "Refusals",
+    "ReleaseCollector",
     "ReleaseController",
+    "ReleaseMetrics",
     "ReleaseParts",
     "ReleasingStatus",
     "SchedulerLease",

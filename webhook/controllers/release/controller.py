@@ -217,7 +217,9 @@ class ReleaseController:
         return is_as_known and self._parts.refusals.is_due(held.pod)
 
     def _start(self, reservation: Reservation) -> None:
-        """Write a reservation beside others."""
+        """Write a reservation beside others, as soon as the API server is in reach."""
+        if self._parts.writer.pause_seconds:
+            return
         reservation.is_writing = True
         task = asyncio.create_task(self._write(reservation))
         self._writes.add(task)
@@ -293,6 +295,8 @@ class ReleaseController:
             now = held.get(key)
             if now is None or now.pod.uid != reservation.held.pod.uid:
                 del self._reserved[key]
+        if self._parts.refusals:
+            self._parts.refusals.retain({each.pod.uid for each in held})
         for key in [key for key in self._not_before if held.get(key) is None]:
             del self._not_before[key]
 
@@ -302,6 +306,7 @@ class ReleaseController:
             self._parts.outcomes.count(landing, self._still_fits)
         for release in self._parts.unbound.take_lost():
             _log.info("pod `%s` was released and is not bound", release.key)
+            self._parts.outcomes.count_lost()
             self._parts.state.nominate(release.key, "")
 
     def _still_fits(self, pod: Pod, node_name: str) -> bool:
