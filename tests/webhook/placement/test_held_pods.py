@@ -21,7 +21,7 @@ NOON = Micros(1_767_614_400 * SECOND)
 class Watched:
     """Held pods, and a watch and a clock that a test moves."""
 
-    def __init__(self, *, most: int = 10, most_bytes: int = 100_000) -> None:
+    def __init__(self, *, most: int = 10, most_bytes: int = 1_000_000) -> None:
         self.now = NOON
         self.pods = HeldPods(lambda: self.now, hold_seconds=60, most=most, most_bytes=most_bytes)
 
@@ -168,10 +168,14 @@ def test_objects_are_kept_up_to_a_limit_and_pods_are_known_beyond_it() -> None:
     assert len(watched.pods) == 50
     assert 0 < sum(len(each.raw) for each in watched.pods) <= 1_000
     assert not all(each.raw for each in watched.pods)
+    by_number = Watched(most=10)
+    for number in range(50):
+        by_number.show(f"pod-{number}")
+    assert sum(bool(each.raw) for each in by_number.pods) == 20
 
 
 def test_it_is_full_by_number_or_by_bytes() -> None:
-    by_number, by_bytes = Watched(most=2), Watched(most_bytes=len(msgspec.json.encode(pod("a"))))
+    by_number, by_bytes = Watched(most=2), Watched(most_bytes=MOST_BYTES + 1)
     by_number.show("a")
     assert not by_number.pods.is_full
     by_number.show("b")
@@ -195,7 +199,8 @@ def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> 
     )
 )
 def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int]]) -> None:
-    watched, expected = Watched(most=3, most_bytes=400), dict[str, Micros]()
+    most_bytes = MOST_BYTES + 400
+    watched, expected = Watched(most=3, most_bytes=most_bytes), dict[str, Micros]()
     for what, number in events:
         name = f"pod-{number}"
         match what:
@@ -214,5 +219,5 @@ def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int
     overdue = [(watched.now - created) / SECOND - 60 for created in expected.values()]
     assert watched.overdue() == max(0, *overdue, 0)
     assert watched.pods.is_full == (
-        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) >= 400
+        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) > 400
     )
