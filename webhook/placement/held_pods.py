@@ -61,12 +61,13 @@ class HeldPods:
 
     Pods that another gate keeps too are left out: nobody waits for us. Whoever may create pods may
     write our gate on them, in any number and size. So objects are kept of twice as many pods as
-    should be held, and within a number of bytes; of the others only who they are, about 1 KiB each.
+    should be held, or are by default, and within a number of bytes; of the others only who they
+    are, about 1 KiB each.
 
     Args:
         now: the time of day.
         hold_seconds: the bound of a hold.
-        most: number of pods at which no further ones should be held.
+        most: number of pods at which no further ones should be held; 0 where none should be.
         most_bytes: bytes of objects that are kept.
 
     Attributes:
@@ -85,6 +86,7 @@ class HeldPods:
         self._now = now
         self._hold_micros = hold_seconds * SECOND
         self._most = most
+        self._most_objects = 2 * max(most, DEFAULT_HOLD_MAX)
         self._most_bytes = most_bytes
         self._held: dict[str, HeldPod] = {}
         self._bytes = 0  # INVARIANT: of the objects in `_held`
@@ -126,7 +128,9 @@ class HeldPods:
         if old is not None and old.pod.uid != pod.uid:
             old = None
         self._drop(pod.key)
-        has_room = len(self._held) < 2 * self._most and self._bytes + len(raw) <= self._most_bytes
+        has_room = (
+            len(self._held) < self._most_objects and self._bytes + len(raw) <= self._most_bytes
+        )
         is_kept = has_room and _may_be_decided(raw)
         seen_at = self._now() if old is None else old.seen_at
         created = seen_at if pod.created is None else micros(pod.created)

@@ -13,7 +13,7 @@ from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, HeldPod, HeldPods
 
 NOON = Micros(1_767_614_400 * SECOND)
 
@@ -168,10 +168,18 @@ def test_objects_are_kept_up_to_a_limit_and_pods_are_known_beyond_it() -> None:
     assert len(watched.pods) == 50
     assert 0 < sum(len(each.raw) for each in watched.pods) <= 1_000
     assert not all(each.raw for each in watched.pods)
-    by_number = Watched(most=10)
-    for number in range(50):
-        by_number.show(f"pod-{number}")
-    assert sum(bool(each.raw) for each in by_number.pods) == 20
+
+
+def test_of_many_forged_holds_only_so_many_objects_are_kept() -> None:
+    watched = Watched(most=0, most_bytes=100_000_000)  # none should be held, some may be still
+    watched.show("a")
+    known = held(watched, "a")
+    for number in range(2 * DEFAULT_HOLD_MAX + 5):
+        forged = msgspec.structs.replace(known.pod, name=str(number))
+        watched.pods.pod_changed(forged, 1, known.raw)
+    assert watched.pods.is_full
+    assert len(watched.pods) == 2 * DEFAULT_HOLD_MAX + 6
+    assert sum(bool(each.raw) for each in watched.pods) == 2 * DEFAULT_HOLD_MAX
 
 
 def test_it_is_full_by_number_or_by_bytes() -> None:
