@@ -72,7 +72,7 @@ def decide(
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
     # 1. Skip pods outside the scope.
-    reason = _skip_reason(request.pod, scope)
+    reason = skip_reason(request.pod, scope)
     if reason:
         return _abstain(request, view, now, reason)
 
@@ -141,7 +141,7 @@ def _decide_by(
         order=order,
         candidates=candidates.take(order),
         totals=totals.take(order),
-        estimate=_estimate(policies, request.pod),
+        estimate=estimate_of(policies, request.pod),
         errors=errors + tuple([line for context in contexts for line in context.errors]),
         decided_at=now,
         view_version=view.version,
@@ -150,7 +150,7 @@ def _decide_by(
     return replace(decision, message=summary(decision))
 
 
-def _skip_reason(pod: Pod, scope: Scope) -> str:
+def skip_reason(pod: Pod, scope: Scope) -> str:
     """Return why a pod is not placed, "" when it is."""
     if pod.node_name:
         return f"the pod is bound to node {pod.node_name} already"
@@ -221,6 +221,35 @@ def _best_first(
     return _argsort_descending(totals, hashes)
 
 
+def first_of_best(
+    best: int, candidates: int, tied: NDArray[np.intp], hashes: NDArray[np.uint64], pod: Pod
+) -> int:
+    """Return which of the candidates that share the best total comes first, by its row.
+
+    Args:
+        best: that total.
+        candidates: the number of all candidates.
+        tied: the rows of those that share it, ascending.
+        hashes: `name_hashes` of all rows.
+        pod: the pod.
+    """
+    if tied.size == 1:
+        return int(tied[0])
+    keys = hashes.take(tied)
+    keys *= hash_of(pod.uid or pod.key) | 1
+    keys &= _tie_mask(best, candidates)
+    return int(tied[keys.argmin()])
+
+
+def _tie_mask(best: int, candidates: int) -> int:
+    """Return the bits of a tie-breaker that there is room for; see `_argsort_descending`."""
+    return (1 << _tie_end(best)) - (1 << candidates.bit_length())
+
+
+def _tie_end(best: int) -> int:
+    return 64 - max(1, best.bit_length())
+
+
 def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the order by falling total, then by rising tie-breaker; overwrites `tie_breakers`.
 
@@ -228,12 +257,11 @@ def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> 
     bits down it holds the difference to the best total, as many bits of the tie-breaker as there is
     room for, and the position.
     """
-    best = int(totals.max(initial=0))
-    position_bits, tie_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
+    best, position_bits = int(totals.max(initial=0)), totals.size.bit_length()
     keys = tie_breakers
-    keys &= (1 << tie_end) - (1 << position_bits)
+    keys &= _tie_mask(best, totals.size)
     shortfalls = (best - totals).view(np.uint64)
-    shortfalls <<= tie_end
+    shortfalls <<= _tie_end(best)
     shortfalls += np.arange(totals.size, dtype=np.uint64)
     keys |= shortfalls
     keys.sort()
@@ -241,7 +269,7 @@ def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> 
     return keys.view(np.intp)
 
 
-def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
+def estimate_of(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
     """Return the usage expected of the pod by the first policy that estimates one."""
     for policy in policies:
         if policy.estimator is not None:

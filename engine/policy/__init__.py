@@ -6,7 +6,7 @@ read belong here. Decisions never do: they are made in `engine.pipeline`.
 
 from __future__ import annotations
 
-from engine.policy.context import RuleContext
+from engine.policy.context import MOST_ITERATIONS, RuleContext, request_key
 from engine.policy.expressions import NodeExpression
 from engine.policy.loader import CASES_FILE, load_policies
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
@@ -15,6 +15,7 @@ from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
     "CASES_FILE",
+    "MOST_ITERATIONS",
     "SCHEDULER_FILTERS",
     "CompiledPolicy",
     "FilterRule",
@@ -26,4 +27,5 @@ __all__ = [
     "RuleContext",
     "ScoreRule",
     "load_policies",
+    "request_key",
 ]

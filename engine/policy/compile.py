@@ -300,7 +300,7 @@ def _filter_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        evaluator = PluginFilter(plugin.filter(args), plugin.reads)
+        evaluator = PluginFilter(plugin.filter(args), plugin.reads, plugin.reads_other_nodes)
         dynamic = rule.plugin not in STATIC_PLUGINS
     else:
         evaluator = FilterExpression(programs.found[path], rule.message)
@@ -324,7 +324,7 @@ def _score_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        evaluator = PluginScore(plugin.score(args), plugin.reads)
+        evaluator = PluginScore(plugin.score(args), plugin.reads, plugin.reads_other_nodes)
     else:
         evaluator = ScoreExpression(programs.found[path])
     return ScoreRule(
