@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from engine.model.pod import Pod
 from engine.view import BoolColumn, IntColumn, WhatIf
 
 _FIRST_ROWS: Final = 64
+_MOST_ROWS: Final = 512
 _FIRST_DEPTH: Final = 2
 
 
@@ -64,20 +64,25 @@ class _Table:
 class LookAhead:
     """What becomes of nodes that take one pod of a template after the other.
 
-    Each time that a node is not known, more nodes are computed together than the last time.
+    When a node is not known, others that are likely to be needed are computed with it.
+
+    Args:
+        rules: of the template.
+        ranking: by these.
+        rows: the number of all rows.
     """
 
-    def __init__(self, rules: TemplateRules, ranking: Ranking) -> None:
+    def __init__(self, rules: TemplateRules, ranking: Ranking, rows: int) -> None:
         self._rules = rules
         self._ranking = ranking
-        self._known: dict[int, deque[tuple[_Table, int]]] = {}
+        self._known: dict[int, tuple[_Table, int]] = {}  # what comes next
+        self._left = np.zeros(rows, np.int64)  # of what is known
+        self._depth = np.full(rows, _FIRST_DEPTH)  # to compute next time
         self._most = _FIRST_ROWS
-        self._depth: dict[int, int] = {}
 
-    def forget(self, rows: list[int]) -> None:
+    def forget(self, rows: NDArray[np.intp]) -> None:
         """Drop what is known of rows that took other pods."""
-        for row in rows:
-            self._known.pop(row, None)
+        self._left[rows] = 0
 
     def take_up(self, row: int, pod: Pod, what_if: WhatIf) -> bool:
         """Bring the ranking up to date for a row that took one more pod of the template.
@@ -93,9 +98,11 @@ class LookAhead:
         Raises:
             UnevenError: some score could not be evaluated.
         """
-        if not self._known.get(row):
+        if not self._left[row]:
             self._compute(row, pod, what_if)
-        table, at = self._known[row].popleft()
+        table, at = self._known[row]
+        self._known[row] = table, at + 1
+        self._left[row] -= 1
         table.fit(self._ranking)
         raw = [each[at] for each in table.raw]
         if table.is_between[at]:
@@ -106,18 +113,23 @@ class LookAhead:
         return self._ranking.update(np.array([row]), passes, scores)
 
     def _compute(self, row: int, pod: Pod, what_if: WhatIf) -> None:
-        """Compute a row for its next pods, and the best other rows for the next one."""
-        depth = self._depth[row] = 2 * self._depth.get(row, _FIRST_DEPTH // 2)
-        best = self._ranking.best_rows(self._most).tolist()
-        others = [other for other in best if not self._known.get(other) and other != row]
-        self._most *= 2
-        rows = np.array([row] * depth + others, np.intp)
-        counts = np.array([*range(depth), *(1 for _ in others)], np.int64)
+        """Compute a row as it is, and with more pods; and the best others with more pods."""
+        best = self._ranking.best_rows(self._most)
+        others = best[(self._left.take(best) == 0) & (best != row)]
+        self._most = min(2 * self._most, _MOST_ROWS)
+        each = np.concatenate([[row], others])
+        depth = self._depth[each]
+        first = np.cumsum(depth) - depth
+        rows = np.repeat(each, depth)
+        counts = np.arange(rows.size) - np.repeat(first, depth) + 1
+        counts[: depth[0]] -= 1  # the row itself has taken its pod already
         view = what_if.ahead(pod, rows, counts)
         passes, scores = self._rules.evaluate_moving(view, np.arange(rows.size))
-        raw = [np.zeros(rows.size, each.dtype) for each in scores]
-        for column, each in zip(raw, scores, strict=True):
-            column[passes] = each
+        raw = [np.zeros(rows.size, score.dtype) for score in scores]
+        for column, score in zip(raw, scores, strict=True):
+            column[passes] = score
         table = _Table(rows, passes, raw)
-        for at, each_row in enumerate(rows.tolist()):
-            self._known.setdefault(each_row, deque()).append((table, at))
+        self._left[each] = depth
+        self._depth[row] = 2 * depth[0]
+        for known, at in zip(each.tolist(), first.tolist(), strict=True):
+            self._known[known] = table, at

@@ -12,7 +12,7 @@ from engine.batch.ranking import Ranking
 from engine.model.pod import Pod
 from engine.view import ClusterView, WhatIf
 
-_FIRST_ROWS: Final = 256
+_FIRST_ROWS: Final = 512
 _OUTSIDE: Final = -1
 
 
@@ -61,10 +61,12 @@ class Placements:
         return self._part.view, self._place.take(rows)
 
     def _rows_of_part(self) -> NDArray[np.intp]:
-        everything = np.arange(self._place.size)
-        if self._most > everything.size // 2:
-            return everything
-        rankings = self._rankings()
-        each = max(self._most // max(len(rankings), 1), 1)
-        best = [ranking.best_rows(each) for ranking in rankings]
-        return np.unique(np.concatenate([np.array(self.rows, np.intp), *best]))
+        """Return the rows that took pods, and those that are among the best of most rankings."""
+        n = self._place.size
+        if self._most > n // 2:
+            return np.arange(n)
+        best = [ranking.best_rows(self._most) for ranking in self._rankings()]
+        votes = np.bincount(np.concatenate(best), minlength=n)
+        votes[self.rows] = len(best) + 1
+        most = max(self._most, int((votes > len(best)).sum()))
+        return np.sort(np.argpartition(votes, -most)[-most:])

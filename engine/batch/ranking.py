@@ -15,7 +15,7 @@ from engine.pipeline import first_of_best
 from engine.view import BoolColumn, ClusterView, name_hashes
 
 _NEVER: Final = -1
-"""The place of a row that was no candidate from the start, and the total of one that is none now."""
+"""The place of a row that was no candidate from the start; the total of one that is none now."""
 
 
 class Ranking:

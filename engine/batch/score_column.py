@@ -58,9 +58,9 @@ class ScoreColumn:
             return False
         old, (low, high) = self.raw.take(places), self.ends
         self.raw[places] = raw
-        if min(old.min(), raw.min()) <= low or max(old.max(), raw.max()) >= high:
-            if self._ends_of(inside) != self.ends:
-                return True
+        touched = min(old.min(), raw.min()) <= low or max(old.max(), raw.max()) >= high
+        if touched and self._ends_of(inside) != self.ends:
+            return True
         self.points[places] = self.points_between_ends(raw)
         return False
 

@@ -32,7 +32,7 @@ class Template:
 
     def _begin(self) -> None:
         self.ranking = Ranking(self._rules, self._placements.what_if.view)
-        self._ahead = LookAhead(self._rules, self.ranking)
+        self._ahead = LookAhead(self._rules, self.ranking, len(self._placements.what_if.view))
         self._seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 
@@ -53,7 +53,7 @@ class Template:
         else:
             rows = np.unique(new)
             view, places = self._placements.part_with(rows)
-            self._ahead.forget(rows.tolist())
+            self._ahead.forget(rows)
             can = self.ranking.update(rows, *self._rules.evaluate_moving(view, places))
         if not can:
             self._begin()
@@ -61,6 +61,6 @@ class Template:
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""
         if self._placements.what_if.is_reported(pod, row):
-            self._ahead.forget([row])
+            self._ahead.forget(np.array([row]))
         self._own = True
         self._placements.add(pod, row)
