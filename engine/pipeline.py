@@ -22,7 +22,7 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicySet
+from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicySet, RuleContext
 from engine.report import summary
 from engine.view import (
     FRESH,
@@ -72,7 +72,7 @@ def decide(
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
     # 1. Skip pods outside the scope.
-    reason = skip_reason(request.pod, scope)
+    reason = _skip_reason(request.pod, scope)
     if reason:
         return _abstain(request, view, now, reason)
 
@@ -89,6 +89,20 @@ def decide(
     return decision
 
 
+def policies_for(
+    request: PlacementRequest, policies: PolicySet, now: Micros, *, scope: Scope
+) -> Sequence[CompiledPolicy]:
+    """Return the policies that would decide for a pod, highest priority first, without a decision.
+
+    Args:
+        request: the pod and its context.
+        policies: the loaded policies.
+        now: the moment.
+        scope: the pods to place; one outside of it has no policies.
+    """
+    return () if _skip_reason(request.pod, scope) else policies.match(request, now).enforced
+
+
 def _decide_by(
     policies: Sequence[CompiledPolicy],
     request: PlacementRequest,
@@ -102,6 +116,23 @@ def _decide_by(
     if not policies:
         return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
     contexts = [policy.context(request, view, now, freshness) for policy in policies]
+    return decide_in(contexts, policies, errors=errors)
+
+
+def decide_in(
+    contexts: Sequence[RuleContext],
+    policies: Sequence[CompiledPolicy],
+    *,
+    errors: tuple[str, ...] = (),
+) -> Decision:
+    """Decide by policies that all apply, highest priority first; at least one.
+
+    Args:
+        contexts: of their rules, one each, all of one request and one view.
+        policies: the policies.
+        errors: lines for conditions that could not be evaluated.
+    """
+    request, view, freshness = contexts[0].request, contexts[0].view, contexts[0].freshness
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     scheduler_filters = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
@@ -141,16 +172,16 @@ def _decide_by(
         order=order,
         candidates=candidates.take(order),
         totals=totals.take(order),
-        estimate=estimate_of(policies, request.pod),
+        estimate=_estimate(policies, request.pod),
         errors=errors + tuple([line for context in contexts for line in context.errors]),
-        decided_at=now,
+        decided_at=contexts[0].now,
         view_version=view.version,
         ages=freshness.ages,
     )
     return replace(decision, message=summary(decision))
 
 
-def skip_reason(pod: Pod, scope: Scope) -> str:
+def _skip_reason(pod: Pod, scope: Scope) -> str:
     """Return why a pod is not placed, "" when it is."""
     if pod.node_name:
         return f"the pod is bound to node {pod.node_name} already"
@@ -269,7 +300,7 @@ def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> 
     return keys.view(np.intp)
 
 
-def estimate_of(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
+def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
     """Return the usage expected of the pod by the first policy that estimates one."""
     for policy in policies:
         if policy.estimator is not None:

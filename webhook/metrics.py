@@ -76,6 +76,12 @@ class Metrics:
             "Rules that abstained for a pod because data they read was stale, by domain.",
             "domain",
         )
+        self._holds_refused = self._counter(
+            "stowplan_holds_refused",
+            "Pods that were advised instead of held, for their release could not be relied on, by"
+            " reason.",
+            "reason",
+        )
         self._quota_writes = self._counter(
             "stowplan_quota_writes",
             "Writes of reservations on ElasticQuotas, by outcome.",
@@ -114,6 +120,10 @@ class Metrics:
             self._rule_errors.inc(rule_errors)
         for domain, rules in abstained.items():
             self._rules_abstained.labels(domain).inc(rules)
+
+    def hold_refused(self, reason: str) -> None:
+        """Count one pod that was advised instead of held."""
+        self._holds_refused.labels(reason).inc()
 
     def quota_written(self, outcome: str) -> None:
         """Count one write of reservations."""

@@ -33,6 +33,7 @@ from engine.quota import (
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
 from webhook.placement.live_policies import PlacementMode
 from webhook.settings_sources import (
     ENVIRONMENT_PREFIX,
@@ -261,6 +262,25 @@ class Settings(BaseSettings):
         description="Time for which an admitted pod holds quota before it is observed; longer than"
         " the request timeout of the API server, which is 60 s by default.",
     )
+    hold: bool = Field(
+        default=False,
+        description="Hold the pods of policies with `placement: { at: Release }` by a scheduling"
+        " gate until they are decided and released. Without it, and while nobody demonstrably"
+        " releases pods, such pods are advised like others.",
+    )
+    hold_max: int = Field(
+        default=DEFAULT_HOLD_MAX,
+        ge=0,
+        description="Most pods held at a time, about; 0 for none. Beyond it pods are advised: each"
+        " held pod costs the scheduler and every replica some memory.",
+    )
+    hold_seconds: int = Field(
+        default=DEFAULT_HOLD_SECONDS,
+        ge=10,
+        le=3_600,
+        description="Longest time for which a pod is held. Then it counts as overdue: a release is"
+        " anybody's business, and half a minute later no further pods are held.",
+    )
     queue_sort: QueueSortName = Field(
         default="PrioritySort",
         description="Order in which held pods are released, as a queue sort of kube-scheduler"
@@ -275,6 +295,12 @@ class Settings(BaseSettings):
         default=False,
         description="Release a held pod only when the one before it is bound, which is slow: the"
         " scheduler sorts pods that are released together again, by priority and creation.",
+    )
+    node_marks: bool = Field(
+        default=False,
+        description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
+        " label that pods of a policy with `dynamicFilters: Marked` refuse. Without it, the leader"
+        " takes back all marks it finds.",
     )
     scheduler_names: Names = Field(
         default=("default-scheduler",),

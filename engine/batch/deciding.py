@@ -14,9 +14,8 @@ from engine.batch.template_rules import TemplateRules, UnevenError
 from engine.batch.templates import TemplateKeys
 from engine.model.decision import Decision, Verdict
 from engine.model.request import PlacementRequest
-from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.pipeline import Scope, decide, estimate_of, skip_reason
+from engine.pipeline import Scope, decide, policies_for
 from engine.policy import PolicySet
 from engine.view import FRESH, ClusterView, Freshness
 
@@ -62,13 +61,11 @@ class _Kind:
 
     Attributes:
         template: None where each pod must be decided by itself.
-        estimate: the usage expected of each.
         unplaced: the latest outcome without a node, and the number of pods placed then.
     """
 
-    def __init__(self, template: Template | None, estimate: Amounts) -> None:
+    def __init__(self, template: Template | None) -> None:
         self.template = template
-        self.estimate = estimate
         self.unplaced: tuple[int, BatchOutcome] | None = None
 
 
@@ -112,7 +109,8 @@ class _Batch:
             message="",
             score=score,
             candidates=ranking.count,
-            estimate=kind.estimate,
+            estimate=kind.template.decision.estimate,
+            decision=kind.template.decision,
         )
 
     def _decide_alone(self, request: PlacementRequest) -> BatchOutcome:
@@ -149,21 +147,15 @@ class _Batch:
         return kind
 
     def _new_kind(self, request: PlacementRequest) -> _Kind:
-        by_itself = _Kind(None, {})
-        if skip_reason(request.pod, self._scope) or request.pod.nominated_node_name:
-            return by_itself
-        enforced = self._policies.match(request, self._now).enforced
-        if not enforced:
-            return by_itself
+        policies = policies_for(request, self._policies, self._now, scope=self._scope)
+        if not policies or request.pod.nominated_node_name:
+            return _Kind(None)
         view = self._placements.what_if.view
-        rules = TemplateRules(enforced, request, view, self._now, self._freshness)
-        if not rules.are_separable:
-            return by_itself
         try:
-            template = Template(rules, self._placements)
+            rules = TemplateRules(policies, request, view, self._now, self._freshness)
+            return _Kind(Template(rules, self._placements))
         except UnevenError:
-            return by_itself
-        return _Kind(template, estimate_of(enforced, request.pod))
+            return _Kind(None)
 
     def _rankings(self) -> list[Ranking]:
         templates = (kind.template for kind in self._kinds.values())

@@ -18,6 +18,8 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
         score: the total of that node.
         candidates: the number of nodes that could take the pod.
         estimate: expected usage of the pod, base units; empty when no rule estimates.
+        decision: the one made for the first pod of its template; what it computes on demand is of
+            no moment any more.
     """
 
     node: str
@@ -26,6 +28,7 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     score: int
     candidates: int
     estimate: Amounts
+    decision: Decision
 
     @classmethod
     def of(cls, decision: Decision) -> BatchOutcome:
@@ -39,4 +42,5 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
             score=int(decision.totals[0]) if fits else 0,
             candidates=candidates.size,
             estimate=decision.estimate,
+            decision=decision,
         )

@@ -29,17 +29,20 @@ class Ranking:
         UnevenError: some score could not be evaluated.
 
     Attributes:
+        decision: the one for the first pod of the template.
         count: the number of candidates.
         moving: the scores that pods change.
         ends_version: grows when candidates that took no pod get other points.
     """
 
     def __init__(self, rules: TemplateRules, view: ClusterView) -> None:
-        self._may_pass, self._rows, raw = rules.evaluate(view)
+        self.decision, self._may_pass = rules.decide(view)
+        self._rows = np.sort(self.decision.candidates)
         self._columns = [
-            ScoreColumn(rule, each) for rule, each in zip(rules.scores, raw, strict=True)
+            ScoreColumn(rule, score)
+            for rule, score in zip(rules.scores, self.decision.scored, strict=True)
         ]
-        self.moving: Sequence[ScoreColumn] = self._columns[: rules.moving]
+        self.moving: Sequence[ScoreColumn] = [self._columns[i] for i in rules.moving_scores]
         self._place = np.full(len(view), _NEVER, np.intp)
         self._place[self._rows] = np.arange(self._rows.size)
         self._is_in = np.ones(self._rows.size, np.bool_)
@@ -48,7 +51,8 @@ class Ranking:
         self._totals = np.zeros(self._rows.size, np.int64)
         self.count = self._rows.size
         self.ends_version = 0
-        self._rank(self._columns)
+        for column in self._columns:
+            self._totals += column.points
 
     def best(self, pod: Pod) -> tuple[int, int]:
         """Return the row of the best candidate for a pod, and its total; there must be one."""
@@ -66,8 +70,9 @@ class Ranking:
         """Return what candidates get by the scores that no pod changes."""
         places = self._place.take(rows)
         points = np.zeros(rows.size, np.int64)
-        for column in self._columns[len(self.moving) :]:
-            points += column.points.take(places)
+        for column in self._columns:
+            if column not in self.moving:
+                points += column.points.take(places)
         return points
 
     def update(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.template_rules import UnevenError
+from engine.model.decision import ScoreOutcome
 from engine.policy import ScoreRule
 from engine.view import IntColumn
 
@@ -18,17 +19,24 @@ class ScoreColumn:
     Its points follow from it and its ends (see `Score.normalize`), so that other nodes keep theirs
     when a pod changes a score between the ends.
 
+    Args:
+        rule: the score.
+        score: its outcome.
+
     Attributes:
         raw: before it is normalized, (n_candidates,).
         points: times the weight, (n_candidates,); anything for those that are out.
         ends: the least and the greatest of `raw` over those that are in.
     """
 
-    def __init__(self, rule: ScoreRule, raw: NDArray[Any]) -> None:
+    def __init__(self, rule: ScoreRule, score: ScoreOutcome) -> None:
         self._rule = rule
-        self.raw = raw
-        self.points = np.zeros(raw.size, np.int64)
+        self._counts = not score.abstained
+        self.raw = score.raw.copy()
+        self.points = score.normalized * rule.weight
         self.ends: tuple[float, float] = (0, 0)
+        if self.raw.size:
+            self.ends = self.raw.min(), self.raw.max()
 
     def normalize(self, inside: NDArray[np.intp] | None) -> None:
         """Give all candidates points.
@@ -78,6 +86,8 @@ class ScoreColumn:
         return raw.min(), raw.max()
 
     def _points_of(self, raw: NDArray[Any]) -> IntColumn:
+        if not self._counts:
+            return np.zeros(raw.size, np.int64)
         points = self._rule.evaluator.normalize(raw)
         if points is None:
             raise UnevenError

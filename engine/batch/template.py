@@ -22,6 +22,7 @@ class Template:
         UnevenError: some score could not be evaluated; so do the methods.
 
     Attributes:
+        decision: for the first pod.
         ranking: of the nodes, as of the last `refresh`.
     """
 
@@ -29,6 +30,7 @@ class Template:
         self._rules = rules
         self._placements = placements
         self._begin()
+        self.decision = self.ranking.decision
 
     def _begin(self) -> None:
         self.ranking = Ranking(self._rules, self._placements.what_if.view)

@@ -8,9 +8,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import and_not
+from engine.model.decision import Decision, and_not
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
+from engine.pipeline import decide_in
 from engine.policy import (
     MOST_ITERATIONS,
     SCHEDULER_FILTERS,
@@ -25,11 +26,11 @@ RawScores: TypeAlias = list[NDArray[Any]]
 """Scores of some rows before they are normalized, one array for each rule."""
 
 _ENOUGH: Final = MOST_ITERATIONS // 2
-"""Of the iterations that a policy may take: fewer nodes never take as many as all."""
+"""Of the iterations that a policy may take: as many are left, so no pod more exhausts them."""
 
 
 class UnevenError(Exception):
-    """Rules could not be evaluated for every node: then the nodes are not independent."""
+    """What a rule says of a node depends on other nodes, or it could not be evaluated for some."""
 
 
 class TemplateRules:
@@ -37,14 +38,17 @@ class TemplateRules:
 
     Args:
         policies: they apply in Enforce mode, highest priority first; at least one.
-        request: of any pod of the template.
+        request: of the first pod of the template.
         view: the cluster.
         now: the moment of the decisions.
         freshness: the domains of the view that are too old.
 
+    Raises:
+        UnevenError: nodes are not independent of each other.
+
     Attributes:
-        scores: the rules that do not abstain; those that pods change come first.
-        moving: the number of these.
+        scores: all scores, in order.
+        moving_scores: which of them pods change, ascending; none that abstains.
     """
 
     def __init__(
@@ -55,39 +59,41 @@ class TemplateRules:
         now: Micros,
         freshness: Freshness,
     ) -> None:
+        self._policies = policies
         self._contexts = [policy.context(request, view, now, freshness) for policy in policies]
-        filters = [(rule, 0) for rule in SCHEDULER_FILTERS]
-        filters += [(rule, i) for i, policy in enumerate(policies) for rule in policy.filters]
-        scores = [
-            (rule, i)
-            for i, policy in enumerate(policies)
-            for rule in policy.scores
-            if not self._contexts[i].stale_among(rule.evaluator.reads)
+        self._filters = [(rule, 0) for rule in SCHEDULER_FILTERS]
+        self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
+        scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
+        evaluators = [
+            *(rule.evaluator for rule, _ in self._filters),
+            *(rule.evaluator for rule, _ in scores),
         ]
-        scores.sort(key=lambda bound: not _is_moving(bound[0]))
-        self._still_filters = [bound for bound in filters if not _is_moving(bound[0])]
-        self._moving_filters = [bound for bound in filters if _is_moving(bound[0])]
-        self._scores = scores
+        if any(evaluator.reads_other_nodes for evaluator in evaluators):
+            raise UnevenError
+        self._moving_filters = [bound for bound in self._filters if self._is_moving(*bound)]
+        self._moving_scores = [bound for bound in scores if self._is_moving(*bound)]
         self.scores: Sequence[ScoreRule] = [rule for rule, _ in scores]
-        self.moving = sum(map(_is_moving, self.scores))
-        rules: list[FilterRule | ScoreRule] = [*(rule for rule, _ in filters), *self.scores]
-        self.are_separable = not any(rule.evaluator.reads_other_nodes for rule in rules)
-        """Whether a pod that comes to a node changes nothing for the others."""
+        self.moving_scores = [i for i, bound in enumerate(scores) if self._is_moving(*bound)]
 
-    def evaluate(self, view: ClusterView) -> tuple[BoolColumn, NDArray[np.intp], RawScores]:
-        """Evaluate all rules for all nodes.
+    def decide(self, view: ClusterView) -> tuple[Decision, BoolColumn]:
+        """Decide for the first pod of the template.
 
         Returns:
-            Which rows pass the filters that no pod changes, (n,); the rows of the candidates,
-            ascending; and their scores by every rule.
+            The decision, and which rows pass the filters that no pod changes, (n,).
 
         Raises:
-            UnevenError: a score could not be evaluated for every candidate.
+            UnevenError: some score could not be evaluated.
         """
         contexts = [context.on(view) for context in self._contexts]
-        may_pass = _passing(view.valid, self._still_filters, contexts)
-        (candidates,) = _passing(may_pass, self._moving_filters, contexts).nonzero()
-        return may_pass, candidates, _raw(self._scores, contexts, candidates)
+        decision = decide_in(contexts, self._policies)
+        _check(contexts)
+        if any(score.faults for score in decision.scored):
+            raise UnevenError
+        may_pass = view.valid
+        for bound, outcome in zip(self._filters, decision.filters, strict=True):
+            if not self._is_moving(*bound):
+                may_pass = and_not(may_pass, outcome.rejects)
+        return decision, may_pass
 
     def evaluate_moving(
         self, view: ClusterView, rows: NDArray[np.intp]
@@ -105,34 +111,26 @@ class TemplateRules:
             UnevenError: a score could not be evaluated for every row that passes.
         """
         contexts = [context.on(view) for context in self._contexts]
-        passes = _passing(view.valid, self._moving_filters, contexts).take(rows)
-        return passes, _raw(self._scores[: self.moving], contexts, rows[passes])
+        passing = view.valid
+        for rule, number in self._moving_filters:
+            passing = and_not(passing, rule.outcome(contexts[number]).rejects)
+        passes = passing.take(rows)
+        rows = rows[passes]
+        raw = []
+        for score, number in self._moving_scores:
+            values = score.raw(contexts[number], rows)
+            if values is None:
+                raise UnevenError
+            raw.append(values)
+        _check(contexts)
+        return passes, raw
+
+    def _is_moving(self, rule: FilterRule | ScoreRule, policy: int) -> bool:
+        """Return whether pods that come to a node may change what a rule says of it."""
+        reads = rule.evaluator.reads
+        return Domain.PODS in reads and not self._contexts[policy].stale_among(reads)
 
 
-def _is_moving(rule: FilterRule | ScoreRule) -> bool:
-    """Return whether pods that come to a node may change the result of a rule for it."""
-    return Domain.PODS in rule.evaluator.reads
-
-
-def _passing(
-    passing: BoolColumn, filters: Sequence[tuple[FilterRule, int]], contexts: Sequence[RuleContext]
-) -> BoolColumn:
-    for rule, number in filters:
-        passing = and_not(passing, rule.outcome(contexts[number]).rejects)
-    return passing
-
-
-def _raw(
-    scores: Sequence[tuple[ScoreRule, int]],
-    contexts: Sequence[RuleContext],
-    rows: NDArray[np.intp],
-) -> RawScores:
-    raw = []
-    for rule, number in scores:
-        values = rule.raw(contexts[number], rows)
-        if values is None:
-            raise UnevenError
-        raw.append(values)
+def _check(contexts: Sequence[RuleContext]) -> None:
     if any(context.budget.steps_left < _ENOUGH for context in contexts):
         raise UnevenError
-    return raw

@@ -38,6 +38,7 @@ class DynamicFilters(StrEnum):
 
     PREFERRED = "Preferred"  # rejected nodes are left out of the preferred ones
     REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
+    MARKED = "Marked"  # rejected nodes carry a label that the pod refuses
 
 
 class PlacementAt(StrEnum):

@@ -22,6 +22,9 @@ RELEASE_BY_ANNOTATION: Final = "stowplan.dev/release-by"
 RELEASED_ANNOTATION: Final = "stowplan.dev/released"
 """What a pod was released with: the nominated node, or why there is none."""
 
+RESERVED_AT_ANNOTATION: Final = "stowplan.dev/reserved-at"
+"""When the nomination of a held pod was last confirmed to its scheduler, RFC 3339."""
+
 QUEUED_CONDITION: Final = "stowplan.dev/Queued"
 """The pod condition that says why it is held."""
 

@@ -1,8 +1,9 @@
 """A decision as it is written on a pod: node affinity, and annotations with the reasons.
 
-Each encoder has its own file: required labels, exclusion of nodes, preferred terms, annotations.
-`encode` runs them, `patch` assembles their parts and tries them on the pod. Nothing of the user's
-is ever changed. Which node is better is never decided here.
+Each encoder has its own file: required labels, exclusion of nodes, preferred terms, annotations,
+and the hold of a pod that is decided later. `encode` runs those of a decision, `patch` assembles
+their parts and tries them on the pod. Nothing of the user's is ever changed. Which node is better
+is never decided here.
 """
 
 from engine.model.advice import ADVICE_ANNOTATION, Advice
@@ -14,7 +15,9 @@ from engine.placement.annotations import (
     advice_id,
 )
 from engine.placement.encoder import encode
+from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
+from engine.placement.release_encoder import ReleasePatch, encode_release
 
 __all__ = [
     "ADVICE_ANNOTATION",
@@ -24,7 +27,10 @@ __all__ = [
     "Advice",
     "Encoder",
     "Patch",
+    "ReleasePatch",
     "advice_id",
     "and_into_required",
     "encode",
+    "encode_release",
+    "hold_patch",
 ]

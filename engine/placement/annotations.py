@@ -33,6 +33,7 @@ MAX_BYTES = 1024
 _ESTIMATE_BYTES = 256
 _ADVICE_BYTES = 448
 _SURELY_FITTING_BYTES = _ADVICE_BYTES - 32  # less is counted for empty lists
+_LONGEST_REASON = 256
 _ID_BYTES = 8
 _CUT = "..."
 _BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
@@ -78,6 +79,23 @@ def annotations_of(decision: Decision, advice: Advice) -> dict[str, str]:
         annotations[ESTIMATED_USAGE_ANNOTATION] = estimate
     written = "".join((*annotations, *annotations.values(), REASON_ANNOTATION))
     reason = _cut(" ".join(decision.message.split()), MAX_BYTES - len(written.encode()))
+    if reason:
+        annotations[REASON_ANNOTATION] = reason
+    return annotations
+
+
+def release_annotations(estimate: Amounts, message: str) -> dict[str, str]:
+    """Return the annotations of a pod that was decided when it was released.
+
+    Args:
+        estimate: expected usage of the pod, base units.
+        message: one line for a person.
+    """
+    annotations = {}
+    text = _estimate_text(estimate)
+    if text:
+        annotations[ESTIMATED_USAGE_ANNOTATION] = text
+    reason = _cut(" ".join(message.split()), _LONGEST_REASON)
     if reason:
         annotations[REASON_ANNOTATION] = reason
     return annotations

@@ -58,6 +58,7 @@ class _Metadata(TypedDict, total=False):
 
 class _Spec(TypedDict, total=False):
     affinity: dict[str, Any] | None
+    schedulingGates: list[Any] | None
 
 
 class PodDocument(TypedDict, total=False):

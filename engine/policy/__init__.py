@@ -9,6 +9,7 @@ from __future__ import annotations
 from engine.policy.context import MOST_ITERATIONS, RuleContext, request_key
 from engine.policy.expressions import NodeExpression
 from engine.policy.loader import CASES_FILE, load_policies
+from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule
 from engine.policy.schema import Mode, PlacementPolicy
@@ -22,10 +23,12 @@ __all__ = [
     "Match",
     "Mode",
     "NodeExpression",
+    "NodeMarker",
     "PlacementPolicy",
     "PolicySet",
     "RuleContext",
     "ScoreRule",
     "load_policies",
+    "node_markers",
     "request_key",
 ]

@@ -20,12 +20,13 @@ from engine.cel.values import BOOL, DYN
 from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
-from engine.model.decision import PlacementOptions
-from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin
+from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions
+from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, NodeFilter, Plugin
 from engine.policy import schema
 from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
+from engine.policy.node_marks import NodeFilterExpression, mark_filter, needs_no_pod
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.policy_set import CompiledPolicy
 from engine.policy.resource_names import misspelt_in_args
@@ -48,6 +49,7 @@ _COPY_ENTRIES: Final = (
     "copy entries of `profiles[].pluginConfig`, `name` and `args`, into `spec.filters` or"
     f" `spec.scores` of a `{schema.KIND}`; weights are in `profiles[].plugins.score.enabled`"
 )
+_OF_THE_REQUEST_ALONE: Final = frozenset({"request", "request.options", "request.userInfo"})
 _MICROS_PER_MILLI = 1000
 _IDENTIFIER = re.compile(r"\w+")
 
@@ -61,10 +63,22 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     programs = _Programs(document)
     plugins = _Plugins(document)
     problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
+    if written is not None and written.spec.placement.at is PlacementAt.RELEASE:
+        problems += _unknown_at_release(programs, document)
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
     return replace(policy, digest=_digest(document)), []
+
+
+def _unknown_at_release(programs: _Programs, document: Document) -> Iterator[Diagnostic]:
+    """Yield the problem of each expression that reads what only an admission request says."""
+    for path, program in programs.found.items():
+        read = {".".join(each[:2]) for each in program.references} & _OF_THE_REQUEST_ALONE
+        if read:
+            message = f"`{min(read)}` is not known when a pod is released"
+            hint = "read `pod` or `object` instead, or decide `at: Admission`"
+            yield document.problem((*path, "expression"), message, hint=hint)
 
 
 def _other_kind(document: Document) -> Diagnostic | None:
@@ -253,10 +267,16 @@ def _assembled(
     estimators = (
         plugin.estimator(args) for plugin, args in plugins.found.values() if plugin.estimator
     )
+    variable_programs = {
+        item.name: programs.found[*_VARIABLES, i] for i, item in enumerate(variables)
+    }
     filters = tuple(
-        _filter_rule(name, rule, (*_FILTERS, i), programs, plugins)
+        _filter_rule(name, rule, (*_FILTERS, i), programs, plugins, variable_programs)
         for i, rule in enumerate(spec.filters)
     )
+    is_marked = spec.placement.dynamic_filters is DynamicFilters.MARKED
+    if is_marked and any(rule.node_filter is not None for rule in filters):
+        filters = (*filters, mark_filter(name))
     scores = tuple(
         _score_rule(name, rule, (*_SCORES, i), programs, plugins)
         for i, rule in enumerate(spec.scores)
@@ -270,7 +290,7 @@ def _assembled(
         conditions={
             item.name: programs.found[*_CONDITIONS, i] for i, item in enumerate(conditions)
         },
-        variables={item.name: programs.found[*_VARIABLES, i] for i, item in enumerate(variables)},
+        variables=variable_programs,
         filters=filters,
         scores=scores,
         placement=PlacementOptions(**dict(spec.placement)),
@@ -293,20 +313,29 @@ def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[str]:
 
 
 def _filter_rule(
-    policy: str, rule: schema.Filter, path: _Path, programs: _Programs, plugins: _Plugins
+    policy: str,
+    rule: schema.Filter,
+    path: _Path,
+    programs: _Programs,
+    plugins: _Plugins,
+    variables: Mapping[str, Program],
 ) -> FilterRule:
     evaluator: FilterEvaluator
+    node_filter: NodeFilter | None = None
     labels = PLUGIN_LABELS
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
         evaluator = PluginFilter(plugin.filter(args), plugin.reads, plugin.reads_other_nodes)
         dynamic = rule.plugin not in STATIC_PLUGINS
+        node_filter = plugin.node_filter(args) if plugin.node_filter else None
     else:
         evaluator = FilterExpression(programs.found[path], rule.message)
         dynamic = not evaluator.reads_labels_alone
         errors_pass = rule.on_error is schema.OnFilterError.IGNORE_RULE
         labels = filter_labels(evaluator.program, errors_pass=errors_pass)
+        if dynamic and needs_no_pod(evaluator.program, variables):
+            node_filter = NodeFilterExpression(evaluator, policy, variables)
     return FilterRule(
         policy=policy,
         name=rule.name,
@@ -314,6 +343,7 @@ def _filter_rule(
         on_error=rule.on_error,
         evaluator=evaluator,
         labels=labels,
+        node_filter=node_filter,
     )
 
 

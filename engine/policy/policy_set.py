@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from engine.cel import CelError, Program
-from engine.model.decision import PlacementOptions
+from engine.model.decision import PlacementAt, PlacementOptions
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
@@ -59,6 +59,12 @@ class CompiledPolicy:
     def rules(self) -> tuple[FilterRule | ScoreRule, ...]:
         """Filters, then scores."""
         return (*self.filters, *self.scores)
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether it applies to every pod."""
+        selectors = (self.namespace_selector, self.object_selector)
+        return not self.conditions and not any(each.requirements for each in selectors)
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -133,6 +139,11 @@ class PolicySet:
         profiles = (profile for policy in ordered for profile in policy.sum_profiles)
         self.sum_profiles: Final = tuple(dict.fromkeys(profiles))
         """The LoadAware sums that a view must keep for these policies."""
+        self.may_hold: Final = any(
+            policy.mode is Mode.ENFORCE and policy.placement.at is PlacementAt.RELEASE
+            for policy in ordered
+        )
+        """Whether any of them decides pods at their release."""
 
     def __len__(self) -> int:
         return len(self.policies)

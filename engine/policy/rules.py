@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
 from engine.model.rule_input import RuleInputs
-from engine.plugins import FAULT, PLUGINS
+from engine.plugins import FAULT, PLUGINS, NodeFilter
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
@@ -70,6 +70,7 @@ class FilterRule:
         on_error: the fate of a node that it cannot be evaluated for.
         evaluator: the plugin or expression.
         labels: its requirements on node labels.
+        node_filter: the part of it that is true whatever the pod, None if there is none.
     """
 
     policy: str
@@ -78,6 +79,7 @@ class FilterRule:
     on_error: OnFilterError = OnFilterError.REJECT_NODE
     evaluator: FilterEvaluator
     labels: FilterLabels = PLUGIN_LABELS
+    node_filter: NodeFilter | None = None
 
     def outcome(self, context: RuleContext) -> FilterOutcome:
         """Return the outcome for every node; all pass if it abstains."""

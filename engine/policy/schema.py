@@ -310,7 +310,9 @@ class Placement(Model):
         DynamicFilters,
         Field(
             description="`Preferred` leaves the nodes that filters over changing state reject "
-            "out of the preferred ones; `Required` also excludes them with `NotIn`."
+            "out of the preferred ones; `Required` also excludes them with `NotIn`; `Marked` "
+            "excludes nodes while they carry a label that says what filters find of them whatever "
+            "the pod. Needs `stowplan serve --node-marks`; without it, no node has the label."
         ),
     ] = DynamicFilters.PREFERRED
     when_none_fits: Annotated[
@@ -331,6 +333,15 @@ class Placement(Model):
             "exactly.",
         ),
     ] = DEFAULT_GROUP_LABELS
+
+    @model_validator(mode="after")
+    def _a_held_pod_is_not_denied(self) -> Self:
+        if self.at is PlacementAt.RELEASE and self.when_none_fits is WhenNoneFits.DENY:
+            raise several_mistakes(
+                [(("whenNoneFits",), "a pod that is decided at release cannot be denied any more")],
+                hint="drop `whenNoneFits`, or decide `at: Admission`",
+            )
+        return self
 
 
 class Metadata(Model):

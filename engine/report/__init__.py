@@ -1,4 +1,4 @@
-"""Reports: the decision for a pod, the verdict of its quotas, the state of a replica, as data.
+"""Reports: the decision for a pod, the verdict of its quotas, held pods, a replica, as data.
 
 What belongs here: the structs behind JSON answers and terminal outputs, how they are built from a
 `Decision`, and its one-line summary. What never does: rendering, a clock, or a decision. Fields are
@@ -6,6 +6,15 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
+from engine.report.queue import (
+    QueuedPod,
+    QueueEntry,
+    QueueReport,
+    ReleaserReport,
+    overdue_seconds,
+    place_text,
+    queue_report,
+)
 from engine.report.quota import QuotaReport
 from engine.report.status import (
     CertificateStatus,
@@ -21,11 +30,18 @@ __all__ = [
     "DecisionReport",
     "PodName",
     "PoliciesStatus",
+    "QueueEntry",
+    "QueueReport",
+    "QueuedPod",
     "QuotaReport",
+    "ReleaserReport",
     "RuleReason",
     "SourceReport",
     "StatusReport",
     "ViewStatus",
     "decision_report",
+    "overdue_seconds",
+    "place_text",
+    "queue_report",
     "summary",
 ]

@@ -53,7 +53,6 @@ _WARM_UP_PODS = 200
 _NAMESPACES = 20
 _CASES = ("1x1", "1x20", "3x1", "3x20")
 _CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 _serial = count()
 
@@ -273,13 +272,8 @@ def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
 
 def _cpu_seconds(groups: dict[str, Sequence[Part]]) -> dict[str, float]:
     """Return what each group of processes has used so far, and the clients as well."""
-    used = {name: sum(map(_cpu_of, parts)) for name, parts in groups.items()}
+    used = {name: sum(part.cpu_seconds for part in parts) for name, parts in groups.items()}
     return {**used, "clients and front": time.process_time()}
-
-
-def _cpu_of(part: Part) -> float:
-    fields = Path(f"/proc/{part.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS  # in user and in kernel mode
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ _CRDS = Path(__file__).parent / "crds"
 _OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "cronjobs", "jobs")
 _RUNNING = pytest.StashKey[ControlPlane]()
 _LOGGED_BEFORE = pytest.StashKey[dict[Path, int]]()
-_LINES, _WIDTH = 20, 240  # of each log that is shown: what failed must not drown in them
+_LINES, _WIDTH = 12, 200  # of each log that is shown: what failed must not drown in them
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +159,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what was logged during a test that failed: by the control plane and by replicas."""
+    """Show what was logged during a test that failed, and below it once more how it failed."""
     report = yield
     control_plane = item.config.stash.get(_RUNNING, None)
     if report.failed and control_plane is not None:
@@ -173,4 +173,6 @@ def pytest_runtest_makereport(
             for log in logs
             if log.exists()
         ]
+        crash = getattr(report.longrepr, "reprcrash", None)
+        report.sections.append(("failure", str(crash or report.longrepr)))
     return report

@@ -74,8 +74,9 @@ class Installed:
         async def known() -> bool:
             details = [await replica.detail() for replica in self.replicas]
             sources = [source for detail in details for source in detail["sources"]]
-            usage = [one["objects"] for one in sources if one["name"] == "metrics.k8s.io"]
-            return usage == [nodes] * len(self.replicas)
+            usage = [source for source in sources if source["name"] == "metrics.k8s.io"]
+            assert [source["objects"] for source in usage] == [nodes] * len(self.replicas), usage
+            return True
 
         await eventually(known, f"the usage of {nodes} nodes is known")
 

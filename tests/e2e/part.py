@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from typing import IO
 READY_WITHIN_SECONDS = 120
 _STOPS_WITHIN_SECONDS = 30
 _POLL_SECONDS = 0.05
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class PartError(Exception):
@@ -62,6 +64,13 @@ class Part:
     def pid(self) -> int | None:
         """The number of the process, None where there is none."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time that the process has used so far, in user and in kernel mode."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def launch(self) -> None:
         """Start the process, and do not wait."""

@@ -1,4 +1,4 @@
-"""An admission webhook that allows everything and remembers what it was asked."""
+"""An admission webhook that remembers what it was asked, and allows it unless a test says no."""
 
 from __future__ import annotations
 
@@ -28,21 +28,29 @@ class Reviewer:
         url: to put into a webhook configuration, with any path behind it.
         ca_bundle: as a configuration wants it.
         reviews: path and decoded AdmissionReview of each call.
+        refuses: why it allows nothing; empty while it allows everything.
+        breaks: whether it answers with an error.
     """
 
     url: str
     ca_bundle: str
     reviews: list[tuple[str, Json]] = field(default_factory=list)
+    refuses: str = ""
+    breaks: bool = False
 
     def requests(self, path: str) -> Iterator[Json]:
         """Yield the requests in the reviews that came to a path."""
         return (review["request"] for called, review in self.reviews if called == path)
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Remember, and allow."""
+        """Remember, and allow or refuse."""
         review = await request.json()
         self.reviews.append((request.path, review))
-        response = {"uid": review["request"]["uid"], "allowed": True}
+        if self.breaks:
+            raise web.HTTPInternalServerError
+        response: Json = {"uid": review["request"]["uid"], "allowed": not self.refuses}
+        if self.refuses:
+            response["status"] = {"message": self.refuses}
         return web.json_response(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
         )

@@ -120,10 +120,11 @@ async def test_its_pods_are_allowed_where_pods_are_restricted_most(
 ) -> None:
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
     await cluster.patch("namespaces", namespace, {"metadata": {"labels": label}})
-    manifests = rendered(namespace=namespace)
+    manifests = rendered(namespace=namespace, values={"hold.enabled": True})
     await _create_accounts(cluster, manifests)
     specs = [
         of_kind(manifests, "Deployment")["spec"]["template"]["spec"],
+        of_kind(manifests, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"],
         *(one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "Job"),
         next(one for one in manifests if one["kind"] == "Pod")["spec"],
     ]
@@ -175,6 +176,9 @@ async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
         ({"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}}, "metrics.enabled"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 2}}, "is above"),
         ({"quota.matchConditions": [{"name": "half"}]}, "`expression`"),
+        ({"hold.seconds": 5}, "seconds"),
+        ({"hold.gateGuard.enabled": True}, "hold.gateGuard needs hold.enabled"),
+        ({"hold.enabled": True, "placement.mode": "Off"}, "hold.enabled needs"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(values: Json, why: str) -> None:

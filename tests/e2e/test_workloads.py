@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import installed
 from tests.e2e.metrics_server import MetricsServer
 from tests.e2e.nodes import Nodes, finish
+from tests.e2e.replica import Replica
 from tests.e2e.workloads import daemon_set, deployment, is_running, job, pod, stateful_set
 
 ZONE = "topology.kubernetes.io/zone"
@@ -52,30 +54,79 @@ async def five_nodes(nodes: Nodes, metrics_api: MetricsServer) -> None:
         metrics_api.nodes[name] = {"cpu": cores, "memory": "1Gi"}
 
 
-@pytest.mark.usefixtures("five_nodes")
-async def test_every_kind_of_workload_starts(
-    cluster: Cluster, control_plane: ControlPlane, namespace: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+async def replica(
+    five_nodes: None,  # noqa: ARG001 (it knows their usage)
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    tmp_path: Path,
+) -> AsyncIterator[Replica]:
+    """A replica that knows the usage of the nodes, and reviews all pods under `Fail`."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY, encoding="utf-8")
     async with installed(cluster, control_plane, tmp_path, [policy], quotas="Fail") as stowplan:
         (replica,) = stowplan.replicas
         await stowplan.knows_usage(len(LOADS))
-        await _a_bare_pod(cluster, namespace)
-        await _a_pod_with_affinity(cluster, namespace)
-        await _a_pod_without_a_name(cluster, namespace)
-        await _a_daemon_set(cluster, namespace)
-        await _a_job(cluster, namespace)
-        await _a_stateful_set(cluster, namespace)
-        await _a_gated_pod(cluster, namespace)
-        await _a_pod_of_another_scheduler(cluster, namespace)
-        await _a_pod_with_a_node(cluster, namespace)
-        await _a_pod_of_the_system(cluster)
-        await _a_dry_run(cluster, namespace)
-        await _a_rollout(cluster, namespace)
+        yield replica
         outcomes = await replica.reviews()
     assert not outcomes.keys() & {"error", "malformed", "unreadable"}
     assert "forbidden" not in replica.text()
+
+
+@pytest.mark.usefixtures("replica")
+async def test_pods_start(cluster: Cluster, namespace: str) -> None:
+    await _a_bare_pod(cluster, namespace)
+    await _a_pod_with_affinity(cluster, namespace)
+    await _a_pod_without_a_name(cluster, namespace)
+    await _a_pod_with_a_node(cluster, namespace)
+    await _a_gated_pod(cluster, namespace)
+    await _a_pod_of_another_scheduler(cluster, namespace)
+    await _a_pod_of_the_system(cluster)
+    await _a_dry_run(cluster, namespace)
+
+
+@pytest.mark.usefixtures("replica")
+async def test_a_daemon_set_starts(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(daemon_set(namespace, "agent"))
+    agents = await _all_running(cluster, namespace, "app=agent", len(LOADS))
+    assert {one["spec"]["nodeName"] for one in agents} == set(LOADS)  # the old one, too
+    assert all(is_untouched(one) for one in agents)
+
+
+@pytest.mark.usefixtures("replica")
+async def test_a_job_starts(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(job(namespace, "once", pods=3))
+    workers = await _all_running(cluster, namespace, "job-name=once", 3)
+    assert not without_advice(workers)
+    for one in workers:
+        assert one["spec"]["nodeName"] != "node-old"
+        await finish(cluster, namespace, one["metadata"]["name"])
+
+    async def complete() -> bool:
+        status = (await cluster.get("jobs", "once", namespace))["status"]
+        return bool(status.get("succeeded") == 3)
+
+    await eventually(complete, "the Job is complete")
+
+
+@pytest.mark.usefixtures("replica")
+async def test_a_stateful_set_starts(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(stateful_set(namespace, "db", replicas=3))
+    members = await _all_running(cluster, namespace, "app=db", 3)
+    assert {one["metadata"]["name"] for one in members} == {"db-0", "db-1", "db-2"}
+    assert not without_advice(members)
+    assert "node-old" not in {one["spec"]["nodeName"] for one in members}
+
+
+@pytest.mark.usefixtures("replica")
+async def test_a_rollout_goes_through(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(deployment(namespace, "web", replicas=4))
+    before = await _all_running(cluster, namespace, "app=web", 4)
+    change = {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
+    await cluster.patch("deployments", "web", change, namespace)
+    after = await _all_running(cluster, namespace, "app=web,version=2", 4)
+    assert not without_advice([*before, *after])
+    assert "node-old" not in {one["spec"]["nodeName"] for one in (*before, *after)}
 
 
 async def _a_bare_pod(cluster: Cluster, namespace: str) -> None:
@@ -104,36 +155,6 @@ async def _a_pod_without_a_name(cluster: Cluster, namespace: str) -> None:
     made["metadata"] = {"namespace": namespace, "generateName": "any-"}
     name = (await cluster.create(made))["metadata"]["name"]
     assert advice_of(await _running(cluster, namespace, name))
-
-
-async def _a_daemon_set(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(daemon_set(namespace, "agent"))
-    agents = await _all_running(cluster, namespace, "app=agent", len(LOADS))
-    assert {one["spec"]["nodeName"] for one in agents} == set(LOADS)  # the old one, too
-    assert all(is_untouched(one) for one in agents)
-
-
-async def _a_job(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(job(namespace, "once", pods=3))
-    workers = await _all_running(cluster, namespace, "job-name=once", 3)
-    assert not without_advice(workers)
-    for one in workers:
-        assert one["spec"]["nodeName"] != "node-old"
-        await finish(cluster, namespace, one["metadata"]["name"])
-
-    async def complete() -> bool:
-        status = (await cluster.get("jobs", "once", namespace))["status"]
-        return bool(status.get("succeeded") == 3)
-
-    await eventually(complete, "the Job is complete")
-
-
-async def _a_stateful_set(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(stateful_set(namespace, "db", replicas=3))
-    members = await _all_running(cluster, namespace, "app=db", 3)
-    assert {one["metadata"]["name"] for one in members} == {"db-0", "db-1", "db-2"}
-    assert not without_advice(members)
-    assert "node-old" not in {one["spec"]["nodeName"] for one in members}
 
 
 async def _a_gated_pod(cluster: Cluster, namespace: str) -> None:
@@ -176,16 +197,6 @@ async def _a_pod_of_the_system(cluster: Cluster) -> None:
 
 async def _a_dry_run(cluster: Cluster, namespace: str) -> None:
     assert advice_of(await cluster.create(pod(namespace, "tried"), dry_run=True))
-
-
-async def _a_rollout(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(deployment(namespace, "web", replicas=4))
-    before = await _all_running(cluster, namespace, "app=web", 4)
-    change = {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
-    await cluster.patch("deployments", "web", change, namespace)
-    after = await _all_running(cluster, namespace, "app=web,version=2", 4)
-    assert not without_advice([*before, *after])
-    assert "node-old" not in {one["spec"]["nodeName"] for one in (*before, *after)}
 
 
 async def _running(cluster: Cluster, namespace: str, name: str) -> Json:

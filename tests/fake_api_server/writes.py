@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime
+from types import MappingProxyType
 from uuid import UUID
 
 import jsonpatch
@@ -209,11 +210,26 @@ def merged(old: object, patch: object) -> object:
     return result
 
 
+class _GoTest(jsonpatch.TestOperation):
+    """A test as the API server's library sees it: a null is also what is not there."""
+
+    def apply(self, obj: object) -> object:
+        if self.operation.get("value") is None and self.pointer.resolve(obj, None) is None:
+            return obj
+        return super().apply(obj)
+
+
+class _GoPatch(jsonpatch.JsonPatch):
+    """A JSON Patch with such tests."""
+
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "test": _GoTest})
+
+
 def _json_patched(target: Target, old: Object, patch: object) -> object:
     if not isinstance(patch, list):
         raise ApiFault(400, "a JSON patch must be a list of operations")
     try:
-        new: object = jsonpatch.apply_patch(old, patch)
+        new: object = _GoPatch(patch).apply(old)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as misfit:
         raise target.refusal(422, f"the patch does not fit: {misfit}") from misfit
     return new

@@ -10,8 +10,8 @@ from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from webhook.admission import wire
-from webhook.admission.advice_limits import MOST_BYTES, beyond_limits
 from webhook.admission.decision_cache import DecisionCache
+from webhook.admission.hold import PodHolder
 from webhook.admission.review_result import (
     Outcome,
     ReviewResult,
@@ -20,6 +20,7 @@ from webhook.admission.review_result import (
     model_of,
 )
 from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 from webhook.placement.placer import Placement, Placer
 from webhook.placement.policy_counts import PolicyCounts
 
@@ -34,6 +35,7 @@ class PlacementReviews:
         policies: the policies in force.
         clock: monotonic seconds.
         counts: where placements are counted, except those of dry runs.
+        holder: holds the pods that are decided at their release; None where none is held.
     """
 
     def __init__(
@@ -42,42 +44,71 @@ class PlacementReviews:
         policies: Callable[[], PolicySet],
         clock: Callable[[], float],
         counts: PolicyCounts,
+        holder: PodHolder | None = None,
     ) -> None:
         self._placer = placer
         self._policies = policies
         self._clock = clock
         self._counts = counts
+        self._holder = holder
         self._cache = DecisionCache(clock)
 
     def review(self, request: AdmissionRequest) -> ReviewResult:
-        """Advise a pod; where there can be no advice, the pod passes unmodified."""
+        """Advise a pod, or hold it; where there can be no advice, the pod passes unmodified."""
         if not request.creates_pod:
             return ignored(request)
         if request.is_too_large or len(request.object) > MOST_BYTES:
             return _not_advised(request, f"more than {MOST_BYTES} bytes")
         try:
-            policies, began = self._policies(), self._clock()
-            placement = self._cache.get(request, policies)
-            if placement is not None:
-                self._placer.assume(placement)
-                self._counts.count(placement, policies)
-                return _result(request, placement, Outcome.SHARED)
-            manifest, dry_run = request.pod(), bool(request.dry_run)
-            excess = beyond_limits(manifest)
-            if excess:
-                return _not_advised(request, excess)
-            placement_request = _placement_request(manifest, request)
-            placement = self._placer.place(placement_request, policies, dry_run=dry_run)
-            if not dry_run:
-                self._counts.count(placement, policies)
-            self._cache.put(request, policies, placement, began)
-            return _result(request, placement, _OUTCOMES[placement.verdict])
+            policies, holder = self._policies(), self._holder
+            if holder is not None and holder.may_hold(policies):
+                return self._held_or_advised(request, policies, holder)
+            return self._shared(request, policies) or self._held_or_advised(request, policies, None)
         except AdmissionError as error:
             _log.warning("no advice for a pod: %s", error, extra={"uid": request.uid})
             return admit_unmodified(request, Outcome.UNREADABLE, str(error))
         except Exception:  # noqa: BLE001 - advice is never worth a pod
             _log.exception("no advice for a pod", extra={"uid": request.uid})
             return admit_unmodified(request, Outcome.ERROR, "an internal error, see its log")
+
+    def _held_or_advised(
+        self, request: AdmissionRequest, policies: PolicySet, holder: PodHolder | None
+    ) -> ReviewResult:
+        """Hold a pod where there is a holder for it, else advise it by a decision of its own.
+
+        Raises:
+            AdmissionError: the object is not a pod.
+            PatchError: the operations do not apply to the pod.
+        """
+        began, manifest = self._clock(), request.pod()
+        excess = beyond_limits(manifest)
+        if excess:
+            return _not_advised(request, excess)
+        pod = _placement_request(manifest, request)
+        if holder is not None:
+            # Whether this pod is held comes first: the advice of another does not say it.
+            result = holder.held(request, pod, policies) or self._shared(request, policies)
+            if result is not None:
+                return result
+        placement = self._placer.place(pod, policies, dry_run=bool(request.dry_run))
+        if not request.dry_run:
+            self._count(placement, policies)
+        self._cache.put(request, policies, placement, began)
+        return _result(request, placement, _OUTCOMES[placement.verdict])
+
+    def _shared(self, request: AdmissionRequest, policies: PolicySet) -> ReviewResult | None:
+        """Advise a pod by the decision for another of its template, if there is one."""
+        placement = self._cache.get(request, policies)
+        if placement is None:
+            return None
+        self._placer.assume(placement)
+        self._count(placement, policies)
+        return _result(request, placement, Outcome.SHARED)
+
+    def _count(self, placement: Placement, policies: PolicySet) -> None:
+        self._counts.count(placement, policies)
+        if self._holder is not None:
+            self._holder.count_advised(placement, policies)
 
 
 _OUTCOMES = {

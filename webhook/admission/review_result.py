@@ -21,6 +21,7 @@ class Outcome(StrEnum):
 
     PLACED = "placed"  # advice was written on the pod
     SHARED = "shared"  # the same, by the decision for another pod of the same template
+    HELD = "held"  # the pod is held, and decided when it is released
     ABSTAINED = "abstained"  # there is no advice for the pod
     DENIED = "denied"  # a policy requires denial where no node passes
     ADMITTED = "admitted"  # fits its quotas, or has none

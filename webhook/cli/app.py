@@ -94,6 +94,24 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.queue:queue",
+    name="queue",
+    help="""Show the held pods of a live cluster in the order in which they are released.
+
+    It reads the cluster alone, so it works when no replica does. Exit status: 0 all in time, 1
+    could not run, 2 pods are overdue or nobody releases them.
+    """,
+)
+app.command(
+    "webhook.cli.release:release",
+    name="release",
+    help="""Release held pods: remove our scheduling gate from them, and nothing else.
+
+    It needs the right to list and to patch pods, and nothing of ours has to run. Exit status: 0 no
+    such pod is held any more, or a leader releases the overdue ones, 1 could not run, 2 some are.
+    """,
+)
+app.command(
     "webhook.cli.serve:app",
     name="serve",
     help="""Answer admission reviews over TLS until SIGINT or SIGTERM.
@@ -109,6 +127,15 @@ app.command(
 
     The API server is only read from. The file holds the fields that rules can read of nodes, pods,
     namespaces, ElasticQuotas and measured usage: no environment variables or the like.
+    """,
+)
+app.command(
+    "webhook.cli.unmark:unmark",
+    name="unmark",
+    help="""Take all marks of ours back from the nodes of a live cluster, at most 5 in a second.
+
+    Those are the taint `stowplan.dev/avoid` and the labels `avoid.stowplan.dev/*`. A leader with
+    `--node-marks` would set them again: switch that off first.
     """,
 )
 

@@ -27,6 +27,8 @@ _NAMES_NODES = (
     "`dynamicFilters: Required` writes node names, and Karpenter adds no node for such a pod"
 )
 
+_NOT_MARKED = "`dynamicFilters: Marked` has no effect on it: it depends on the pod"
+
 
 def lint(
     paths: Annotated[list[Path], Parameter(allow_leading_hyphen=True)],
@@ -85,18 +87,29 @@ def _rules(policies: PolicySet) -> Table:
 def _enforced_by(policy: CompiledPolicy, rule: FilterRule) -> str:
     """Return how a filter is written on a pod."""
     labels = rule.labels.summary
-    by_name = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
-    if not by_name or labels.exactness is Exactness.EXACT:
+    how = policy.placement.dynamic_filters
+    if labels.exactness is Exactness.EXACT:
+        return labels.summary
+    beyond_labels = ""
+    if how is DynamicFilters.REQUIRED:
+        beyond_labels = "node names"
+    elif how is DynamicFilters.MARKED and rule.node_filter is not None:
+        beyond_labels = "marks on nodes"
+    if not beyond_labels:
         return labels.summary
     if labels.exactness is Exactness.NONE:
-        return "node names"
-    return f"{labels.summary}, node names"
+        return beyond_labels
+    return f"{labels.summary}, {beyond_labels}"
 
 
 def _warnings(policy: CompiledPolicy) -> Iterator[str]:
     """Yield warnings for the author of a policy."""
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
         yield _NAMES_NODES
+    if policy.placement.dynamic_filters is DynamicFilters.MARKED:
+        for rule in policy.filters:
+            if rule.dynamic and rule.node_filter is None:
+                yield f"{rule.name}: {_NOT_MARKED}"
     for rule in policy.filters:
         for warning in rule.labels.summary.warnings:
             yield f"{rule.name}: {warning}"

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ Duty: TypeAlias = Callable[[], Awaitable[None]]
 """A task of the leader: started when it begins to lead, cancelled when it stops."""
 
 _NEVER = float("-inf")
+_DOMAIN = "stowplan.dev/"  # of the annotations that a leader writes
 _JITTER = 0.2  # part of a pause, so that replicas that start together spread their requests
 _NOT_FOUND = 404
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts suspended time too
@@ -59,6 +60,22 @@ class LeaseTimes:
     def __post_init__(self) -> None:
         if not 0 < self.retry_seconds < self.deadline_seconds < self.duration_seconds:
             raise ValueError("a lease needs: 0 < retry < deadline < duration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedLease:
+    """The Lease as one replica has last seen it.
+
+    Attributes:
+        holder: the identity of the leader, "" for none.
+        annotations: those that the holder has written.
+        age_seconds: since the last renewal that this replica has observed, by its own steady clock;
+            infinite before the first: nobody can tell how old a Lease is that was only found.
+    """
+
+    holder: str
+    annotations: Mapping[str, str]
+    age_seconds: float
 
 
 class LeaseElector:
@@ -100,6 +117,11 @@ class LeaseElector:
         self._was_leader = False
         self._last_record: tuple[object, ...] = ()
         self._changed_at = 0.0
+        self._renewed_at = _NEVER
+        self._holder = ""
+        self._observed_annotations: Mapping[str, str] = {}
+        self._annotations: dict[str, str] = {}
+        self._duties: list[Duty] = []
         self._tasks: dict[Duty, asyncio.Future[None]] = {}
 
     @property
@@ -111,18 +133,43 @@ class LeaseElector:
         """
         return self._clock() < self._leader_until
 
+    @property
+    def observed(self) -> ObservedLease:
+        """The Lease as this replica has last seen it, whoever holds it."""
+        return ObservedLease(
+            holder=self._holder,
+            annotations=self._observed_annotations,
+            age_seconds=self._clock() - self._renewed_at,
+        )
+
+    def annotate(self, key: str, value: str) -> None:
+        """Write an annotation of the Lease with the next renewal, and with each after it.
+
+        For the leader, and for as long as it leads: a later leader writes its own.
+
+        Args:
+            key: in the domain `stowplan.dev/`, whose annotations are all the holder's.
+            value: replaces that of before.
+        """
+        self._annotations[key] = value
+
+    def add_duty(self, duty: Duty) -> None:
+        """Run a task whenever this replica leads; one that ends or fails is started again."""
+        self._duties.append(duty)
+
     async def run(self, *duties: Duty) -> None:
         """Take part until cancelled; then end the duties and, after them, release the Lease.
 
         Args:
-            duties: tasks of the leader; one that ends or fails is started again.
+            duties: tasks of the leader, the first of them; see `add_duty`.
         """
+        self._duties = [*duties, *self._duties]
         try:
             while True:
                 await self.attempt()
-                await self._assign(duties)
+                await self._assign()
                 await asyncio.sleep(self._pause())
-                await self._assign(duties)
+                await self._assign()
         finally:
             await self._end_duties()
             await self.release()
@@ -145,14 +192,17 @@ class LeaseElector:
             async with asyncio.timeout(self._attempt_seconds()):
                 lease = await self._read()
                 if lease and _spec(lease).get("holderIdentity") == self.identity:
+                    self._annotations.clear()
                     await self._write(lease, holderIdentity="", leaseDurationSeconds=1)
         except _FAILURES as error:
             _log.warning("lease not released, it will expire: %s", error or "no answer in time")
 
     async def _acquire_or_renew(self) -> None:
         lease = await self._read()
-        if lease is not None and not self._may_acquire(_spec(lease)):
+        if lease is not None and not self._may_acquire(lease):
             return
+        if not self.is_leader:
+            self._annotations.clear()
         spec = _spec(lease or {})
         ours = spec.get("holderIdentity") == self.identity
         changes: dict[str, Any] = {
@@ -165,12 +215,17 @@ class LeaseElector:
         started = self._clock()
         await self._write(lease, **changes)
         self._leader_until = started + self._times.deadline_seconds
+        self._renewed_at = started
 
-    def _may_acquire(self, spec: dict[str, Any]) -> bool:
-        """Whether the Lease is ours, free or expired; record the moment of its last change."""
+    def _may_acquire(self, lease: dict[str, Any]) -> bool:
+        """Whether the Lease is ours, free or expired; record what it says and when it changed."""
+        spec = _spec(lease)
         holder = spec.get("holderIdentity") or ""
+        self._holder, self._observed_annotations = holder, _split_annotations(lease)[0]
         record = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._last_record:
+            if self._last_record:
+                self._renewed_at = self._clock()
             self._last_record, self._changed_at = record, self._clock()
         if holder in {"", self.identity}:
             return True
@@ -194,11 +249,15 @@ class LeaseElector:
             "kind": "Lease",
             "metadata": self._metadata,
         }
-        body = {**body, "spec": {**_spec(body), **changes, "renewTime": self._timestamp()}}
+        ours, others = dict(self._annotations), _split_annotations(body)[1]
+        metadata = {**body["metadata"], "annotations": {**others, **ours}}
+        spec = {**_spec(body), **changes, "renewTime": self._timestamp()}
+        body = {**body, "metadata": metadata, "spec": spec}
         method, path = ("PUT", self._path) if lease else ("POST", self._collection)
         await self._connection.write(
             method, path, msgspec.json.encode(body), content_type="application/json"
         )
+        self._holder, self._observed_annotations = spec["holderIdentity"], ours
 
     def _timestamp(self) -> str:
         return f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -212,12 +271,12 @@ class LeaseElector:
         pause = self._times.retry_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreads load, guards nothing
         return min(pause, self._leader_until - self._clock()) if self.is_leader else pause
 
-    async def _assign(self, duties: tuple[Duty, ...]) -> None:
+    async def _assign(self) -> None:
         """Start the duties that do not run, or end them all if this replica does not lead."""
         if not self.is_leader:
             await self._end_duties()
             return
-        for duty in duties:
+        for duty in self._duties:
             if duty not in self._tasks or self._tasks[duty].done():
                 self._tasks[duty] = asyncio.ensure_future(_logged(duty))
 
@@ -238,6 +297,13 @@ async def _logged(duty: Duty) -> None:
 
 def _spec(lease: dict[str, Any]) -> dict[str, Any]:
     return lease.get("spec") or {}
+
+
+def _split_annotations(lease: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the annotations of a Lease that its holder has written, and all others."""
+    annotations: dict[str, str] = (lease.get("metadata") or {}).get("annotations") or {}
+    ours = {key: value for key, value in annotations.items() if key.startswith(_DOMAIN)}
+    return ours, {key: value for key, value in annotations.items() if key not in ours}
 
 
 def _transitions(spec: dict[str, Any]) -> int:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from engine.model.elastic_quota import QuotaKey
 from engine.quota import QuotaUsage
 from webhook.cluster.client.connection import Connection
-from webhook.quota import MonotonicClock, QuotaEvent
+from webhook.cluster.object_event import ObjectEvent
+from webhook.quota import MonotonicClock, reference_of
 
 _ROUND_SECONDS = 5.0
 _SETTLE_SECONDS = 30.0  # pods that are replaced may overlap in the view for a moment
@@ -79,10 +80,10 @@ class QuotaAudit:
             written = await self._event(above[key]).write(self._connection, self._identity)
             self._due_at[key] = now + (_INTERVAL_SECONDS if written else _RETRY_SECONDS)
 
-    def _event(self, usage: QuotaUsage) -> QuotaEvent:
+    def _event(self, usage: QuotaUsage) -> ObjectEvent:
         _, since = self._since[usage.quota.key]
-        return QuotaEvent(
-            quota=usage.quota,
+        return ObjectEvent(
+            about=reference_of(usage.quota),
             reason="QuotaOverMax",
             action="Audited",
             message=f"pods use more than max: {usage.clause}",

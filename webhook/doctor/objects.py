@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
@@ -211,9 +212,31 @@ class Deployment(_Part, frozen=True):
     spec: DeploymentSpec
 
 
+class LeaseSpec(_Part, frozen=True):
+    """Spec of a Lease."""
+
+    holder_identity: str | None = None
+    renew_time: datetime | None = None
+
+
+class Lease(_Part, frozen=True):
+    """A Lease."""
+
+    metadata: Metadata
+    spec: LeaseSpec = LeaseSpec()
+
+
+class Taint(_Part, frozen=True):
+    """A taint of a node."""
+
+    key: str = ""
+    effect: str = ""
+
+
 class NodeSpec(_Part, frozen=True):
     """Spec of a node."""
 
+    taints: tuple[Taint, ...] | None = None
     provider_id: str = msgspec.field(name="providerID", default="")
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from engine.batch import BatchOutcome, decide_batch
 from engine.model import api
-from engine.model.decision import SCHEDULER, Decision, Verdict
+from engine.model.decision import SCHEDULER, Decision, PlacementAt, Verdict
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
-from engine.pipeline import Scope, decide
+from engine.pipeline import Scope, decide, policies_for
 from engine.placement import Advice, Encoder, Patch, encode
-from engine.policy import PolicySet
+from engine.policy import CompiledPolicy, PolicySet
 from engine.report import decision_report
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
@@ -76,6 +77,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         abstained: number of rules that abstained, by the domain that was too old.
         rejections: by the filters of policies.
         audit: None where no matching policy is in Audit mode.
+        at: when the policies would have the pod decided.
         patch: operations and warnings for the pod.
         advice: by which the pod counts as assumed; in a second round of admission that of the
             first.
@@ -90,6 +92,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     abstained: Mapping[str, int] = {}
     rejections: Rejections = ()
     audit: AuditedDecision | None = None
+    at: PlacementAt = PlacementAt.ADMISSION
     patch: Patch
     advice: Advice
 
@@ -141,14 +144,24 @@ class Placer:
             dry_run: leaves no trace: the pod will not be created.
         """
         # INVARIANT: no view is alive before and after `_decided`: a change would have to copy it.
-        pod = request.pod
-        previous = None if self._assumed is None or dry_run else self._assumed.withdraw(pod)
+        previous = None if dry_run else self.withdraw(request.pod)
         placement = self._decided(request, policies, dry_run=dry_run)
         if previous is not None and not placement.advice.nodes:
             placement = msgspec.structs.replace(placement, advice=previous)
         if not dry_run:
             self.assume(placement)
         return placement
+
+    def policies_for(
+        self, request: PlacementRequest, policies: PolicySet
+    ) -> Sequence[CompiledPolicy]:
+        """Return the policies that would decide for a pod, highest priority first."""
+        completed = self._completed(request, self._view())
+        return policies_for(completed, policies, self._now(), scope=self._scope)
+
+    def withdraw(self, pod: Pod) -> Advice | None:
+        """Stop counting an advised pod; return its advice, None if it did not count."""
+        return None if self._assumed is None else self._assumed.withdraw(pod)
 
     def assume(self, placement: Placement) -> None:
         """Count a pod on its advised node until it is observed."""
@@ -161,6 +174,22 @@ class Placer:
         view = self._view()
         decision = self._decision(self._completed(request, view), policies, view)
         return decision, self._encode(decision, request, view)
+
+    def decide_batch(
+        self, requests: Sequence[PlacementRequest], policies: PolicySet
+    ) -> tuple[list[BatchOutcome], ClusterView]:
+        """Decide for pods in order, each as if those before it were on their nodes.
+
+        Returns:
+            The outcome for each, and the view without them; keeps the view alive.
+        """
+        view = self._view()
+        completed = [self._completed(request, view) for request in requests]
+        freshness, scope = self._freshness(), self._scope
+        outcomes = decide_batch(
+            completed, policies, view, self._now(), scope=scope, freshness=freshness
+        )
+        return outcomes, view
 
     def warm_up(self, policies: PolicySet) -> Iterator[None]:
         """Decide for plain pods and drop the decisions; one between each yield and the next.
@@ -198,6 +227,7 @@ class Placer:
             abstained=Counter(domain for rule in decision.abstained for domain in rule.abstained),
             rejections=_rejections(decision),
             audit=_audited(decision.audit),
+            at=decision.placement.at,
             patch=patch,
             advice=patch.advice,
         )

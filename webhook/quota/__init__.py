@@ -8,11 +8,10 @@ replica's watch has observed of them, and the Events about denials. Never: the a
 """
 
 from webhook.quota.config import MonotonicClock, QuotaConfig
-from webhook.quota.events import QuotaEventRecorder
+from webhook.quota.events import QuotaEventRecorder, reference_of
 from webhook.quota.ledger import QuotaLedger
 from webhook.quota.metrics import QuotaCollector
 from webhook.quota.observed import ObservedCluster, ObservedPods, observe_cluster
-from webhook.quota.quota_event import QuotaEvent
 from webhook.quota.store import MemoryStore
 
 __all__ = [
@@ -22,8 +21,8 @@ __all__ = [
     "ObservedPods",
     "QuotaCollector",
     "QuotaConfig",
-    "QuotaEvent",
     "QuotaEventRecorder",
     "QuotaLedger",
     "observe_cluster",
+    "reference_of",
 ]

@@ -13,8 +13,8 @@ from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import QuotaVerdict
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
+from webhook.cluster.object_event import ObjectEvent, ObjectReference
 from webhook.quota.config import MonotonicClock
-from webhook.quota.quota_event import QuotaEvent
 
 _FLUSH_SECONDS = 5.0
 _INTERVAL_SECONDS = 60.0
@@ -92,8 +92,8 @@ class QuotaEventRecorder:
         until, count = self._now(), denials.count
         since = denials.since or until
         requests = f"{count} request{'s' if count > 1 else ''}"
-        event = QuotaEvent(
-            quota=quota,
+        event = ObjectEvent(
+            about=reference_of(quota),
             reason="QuotaExceeded",
             action="Refused",
             message=f"refused {requests} since {since:%H:%M:%S}, the last one:"
@@ -105,6 +105,17 @@ class QuotaEventRecorder:
         if await event.write(self._connection, self._identity):
             denials.count -= count  # more may have been recorded meanwhile
             denials.since = self._now() if denials.count else None
+
+
+def reference_of(quota: ElasticQuota) -> ObjectReference:
+    """Return a quota as an Event names it."""
+    return ObjectReference(
+        api_version=f"{quota.group}/v1alpha1",
+        kind="ElasticQuota",
+        namespace=quota.namespace,
+        name=quota.name,
+        uid=quota.uid,
+    )
 
 
 def _named(names: Iterable[str], quotas: Sequence[ElasticQuota]) -> Sequence[ElasticQuota]:

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Raw
+
 from engine.model.pod import Pod
 from engine.model.quantity import INT64_MAX
 from engine.model.resources import Amounts
@@ -30,7 +32,7 @@ class ObservedPods:
         self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
 
-    def pod_changed(self, pod: Pod, version: int) -> None:
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | Raw) -> None:  # noqa: ARG002 - of the protocol
         """Record a pod of a watch event."""
         self.observe(pod.namespace, pod.uid, version)
 

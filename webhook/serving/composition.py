@@ -12,6 +12,7 @@ from functools import partial
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from webhook.admission.handler import ReviewHandler, ReviewLimits
+from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
@@ -28,6 +29,7 @@ from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
+from webhook.serving.releasing import release_controller
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder, Services
 from webhook.serving.tls import LiveCertificate
@@ -75,6 +77,12 @@ async def run_server(
         explanations = Explanations(settings.explanations_kept)
         placer = _placer(settings, cluster, explanations)
         policies = _policies(settings, cluster, placer, now)
+        if services.leadership is not None:
+            builder.keep_node_marks(services.leadership, cluster, policies)
+
+        if services.releasing is not None:
+            controller = release_controller(services.releasing, cluster, placer, policies, now)
+            services.releasing.elector.add_duty(controller.run)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
@@ -209,7 +217,16 @@ def _handlers(
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
-    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts)
+    holder = None
+    if services.hold_guard is not None:
+        holder = PodHolder(
+            placer,
+            services.hold_guard,
+            now=services.cluster.now,
+            seconds=settings.hold_seconds,
+            count_refusal=metrics.hold_refused,
+        )
+    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts, holder)
     view = services.cluster.state.view
     quota = QuotaReviews(
         ledger=services.ledger,

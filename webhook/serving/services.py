@@ -5,13 +5,14 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
 from engine.model.domain import Domain
 from engine.model.time import Micros, date
+from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
@@ -24,15 +25,22 @@ from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
 from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
 from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
-from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.event_applier import EventApplier, PodObserver
 from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
+from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
+from webhook.controllers.node_marks.metrics import NodeMarkCollector
+from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
+from webhook.controllers.release.pacing import UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.live_policies import LivePolicies
 from webhook.quota import (
     MemoryStore,
     ObservedCluster,
@@ -46,9 +54,23 @@ from webhook.quota import (
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
+from webhook.serving.releasing import ReleaseServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """What tasks of the leader need that are added once there are policies.
+
+    Attributes:
+        connection: to the API server.
+        elector: runs them while this replica leads.
+    """
+
+    connection: Connection
+    elector: LeaseElector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +83,9 @@ class Services:
         certificate: source of the serving certificate.
         authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
+        hold_guard: says whether pods may be held; None where they never are.
+        releasing: what the release of held pods works with; None where none is held.
+        leadership: None for a recording.
     """
 
     cluster: Cluster
@@ -68,6 +93,9 @@ class Services:
     certificate: CertificateSource
     authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
+    hold_guard: HoldGuard | None = None
+    releasing: ReleaseServices | None = None
+    leadership: Leadership | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +138,9 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods = ObservedPods()
-        cluster = await self._live_cluster(connection, pods)
+        pods, unbound = ObservedPods(), UnboundReleases()
+        held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
+        cluster = await self._live_cluster(connection, [pods, held, unbound])
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -122,6 +151,8 @@ class ServiceBuilder:
         elector = LeaseElector(
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
+        # Before the elector runs: what its tasks write with must be closed after they have ended.
+        releasing = await self._releasing(elector, held, unbound) if settings.hold else None
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
@@ -131,8 +162,7 @@ class ServiceBuilder:
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
             controllers.append(rotation.run)
-        if controllers:
-            in_background(self.stack, elector.run(*controllers))
+        in_background(self.stack, elector.run(*controllers))
         if secret is not None:
             await secret.first()
         return Services(
@@ -141,12 +171,47 @@ class ServiceBuilder:
             certificate=secret or self._local_certificate(),
             authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
+            hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
+            releasing=releasing,
+            leadership=Leadership(connection=connection, elector=elector),
         )
 
-    async def _live_cluster(self, connection: Connection, pods: ObservedPods) -> Cluster:
+    async def _releasing(
+        self, elector: LeaseElector, held: HeldPods, unbound: UnboundReleases
+    ) -> ReleaseServices:
+        """Services of the release; its writes have a connection of their own, beside the Lease."""
+        connection = await self.stack.enter_async_context(
+            connected(self.settings.kubeconfig, self.settings.context)
+        )
+        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
+
+    def keep_node_marks(
+        self, leadership: Leadership, cluster: Cluster, policies: LivePolicies
+    ) -> None:
+        """Mark nodes by the policies in force while this replica leads, or take marks back."""
+        is_on, elector, metrics = self.settings.node_marks, leadership.elector, NodeMarkCollector()
+
+        def in_force() -> PolicySet | None:
+            if not (cluster.is_synced and policies.is_loaded):
+                return None
+            return policies.current if is_on else PolicySet()
+
+        marked = MarkedCluster(
+            view=cluster.view, now=cluster.now, freshness=cluster.freshness, policies=in_force
+        )
+        writer = NodeWriter(leadership.connection, may_write=lambda: elector.is_leader)
+        controller = NodeMarkController(
+            marked, writer, show=metrics.show, count_write=metrics.count_write
+        )
+        self.metrics.registry.register(metrics)
+        elector.add_duty(controller.run)
+
+    async def _live_cluster(
+        self, connection: Connection, observers: Sequence[PodObserver]
+    ) -> Cluster:
         settings = self.settings
         state = ClusterState(assumed_seconds=settings.assumed_seconds)
-        applier = EventApplier(state, now=self.now, observers=[pods], buffers_usage=True)
+        applier = EventApplier(state, now=self.now, observers=observers, buffers_usage=True)
         stale_after = StaleAfter(
             nodes=settings.stale_nodes_seconds,
             pods=settings.stale_pods_seconds,

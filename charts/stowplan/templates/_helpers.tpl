@@ -58,6 +58,19 @@ app.kubernetes.io/component: webhook
 {{- end }}
 {{- end }}
 
+{{/* Accounts that may remove our gate, as a CEL list: of replicas, of the dead man's switch, of hooks. */}}
+{{- define "stowplan.releasingAccounts" -}}
+{{- $names := list (include "stowplan.serviceAccount" .) }}
+{{- range list "deadman" "uninstall" "unhold" }}
+{{- $names = append $names (printf "%s-%s" (include "stowplan.fullname" $) .) }}
+{{- end }}
+{{- $users := list }}
+{{- range $names }}
+{{- $users = append $users (printf "'system:serviceaccount:%s:%s'" $.Release.Namespace .) }}
+{{- end -}}
+[{{ join ", " $users }}]
+{{- end }}
+
 {{- define "stowplan.secret" -}}
 {{ .Values.certificates.secretName | default (printf "%s-tls" (include "stowplan.fullname" .)) }}
 {{- end }}
@@ -172,6 +185,14 @@ matchExpressions:
   value: {{ include "stowplan.mode" .Values.placement.mode | quote }}
 - name: STOWPLAN_QUOTA_MODE
   value: {{ include "stowplan.mode" .Values.quota.mode | quote }}
+{{- if .Values.hold.enabled }}
+- name: STOWPLAN_HOLD
+  value: "true"
+- name: STOWPLAN_HOLD_MAX
+  value: {{ .Values.hold.max | int | quote }}
+- name: STOWPLAN_HOLD_SECONDS
+  value: {{ .Values.hold.seconds | int | quote }}
+{{- end }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES
   value: {{ include "stowplan.excludedNamespaces" . | fromJsonArray | join "," }}
 - name: STOWPLAN_DRAIN_SECONDS
@@ -248,28 +269,56 @@ securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end }}
 
+{{/* Rights of whoever runs `stowplan release`. */}}
+{{- define "stowplan.releaseRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, patch]
+{{- end }}
+
+{{/* The container that runs `stowplan release`: (dict "root" $ "args" (list ...)). */}}
+{{- define "stowplan.releaseContainer" -}}
+name: release
+{{ include "stowplan.hookContainer" .root }}
+args:
+  - release
+  {{- toYaml .args | nindent 2 }}
+terminationMessagePolicy: FallbackToLogsOnError
+resources:
+  requests:
+    cpu: 50m
+    memory: 96Mi
+  limits:
+    memory: 256Mi
+{{- end }}
+
+{{/* The container of a script: (dict "root" $ "script" "..." "env" (dict)). */}}
+{{- define "stowplan.scriptContainer" -}}
+name: script
+{{- with .root }}
+{{ include "stowplan.hookContainer" . }}
+command: [python, -c]
+args:
+  - |
+    {{- .Files.Get $.script | nindent 4 }}
+env:
+{{- range $name, $value := $.env }}
+  - name: {{ $name }}
+    value: {{ $value | quote }}
+{{- end }}
+resources:
+  requests:
+    cpu: 50m
+    memory: 64Mi
+  limits:
+    memory: 128Mi
+{{- end }}
+{{- end }}
+
 {{/* The pod of a hook or a test: (dict "root" $ "name" "..." "script" "..." "env" (dict)). */}}
 {{- define "stowplan.scriptPod" -}}
 {{ include "stowplan.hookPod" .root }}
 serviceAccountName: {{ .name }}
-{{- with .root }}
 containers:
-  - name: script
-    {{- include "stowplan.hookContainer" . | nindent 4 }}
-    command: [python, -c]
-    args:
-      - |
-        {{- .Files.Get $.script | nindent 8 }}
-    env:
-    {{- range $name, $value := $.env }}
-      - name: {{ $name }}
-        value: {{ $value | quote }}
-    {{- end }}
-    resources:
-      requests:
-        cpu: 50m
-        memory: 64Mi
-      limits:
-        memory: 128Mi
-{{- end }}
+  - {{- include "stowplan.scriptContainer" . | nindent 4 }}
 {{- end }}

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from engine.documents import mistake, warn
-from engine.model.decision import FilterResult
+from engine.model.decision import FilterResult, and_not
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import NATIVE, is_scalar
@@ -181,6 +181,13 @@ class LimitAwareFilter(_LimitAware):
         if side.faulty is None:
             return judged
         return result_of(np.where(side.faulty, FAULT, judged.codes))
+
+    def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:  # noqa: ARG002 (protocol)
+        """Return the nodes over a ratio already, which take no pod that limits anything."""
+        side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
+        allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS], NATIVE[: len(side.capacities)])
+        rejects = np.logical_or.reduce(side.capacities < allocated, axis=0)
+        return rejects if side.faulty is None else and_not(rejects, side.faulty)
 
     def _complaints(
         self, view: ClusterView, shape: PodShape, side: _FilterSide
@@ -357,6 +364,7 @@ def _checked_natives(shape: PodShape) -> IntColumn:
 PLUGIN = Plugin(
     args=LimitAwareArgs,
     filter=LimitAwareFilter,
+    node_filter=LimitAwareFilter,
     score=LimitAwareScore,
     reads=(Domain.NODES, Domain.PODS),
 )

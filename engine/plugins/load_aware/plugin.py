@@ -115,6 +115,15 @@ class LoadAwareFilter(NeverFaults):
 
         return FilterResult(rejects, codes)
 
+    def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:
+        """Return the nodes over a threshold before any pod is added, production pod or not."""
+        rejects = np.ones(len(view), np.bool_)
+        for is_prod in (False, True):
+            side = self._side(view, is_prod=is_prod)
+            rejects &= reduce(np.logical_or, side.readings.added(view, self._profile) >= side.slack)
+        rejects[_expired(view, self._args, now)] = False
+        return rejects
+
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""
         if code == _EXPIRED:
@@ -332,6 +341,7 @@ def _estimator(args: LoadAwareArgs) -> Callable[[Pod], Amounts]:
 PLUGIN = Plugin(
     args=LoadAwareArgs,
     filter=LoadAwareFilter,
+    node_filter=LoadAwareFilter,
     score=LoadAwareScore,
     sum_profiles=lambda args: (args.load_profile,),
     estimator=_estimator,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import InvalidFileError
-from engine.model.decision import DynamicFilters, PlacementOptions, WhenNoneFits
+from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions, WhenNoneFits
 from engine.policy import Mode
 from engine.policy.schema import OnFilterError, OnScoreError, Placement
 from tests.engine.policy.worlds import policy
@@ -145,10 +145,34 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}]",
             ("`variables` has no field `b`", ""),
         ),
+        (
+            "placement: {at: Release, whenNoneFits: Deny}",
+            (
+                "a pod that is decided at release cannot be denied any more",
+                "drop `whenNoneFits`, or decide `at: Admission`",
+            ),
+        ),
+        (
+            "{placement: {at: Release}, variables: [{name: a, expression: request.userInfo.uid}]}",
+            (
+                "`request.userInfo` is not known when a pod is released",
+                "read `pod` or `object` instead, or decide `at: Admission`",
+            ),
+        ),
     ],
 )
 def test_a_mistake_comes_with_a_hint(spec: str, mistake: tuple[str, str]) -> None:
     assert _mistakes(spec) == [mistake]
+
+
+def test_what_is_known_at_release_may_be_read_there() -> None:
+    compiled = policy(
+        """
+        placement: {at: Release}
+        filters: [{name: a, expression: "request.namespace != '' && object.spec.x == node.name"}]
+        """
+    )
+    assert compiled.placement.at is PlacementAt.RELEASE
 
 
 def test_a_plugin_is_refused_where_it_does_nothing() -> None:

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from engine.model import api
 from engine.model.kinds import WATCHED, Kind
 from engine.model.time import SECOND, Micros
@@ -118,7 +120,7 @@ async def reflecting(
 
     prepared_in: list[int] = []
 
-    def prepare_object(wire: api.Pod) -> Callable[[], None]:
+    def prepare_object(wire: api.Pod, _raw: msgspec.Raw) -> Callable[[], None]:
         prepared_in.append(threading.get_ident())
         return partial(apply, wire)
 

@@ -408,3 +408,80 @@ def test_no_two_processes_of_a_host_have_one_identity() -> None:
 def test_times_that_would_let_two_lead_are_refused() -> None:
     with pytest.raises(ValueError, match="retry < deadline < duration"):
         LeaseTimes(duration_seconds=10, deadline_seconds=10)
+
+
+def written(server: FakeApiServer) -> dict[str, str]:
+    found: dict[str, str] = server.objects("leases")[AT]["metadata"].get("annotations") or {}
+    return found
+
+
+async def test_an_annotation_is_written_with_the_next_renewal_and_seen_by_all() -> None:
+    async with cluster() as (server, connection):
+        leader, other = elector(connection, "a"), elector(connection, "b")
+        await leader.attempt()
+        leader.annotate("stowplan.dev/releasing", "true")
+        assert written(server) == {}
+        await leader.attempt()
+        await other.attempt()
+        assert written(server) == {"stowplan.dev/releasing": "true"}
+        for replica in (leader, other):
+            assert replica.observed.holder == "a"
+            assert replica.observed.annotations == {"stowplan.dev/releasing": "true"}
+        leader.annotate("stowplan.dev/releasing", "false")
+        await leader.attempt()
+        assert written(server) == {"stowplan.dev/releasing": "false"}
+
+
+async def test_annotations_of_a_leader_end_with_its_lead_and_those_of_others_stay() -> None:
+    async with cluster() as (server, connection):
+        clock = Clock()
+        first, second = elector(connection, "a", clock), elector(connection, "b", clock)
+        await first.attempt()
+        first.annotate("stowplan.dev/releasing", "true")
+        await first.attempt()
+        stored = server.objects("leases")[AT]
+        stored["metadata"]["annotations"]["team"] = "shop"
+        server.replace(stored)
+        await second.attempt()
+        clock.seconds += 15
+        await second.attempt()  # takes over from one that died
+        assert second.is_leader
+        assert written(server) == {"team": "shop"}
+        second.annotate("stowplan.dev/releasing", "true")
+        await second.attempt()
+        await second.release()
+        assert written(server) == {"team": "shop"}
+        assert second.observed.holder == ""
+
+
+async def test_an_annotation_does_not_outlive_a_term_even_of_the_same_leader() -> None:
+    async with cluster() as (server, connection):
+        clock = Clock()
+        leader = elector(connection, "a", clock)
+        await leader.attempt()
+        leader.annotate("stowplan.dev/releasing", "true")
+        await leader.attempt()
+        clock.seconds += 10  # its duties have ended
+        await leader.attempt()
+        assert leader.is_leader
+        assert written(server) == {}
+
+
+async def test_the_age_of_a_lease_counts_from_the_last_renewal_that_was_observed() -> None:
+    async with cluster() as (_, connection):
+        clock, moment = Clock(), NOON
+        leader = elector(connection, "a", clock, now=lambda: moment)
+        other = elector(connection, "b", clock)
+        assert other.observed.age_seconds == float("inf")
+        await leader.attempt()
+        await other.attempt()
+        assert other.observed.holder == "a"
+        assert other.observed.age_seconds == float("inf")  # it may have been dead for days
+        moment += timedelta(seconds=2)
+        await leader.attempt()
+        await other.attempt()
+        clock.seconds += 7
+        assert other.observed.age_seconds == 7
+        assert leader.observed.age_seconds == 7
+        await other.attempt()  # no renewal
+        assert other.observed.age_seconds == 7

@@ -18,33 +18,20 @@ from engine.errors import Diagnostic, StowplanError
 from engine.model import api
 from engine.model.kinds import KINDS, Kind
 from engine.model.pod import TERMINAL_PHASES
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
-from webhook.cluster.client.envelopes import Page, page_of
+from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.pages import MOST_ATTEMPTS, PagedLists
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.files.object_file import ObjectFile
 from webhook.cluster.objects import ObjectError
 from webhook.cluster.snapshot.anonymous import Anonymizer
-from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, ReflectorConfig
+from webhook.cluster.timing import DEFAULT_CONFIG, ReflectorConfig
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with the name of a kind, the objects read, and the objects there are if known."""
 
-_MOST_ATTEMPTS = 5  # some eight seconds of waiting
 _MOST_PROBLEMS = 20  # of one kind
 _NEEDED = frozenset({"nodes", "pods"})
-_PASSING = frozenset(
-    {
-        NO_CONTACT,
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
-"""Statuses of failures that may pass."""
-
 _SECRETIVE = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -131,14 +118,11 @@ class _SnapshotWriter:
         config: ReflectorConfig,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._connection = connection
+        self._lists = PagedLists(connection, config, sleep)
         self._file = file
         self._anonymizer = anonymizer
         self._progress = progress
-        self._config = config
-        self._sleep = sleep
         self._encode = msgspec.json.Encoder().encode
-        self._had_contact = False
 
     async def write(self, kind: Kind) -> KindResult:
         """Write all objects of a kind, or none of them."""
@@ -151,7 +135,7 @@ class _SnapshotWriter:
             except ApiError as error:
                 self._file.truncate(start)
                 # Pages are of one resourceVersion, which the API server drops after some minutes.
-                if error.status == HTTPStatus.GONE and attempts < _MOST_ATTEMPTS:
+                if error.status == HTTPStatus.GONE and attempts < MOST_ATTEMPTS:
                     continue
                 if kind.name in _NEEDED or error.status == HTTPStatus.UNAUTHORIZED:
                     raise SnapshotError(kind.name, error) from error
@@ -159,13 +143,11 @@ class _SnapshotWriter:
             return result
 
     async def _list(self, kind: Kind, result: KindResult) -> None:
-        # Without the selector for unfinished pods: with one, no page has the number of the rest.
-        first: Query = [("limit", str(self._config.page_size))]
-        query, read = first, 0
         decode = msgspec.json.Decoder(kind.wire).decode
         head = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
-        while True:
-            page = await self._page(kind.path, query)
+        read = 0
+        # Without the selector for unfinished pods: with one, no page has the number of the rest.
+        async for page in self._lists.pages(kind.path):
             for raw in page.items or ():
                 try:
                     wire = _named(decode(raw))
@@ -177,29 +159,6 @@ class _SnapshotWriter:
             token, rest = page.metadata.token, page.metadata.remaining_item_count
             total = read if not token else None if rest is None else read + rest
             self._progress(kind.name, read, total)
-            if not token:
-                return
-            query = [*first, ("continue", token)]
-
-    async def _page(self, path: str, query: Query) -> Page:
-        """Return a page, after further attempts where a failure may pass."""
-        config = self._config
-        backoff = Backoff(config.first_retry_seconds, config.longest_retry_seconds)
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                page = page_of(await self._connection.get(path, query))
-            except ApiError as error:
-                was_never_there = error.status == NO_CONTACT and not self._had_contact
-                if error.status not in _PASSING or was_never_there or attempts == _MOST_ATTEMPTS:
-                    raise
-                await self._sleep(backoff.next(error.retry_after_seconds))
-            except UNREADABLE as error:
-                raise ApiError(NO_CONTACT, "", "the answer is not a list of objects") from error
-            else:
-                self._had_contact = True
-                return page
 
     def _write(self, kind: Kind, wire: Any, head: bytes, result: KindResult) -> None:  # noqa: ANN401 - a wire struct of any kind
         """Write an object, in JSON as the API server sent it."""

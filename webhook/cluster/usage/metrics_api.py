@@ -23,8 +23,8 @@ from webhook.cluster.decode_errors import UNREADABLE
 from webhook.cluster.usage.poller import AT_A_TIME, UsageSourceError
 from webhook.cluster.usage.readings import PodsOnNodes
 
-_ABSENT = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
-"""No such API, or a registered one that nothing serves."""
+_NOT_INSTALLED_SECONDS = 60.0
+"""Least pause before an API that is not registered is asked for again."""
 
 _NO_HISTORY: Sequence[Sequence[NodeUsage]] = ()
 
@@ -84,11 +84,7 @@ class MetricsApi:
             body = await self._connection.get(path)
             items = _decode_list(body).items or []
         except ApiError as error:
-            raise UsageSourceError(
-                f"{path}: {error}",
-                is_absent=error.status in _ABSENT,
-                retry_after_seconds=error.retry_after_seconds or 0,
-            ) from error
+            raise _source_error(path, error) from error
         except UNREADABLE as error:
             raise UsageSourceError(f"{path}: the answer is not a list of metrics") from error
         decode = msgspec.json.Decoder(kind.wire).decode
@@ -100,3 +96,19 @@ class MetricsApi:
                 _log.debug("%s: an item is left out: %s", path, error)
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
+
+
+def _source_error(path: str, error: ApiError) -> UsageSourceError:
+    """Return what a refusal means: the API is not registered, nothing serves it, or it fails.
+
+    What is registered and not served may be so for good or for a moment, as while metrics-server
+    starts, so it is asked again as usual.
+    """
+    is_installed = error.status != HTTPStatus.NOT_FOUND
+    is_served = is_installed and error.status != HTTPStatus.SERVICE_UNAVAILABLE
+    pause = error.retry_after_seconds or 0
+    return UsageSourceError(
+        f"{path}: {error}",
+        is_absent=not is_served,
+        retry_after_seconds=pause if is_installed else max(pause, _NOT_INSTALLED_SECONDS),
+    )

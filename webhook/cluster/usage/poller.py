@@ -18,9 +18,6 @@ from webhook.cluster.watch.source_status import SourceStatus
 AT_A_TIME = 50
 """Nodes, or a few times as many pods, handled between two pauses for reviews: some 5 ms."""
 
-ABSENT_SECONDS = 60.0
-"""Pause before an absent source is asked again."""
-
 _SPREAD = 0.1  # of a pause, on top of it: replicas must not ask in step
 _log = logging.getLogger(__name__)
 
@@ -30,7 +27,7 @@ class UsageSourceError(StowplanError):
 
     Attributes:
         is_absent: whether nothing serves it, rather than that it fails.
-        retry_after_seconds: the pause it asks for, 0 if none.
+        retry_after_seconds: the least pause before it is asked again, 0 if any will do.
     """
 
     def __init__(
@@ -198,8 +195,7 @@ class UsagePoller:
         except UsageSourceError as error:
             self._note(str(error))
             self.status.present = not error.is_absent
-            pause = ABSENT_SECONDS if error.is_absent else self._every_seconds
-            return max(pause, error.retry_after_seconds)
+            return max(self._every_seconds, error.retry_after_seconds)
         except Exception as error:  # noqa: BLE001 - no error may end the polling
             _log.exception("usage could not be applied")
             self.status.last_error = str(error) or type(error).__name__

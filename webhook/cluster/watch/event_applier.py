@@ -33,8 +33,15 @@ _MOST_BUFFERED = 32  # reports; the sums over the pods of their nodes take some 
 class PodObserver(Protocol):
     """Follows the pods of a cluster; called for every event, so it must be quick."""
 
-    def pod_changed(self, pod: Pod, version: int) -> None:
-        """Handle a pod that was added or replaced, at its resourceVersion; the state has it."""
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
+        """Handle a pod that was added or replaced; the state has it.
+
+        Args:
+            pod: its model.
+            version: its resourceVersion.
+            raw: the object as it was sent, part of a larger text: to be copied if it is kept. Empty
+                where it is not known or cannot be read as a whole.
+        """
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Handle a pod that is gone; the state no longer has it."""
@@ -51,14 +58,14 @@ class KindApplier:
         delete: by namespace, "" for none, and name.
         intern: returns the string to hold for `namespace/name`, so that equal ones are one object.
         prepare: does what of `apply` needs no state, and so may run in a thread; returns the rest.
-            None where that is nothing.
+            Gets the object as it was sent too. None where `apply` is all there is.
     """
 
     kind: Kind
     apply: Callable[[Any], None]
     delete: Callable[[str, str], None]
     intern: Callable[[str], str] = str
-    prepare: Callable[[Any], Callable[[], None]] | None = None
+    prepare: Callable[[Any, msgspec.Raw], Callable[[], None]] | None = None
 
 
 class EventApplier:
@@ -179,17 +186,22 @@ class EventApplier:
         """Apply a pod; the state drops one that has finished."""
         self.prepare_pod(wire)()
 
-    def prepare_pod(self, wire: api.Pod) -> Callable[[], None]:
-        """Return what applies a pod; for a large one making its model takes nearly all the time."""
-        _check_name(wire.metadata)
-        return partial(self._pod, wire, pod_of(wire, namespace=DEFAULT_NAMESPACE))
+    def prepare_pod(self, wire: api.Pod, raw: bytes | msgspec.Raw = b"") -> Callable[[], None]:
+        """Return what applies a pod; for a large one making its model takes nearly all the time.
 
-    def _pod(self, wire: api.Pod, pod: Pod) -> None:
+        Args:
+            wire: the decoded object.
+            raw: as it was sent, for observers.
+        """
+        _check_name(wire.metadata)
+        return partial(self._pod, wire, pod_of(wire, namespace=DEFAULT_NAMESPACE), raw)
+
+    def _pod(self, wire: api.Pod, pod: Pod, raw: bytes | msgspec.Raw) -> None:
         created = self._observe_time(wire.metadata.creation_timestamp)
         self.state.set_pod(pod, seen_at=self._now() if self._now else created)
         version = wire.metadata.version
         for observer in self._observers:
-            observer.pod_changed(pod, version)
+            observer.pod_changed(pod, version, raw)
         self.newest = max(self.newest, pod.scheduled_at or created, pod.initialized_at or created)
 
     def delete_pod(self, namespace: str, name: str) -> None:

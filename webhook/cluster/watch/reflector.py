@@ -224,11 +224,10 @@ class Reflector:
         """Apply an object, or the part of it that counts; return its resourceVersion."""
         try:
             if len(raw) <= _MOST_INLINE_BYTES:
-                wire: Any = self._decode(raw)
-                self._applier.apply(wire)
+                wire, apply = self._prepare(raw)
             else:
                 wire, apply = await asyncio.to_thread(self._prepare, raw)
-                apply()
+            apply()
             key = f"{wire.metadata.namespace}/{wire.metadata.name}"
             version: str = wire.metadata.resource_version
         except UNREADABLE as error:
@@ -248,7 +247,7 @@ class Reflector:
         """Decode an object, and return what applies it too; touches no state."""
         wire: Any = self._decode(raw)
         prepare = self._applier.prepare
-        return wire, partial(self._applier.apply, wire) if prepare is None else prepare(wire)
+        return wire, partial(self._applier.apply, wire) if prepare is None else prepare(wire, raw)
 
     def _delete(self, key: str) -> None:
         namespace, _, name = key.partition("/")

@@ -3,10 +3,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.model import api, topology_api
 from engine.model.disk_io import NodeDisks
+from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import Sum
@@ -203,3 +205,21 @@ def test_an_object_that_cannot_be_read_changes_nothing() -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         stats.apply(disks("stats", "n2", "much"))
     assert applier.state.view().lookup(NodeDisks, "n1") is not None
+
+
+def test_observers_get_a_pod_as_it_was_sent() -> None:
+    raws: list[bytes] = []
+
+    class Observer:
+        def pod_changed(self, _pod: Pod, _version: int, raw: bytes | msgspec.Raw) -> None:
+            raws.append(bytes(raw))
+
+        def pod_deleted(self, _namespace: str, _name: str) -> None: ...
+
+    applier = EventApplier(observers=[Observer()])
+    sent = b'{"metadata":{"name":"web","namespace":"shop"},"spec":{"hostname":"unmodelled"}}'
+    prepare = applier.by_kind["", "Pod"].prepare
+    assert prepare is not None
+    prepare(msgspec.json.decode(sent, type=api.Pod), msgspec.Raw(sent))()
+    applier.pod(pod("web"))
+    assert raws == [sent, b""]

@@ -1,4 +1,4 @@
-"""Events on an ElasticQuota."""
+"""Events on objects, for `kubectl describe`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from engine.model.elastic_quota import ElasticQuota
 from webhook.cluster.client.connection import ApiError, Connection
 
 _CALL_SECONDS = 5.0
@@ -21,11 +20,23 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaEvent:
-    """An Event on a quota.
+class ObjectReference:
+    """An object in a namespace, as an Event names it."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectEvent:
+    """An Event on an object.
 
     Attributes:
-        quota: it is about.
+        about: the object.
+        type: whether it is something that should not be.
         reason: for programs, such as `QuotaExceeded`.
         action: what was done.
         message: for people; cut where it is too long.
@@ -34,7 +45,8 @@ class QuotaEvent:
         until: the last time.
     """
 
-    quota: ElasticQuota
+    about: ObjectReference
+    type: Literal["Normal", "Warning"] = "Warning"
     reason: str
     action: str
     message: str
@@ -49,33 +61,34 @@ class QuotaEvent:
             connection: to the API server.
             identity: of this process.
         """
-        quota, body = self.quota, msgspec.json.encode(self._manifest(identity))
+        about, body = self.about, msgspec.json.encode(self._manifest(identity))
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                await connection.write("POST", f"/api/v1/namespaces/{quota.namespace}/events", body)
+                await connection.write("POST", f"/api/v1/namespaces/{about.namespace}/events", body)
         except (ApiError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
-            _log.warning("no Event on quota `%s/%s`: %s", quota.namespace, quota.name, reason)
+            place = f"{about.namespace}/{about.name}"
+            _log.warning("no Event on %s `%s`: %s", about.kind, place, reason)
             return False
         return True
 
     def _manifest(self, identity: str) -> dict[str, Any]:
-        quota = self.quota
+        about = self.about
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "generateName": f"{quota.name[:_LONGEST_NAME].rstrip('.-')}.",
-                "namespace": quota.namespace,
+                "generateName": f"{about.name[:_LONGEST_NAME].rstrip('.-')}.",
+                "namespace": about.namespace,
             },
             "involvedObject": {
-                "apiVersion": f"{quota.group}/v1alpha1",
-                "kind": "ElasticQuota",
-                "namespace": quota.namespace,
-                "name": quota.name,
-                "uid": quota.uid,
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
             },
-            "type": "Warning",
+            "type": self.type,
             "reason": self.reason,
             "action": self.action,
             "message": self.message[:_LONGEST_MESSAGE],

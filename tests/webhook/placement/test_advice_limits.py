@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from engine.model import api
-from webhook.admission.advice_limits import beyond_limits
+from webhook.placement.advice_limits import beyond_limits
 
 _encode, _pod = msgspec.json.encode, msgspec.json.Decoder(api.Pod).decode
 

@@ -1,0 +1,56 @@
+"""The pod condition `stowplan.dev/Queued`: why a pod is held, as people and programs read it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from engine.model.hold import QUEUED_CONDITION
+
+
+class QueuedReason(StrEnum):
+    """Why a pod is held; the reason of its condition."""
+
+    WAITING_IN_ORDER = "WaitingInOrder"  # others are before it
+    WAITING_FOR_BINDINGS = "WaitingForBindings"  # the scheduler has enough to bind
+    WAITING_FOR_OTHER_GATES = "WaitingForOtherGates"  # ours goes last
+    RELEASE_REFUSED = "ReleaseRefused"  # somebody's admission refuses that we remove the gate
+    RELEASED = "Released"  # the reason of a condition that is False
+
+
+class QueuedCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A condition of a pod; `reason` is any text where others may have written it."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it says that the pod is held."""
+        return self.status == "True"
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: tuple[QueuedCondition, ...] | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+_pod_of: Final = msgspec.json.Decoder(_Pod).decode
+
+
+def queued_condition_in(raw: bytes | msgspec.Raw) -> QueuedCondition | None:
+    """Return our condition of a pod as JSON, None if it has none or cannot be read."""
+    if QUEUED_CONDITION.encode() not in bytes(raw):
+        return None
+    try:
+        conditions = _pod_of(raw).status.conditions or ()
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return next((each for each in conditions if each.type == QUEUED_CONDITION), None)

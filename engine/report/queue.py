@@ -1,0 +1,166 @@
+"""The held pods in order: what `stowplan queue --json` and /debug/queue show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import msgspec
+
+from engine.model.hold import HOLD_GATE
+from engine.model.pod import Pod
+from engine.model.queued_condition import QueuedReason, queued_condition_in
+from engine.model.time import SECOND, Micros, micros
+from engine.report.decision import PodName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """A held pod.
+
+    Attributes:
+        pod: with our scheduling gate.
+        release_by: the moment by which it is to be released, None if that is unknown.
+        raw: the pod as JSON, for its condition; empty where it is not known.
+    """
+
+    pod: Pod
+    release_by: Micros | None
+    raw: bytes | msgspec.Raw
+
+
+class ReleaserReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Who releases pods.
+
+    Attributes:
+        holder: of the Lease; "" for nobody.
+        renewed_seconds_ago: None if that is unknown.
+        releasing: whether the holder says that it releases pods.
+    """
+
+    holder: str = ""
+    renewed_seconds_ago: float | None = None
+    releasing: bool = False
+
+
+class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A held pod in its place.
+
+    Attributes:
+        place: 1 for the next to be released; 0 while it waits for gates of others.
+        held_seconds: since its creation.
+        reason: why it is held.
+        nominated_node: where it is about to go; "" for nowhere yet.
+        overdue_seconds: since it should have been released; 0 if it is in time.
+    """
+
+    pod: PodName
+    place: int
+    priority: int
+    qos_class: str
+    held_seconds: int
+    reason: str
+    message: str
+    nominated_node: str = ""
+    overdue_seconds: int = 0
+
+
+class QueueReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The queue at one moment.
+
+    Attributes:
+        queue_sort: the sort that its order is built on.
+        held: how many pods are held; `pods` may be fewer.
+        overdue: how many of them should have been released.
+        releaser: who releases them; None if that is unknown.
+        pods: in order, those that wait for gates of others last.
+    """
+
+    queue_sort: str
+    held: int
+    overdue: int
+    releaser: ReleaserReport | None
+    pods: tuple[QueuedPod, ...]
+
+
+def queue_report(
+    queue: Sequence[QueueEntry],
+    now: Micros,
+    *,
+    queue_sort: str,
+    releaser: ReleaserReport | None,
+    lists: Callable[[Pod], bool] = lambda _: True,
+    most: int | None = None,
+) -> QueueReport:
+    """Return the report on held pods.
+
+    Args:
+        queue: all of them, in order.
+        now: the time of day.
+        queue_sort: that the order is built on.
+        releaser: who releases them; None if that is unknown.
+        lists: whether to list a pod; all of them have places.
+        most: number of pods to list, None for all.
+    """
+    # Pods that wait for others have no place: nobody knows when they will be in line.
+    in_line = [entry for entry in queue if entry.pod.is_held_by_us_alone]
+    others = (entry for entry in queue if not entry.pod.is_held_by_us_alone)
+    places = chain(enumerate(in_line, 1), ((0, entry) for entry in others))
+    listed = ((place, entry) for place, entry in places if lists(entry.pod))
+    return QueueReport(
+        queue_sort=queue_sort,
+        held=len(queue),
+        overdue=sum(overdue_seconds(entry, now) > 0 for entry in in_line),
+        releaser=releaser,
+        pods=tuple(
+            _queued_pod(entry, place, len(in_line), now) for place, entry in islice(listed, most)
+        ),
+    )
+
+
+def overdue_seconds(entry: QueueEntry, now: Micros) -> int:
+    """Return the whole seconds since a pod should have been released; 0 if it is in time.
+
+    One that waits for gates of others is never overdue: nobody waits for us.
+    """
+    if entry.release_by is None or not entry.pod.is_held_by_us_alone:
+        return 0
+    return max(0, now - entry.release_by) // SECOND
+
+
+def place_text(place: int, total: int) -> str:
+    """Return a place in a queue, such as `4th of 17`."""
+    is_teen = 10 <= place % 100 <= 20  # noqa: PLR2004 - eleventh to twentieth
+    suffix = "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{suffix} of {total}"
+
+
+def _queued_pod(entry: QueueEntry, place: int, total: int, now: Micros) -> QueuedPod:
+    pod = entry.pod
+    reason, message = _reason(entry, place, total)
+    created = now if pod.created is None else micros(pod.created)
+    return QueuedPod(
+        pod=PodName(pod.namespace, pod.name),
+        place=place,
+        priority=pod.priority,
+        qos_class=pod.shape.qos_class,
+        held_seconds=max(0, now - created) // SECOND,
+        reason=reason,
+        message=message,
+        nominated_node=pod.nominated_node_name,
+        overdue_seconds=overdue_seconds(entry, now),
+    )
+
+
+def _reason(entry: QueueEntry, place: int, total: int) -> tuple[str, str]:
+    """Return why a pod is held, as far as it can be told from the pod itself."""
+    if not place:
+        gates = ", ".join(gate for gate in entry.pod.scheduling_gates if gate != HOLD_GATE)
+        return QueuedReason.WAITING_FOR_OTHER_GATES, f"waits for others to remove {gates}"
+    condition = queued_condition_in(entry.raw)
+    if condition is None or not condition.is_true:
+        return QueuedReason.WAITING_IN_ORDER, place_text(place, total)
+    # The place in the condition is that of when it was written.
+    detail = condition.message.partition("; ")[2]
+    return condition.reason, "; ".join(filter(None, (place_text(place, total), detail)))

@@ -1,0 +1,315 @@
+"""Where pods end up, and how soon: the stock scheduler, advice, held pods, and the ideal.
+
+Run as `python -m tests.e2e.bench_outcome [--nodes N --pods N --seeds N]`. A tenth of the nodes is
+hot. Each arm gets the same pods: in a burst, at a steady pace, and some one by one. The ideal is
+the same engine deciding the same pods one by one on a recording, each counted before the next; the
+gap is what lies between the spread of the stock scheduler and that. All processes share this
+machine: compare arms of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+import numpy as np
+import uvloop
+
+from engine.model.hold import HOLD_GATE
+from tests.bench.bench_view import machine
+from tests.e2e.build import executables
+from tests.e2e.cluster import Cluster, connected, eventually
+from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.hot_nodes import (
+    POLICY,
+    HotNodes,
+    add_nodes,
+    hot_nodes,
+    ideal,
+    millicores_of,
+    over_threshold,
+    pods_of,
+    record,
+    spread,
+)
+from tests.e2e.installed import installed
+from tests.e2e.metrics_server import MetricsServer, metrics_server
+from tests.e2e.pod_stream import Course, PodStream, streaming
+from tests.e2e.workloads import create_namespace, pod
+
+_NAMESPACE = "outcome"
+_STOCK, _ADVICE, _HELD, _IDEAL = "stock", "advice", "held", "ideal"
+_ARMS = (_STOCK, _ADVICE, _HELD)
+_LOADS = ("burst", "steady", "idle")
+_CLIENTS = 40
+_IDLE_PODS = 40
+_AT: Final = {_ADVICE: "Admission", _HELD: "Release"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What became of the pods of one load.
+
+    Attributes:
+        nodes: how many there are.
+        seed: of the loads and pods.
+        arm: who placed the pods.
+        load: how they came.
+        spread: standard deviation of the nodes' loads.
+        over: nodes above the threshold.
+        on_hot: pods on hot nodes.
+        unbound: pods that were not bound in time.
+        nominated: pods that had a nomination.
+        landed: those of them that were bound there.
+        p50: milliseconds from creation to binding.
+        p99: the same.
+        scheduler_ms: CPU time of the scheduler for each pod.
+        api_server_ms: the same of the API server.
+    """
+
+    nodes: int
+    seed: int
+    arm: str
+    load: str
+    spread: float
+    over: int
+    on_hot: int
+    unbound: int = 0
+    nominated: int = 0
+    landed: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    scheduler_ms: float = 0.0
+    api_server_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A cluster to place pods on."""
+
+    size: argparse.Namespace
+    control_plane: ControlPlane
+    cluster: Cluster
+    metrics: MetricsServer
+    names: Sequence[str]
+    folder: Path
+
+    async def seed(self, seed: int) -> list[Figures]:
+        """Return the figures of all arms."""
+        loads = hot_nodes(self.names, seed)
+        loads.measured(self.metrics)
+        recording = self.folder / f"recording-{seed}.json"
+        await record(self.cluster, recording)
+        figures = [self._ideal(loads, recording, seed, load) for load in self.size.loads]
+        for arm in self.size.arms:
+            loads.measured(self.metrics)  # a report is good for three minutes
+            async with self._arm(arm, seed):
+                for load in self.size.loads:
+                    figures.append(await self._load(loads, seed, arm, load))
+                    _show(figures[-1])
+        return figures
+
+    def _pods(self, seed: int, load: str) -> list[dict[str, object]]:
+        count = min(_IDLE_PODS, self.size.pods) if load == "idle" else self.size.pods
+        return pods_of(_NAMESPACE, load, count, seed)
+
+    def _ideal(self, loads: HotNodes, recording: Path, seed: int, load: str) -> Figures:
+        pods = self._pods(seed, load)
+        chosen = ideal(recording, self._policy(_ADVICE), pods)
+        placed = [
+            (node, millicores_of(one)) for node, one in zip(chosen, pods, strict=True) if node
+        ]
+        after = loads.loads(placed)
+        figures = Figures(
+            nodes=len(self.names),
+            seed=seed,
+            arm=_IDEAL,
+            load=load,
+            spread=spread(after),
+            over=over_threshold(after),
+            on_hot=sum(node in loads.hot for node, _ in placed),
+            unbound=len(pods) - len(placed),
+        )
+        _show(figures)
+        return figures
+
+    async def _load(self, loads: HotNodes, seed: int, arm: str, load: str) -> Figures:
+        pods = self._pods(seed, load)
+        plane = self.control_plane
+        async with streaming(self.cluster, _NAMESPACE) as stream:
+            before = plane.scheduler.cpu_seconds, plane.api_server.cpu_seconds
+            await self._create(stream, pods, load)
+            after = plane.scheduler.cpu_seconds, plane.api_server.cpu_seconds
+        courses = list(stream.courses.values())
+        bound = [one for one in courses if one.node]
+        there = loads.loads((one.node, millicores_of(one.raw)) for one in bound)
+        nominated = [one for one in bound if one.nominated]
+        scheduler, api_server = (
+            (b - a) / len(pods) * 1_000 for a, b in zip(before, after, strict=True)
+        )
+        p50, p99 = _percentiles(bound)
+        return Figures(
+            nodes=len(self.names),
+            seed=seed,
+            arm=arm,
+            load=load,
+            spread=spread(there),
+            over=over_threshold(there),
+            on_hot=sum(one.node in loads.hot for one in bound),
+            unbound=len(courses) - len(bound),
+            nominated=len(nominated),
+            landed=sum(one.node == one.nominated for one in nominated),
+            p50=p50,
+            p99=p99,
+            scheduler_ms=scheduler,
+            api_server_ms=api_server,
+        )
+
+    async def _create(
+        self, stream: PodStream, pods: Sequence[dict[str, object]], load: str
+    ) -> None:
+        if load == "burst":
+            await stream.burst(pods, _CLIENTS)
+        elif load == "steady":
+            await stream.steady(pods, self.size.per_second)
+        else:
+            await stream.idle(pods)
+
+    @asynccontextmanager
+    async def _arm(self, arm: str, seed: int) -> AsyncIterator[None]:
+        """Have pods placed as an arm does until the block is left."""
+        if arm == _STOCK:
+            yield
+            return
+        folder = self.folder / f"{arm}-{seed}"
+        await asyncio.to_thread(folder.mkdir)
+        options = [("hold", "true")] if arm == _HELD else []
+        async with installed(
+            self.cluster, self.control_plane, folder, [self._policy(arm)], options=options
+        ) as stowplan:
+            await stowplan.knows_usage(len(self.names))
+            if arm == _HELD:
+                await eventually(self._is_held, "pods are held")
+            yield
+
+    async def _is_held(self) -> bool:
+        tried = await self.cluster.create(pod(_NAMESPACE, "tried"), dry_run=True)
+        return {"name": HOLD_GATE} in tried["spec"].get("schedulingGates", ())
+
+    def _policy(self, arm: str) -> Path:
+        path = self.folder / f"{arm}.yaml"
+        path.write_text(POLICY.format(at=_AT[arm]), encoding="utf-8")
+        return path
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--pods", type=int, default=400, help="of each load")
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--per-second", type=float, default=50, help="of the steady load")
+    parser.add_argument("--arms", nargs="+", default=_ARMS, choices=_ARMS)
+    parser.add_argument("--loads", nargs="+", default=_LOADS, choices=_LOADS)
+    parser.add_argument("--json", type=Path, help="a file for all figures")
+    size = parser.parse_args()
+    print(machine())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(executables(), Path(folder)) as control_plane,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        figures = runner.run(_run(size, control_plane, Path(folder)))
+    print(_table(figures))
+    if size.json:
+        size.json.write_text(json.dumps([asdict(one) for one in figures], indent=1), "utf-8")
+
+
+async def _run(
+    size: argparse.Namespace, control_plane: ControlPlane, folder: Path
+) -> list[Figures]:
+    started = time.monotonic()
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(connected(control_plane))
+        await create_namespace(cluster, _NAMESPACE)
+        await asyncio.to_thread(control_plane.controllers.kill)  # nobody needs them from here on
+        names = await add_nodes(cluster, size.nodes)
+        print(f"{size.nodes} nodes after {time.monotonic() - started:.0f} s", flush=True)
+        metrics = await stack.enter_async_context(metrics_server(cluster, control_plane.authority))
+        bench = Bench(size, control_plane, cluster, metrics, names, folder)
+        return [one for seed in range(size.seeds) for one in await bench.seed(seed)]
+
+
+def _percentiles(courses: Sequence[Course]) -> tuple[float, float]:
+    seconds = [one.seconds for one in courses]
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1_000 if seconds else (0, 0)
+    return float(p50), float(p99)
+
+
+def _show(one: Figures) -> None:
+    print(
+        f"  seed {one.seed} {one.load:6} {one.arm:6}: spread {one.spread:.4f}, {one.over} nodes"
+        f" over, {one.on_hot} pods on hot nodes; landed {one.landed} of {one.nominated}, unbound"
+        f" {one.unbound}; p50 {one.p50:.0f} p99 {one.p99:.0f} ms;"
+        f" CPU ms a pod: scheduler {one.scheduler_ms:.1f}, API server {one.api_server_ms:.1f}",
+        flush=True,
+    )
+
+
+def _table(figures: Sequence[Figures]) -> str:
+    """Return a table with a row for each arm and load, over all seeds."""
+    columns = [
+        "load",
+        "arm",
+        "gap closed",
+        "nodes over",
+        "on hot nodes",
+        "landed where nominated",
+        "p50 / p99 ms",
+        "scheduler ms a pod",
+    ]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    loads, arms = (dict.fromkeys(getattr(one, name) for one in figures) for name in ("load", "arm"))
+    for load in loads:
+        for arm in arms:
+            rows = [one for one in figures if (one.load, one.arm) == (load, arm)]
+            lines.append(_row(rows, figures))
+    return "\n".join(lines)
+
+
+def _row(rows: Sequence[Figures], figures: Sequence[Figures]) -> str:
+    def mean(name: str) -> float:
+        return fmean(getattr(one, name) for one in rows)
+
+    gaps = " / ".join(_gap(one, figures) for one in rows)
+    over, hot = (" / ".join(str(getattr(one, name)) for one in rows) for name in ("over", "on_hot"))
+    nominated = sum(one.nominated for one in rows)
+    landed = f"{sum(one.landed for one in rows)} of {nominated}" if nominated else ""
+    latency = f"{mean('p50'):.0f} / {mean('p99'):.0f}" if mean("p99") else ""
+    scheduler = f"{mean('scheduler_ms'):.1f}" if mean("scheduler_ms") else ""
+    cells = (rows[0].load, rows[0].arm, gaps, over, hot, landed, latency, scheduler)
+    return f"| {' | '.join(cells)} |"
+
+
+def _gap(one: Figures, figures: Sequence[Figures]) -> str:
+    """Return which share of the way from the stock scheduler to the ideal an arm went."""
+    spreads = {
+        other.arm: other.spread
+        for other in figures
+        if (other.seed, other.load) == (one.seed, one.load)
+    }
+    way = spreads.get(_STOCK, 0.0) - spreads[_IDEAL]
+    return f"{(spreads[_STOCK] - one.spread) / way:.3f}" if way > 0 else ""
+
+
+if __name__ == "__main__":
+    main()

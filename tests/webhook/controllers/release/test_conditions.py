@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from engine.model import api
+from engine.model.hold import HOLD_GATE, QUEUED_CONDITION
+from engine.model.pod import pod_of
+from engine.model.queued_condition import QueuedReason
+from engine.model.time import SECOND, Micros
+from webhook.controllers.release.conditions import IN_ORDER, QueuedConditions, Wait
+from webhook.placement.held_pods import HeldPod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_START = 1_000_000 * SECOND
+_PACED = Wait(QueuedReason.WAITING_FOR_BINDINGS, "200 released pods are not bound yet")
+
+
+def _held(name: str, *, seen: float = 0, condition: dict[str, str] | None = None) -> HeldPod:
+    written: dict[str, Any] = {
+        "metadata": {"namespace": "shop", "name": name, "uid": f"uid-{name}"},
+        "spec": {"schedulingGates": [{"name": HOLD_GATE}]},
+        "status": {"conditions": [{"type": QUEUED_CONDITION, **condition}] if condition else []},
+    }
+    pod = pod_of(msgspec.convert(written, api.Pod))
+    seen_at = _at(seen)
+    raw = msgspec.json.encode(written)
+    return HeldPod(pod=pod, version=1, raw=raw, release_by=seen_at, seen_at=seen_at)
+
+
+def _queue(count: int) -> list[HeldPod]:
+    return [_held(f"pod-{i}") for i in range(count)]
+
+
+def _at(seconds: float) -> Micros:
+    return Micros(int(_START + seconds * SECOND))
+
+
+def _messages(
+    conditions: QueuedConditions, queue: Sequence[HeldPod], at: float, wait: Wait = IN_ORDER
+) -> dict[str, str]:
+    due = conditions.due(queue, _at(at), wait=wait)
+    return {each.held.pod.name: each.condition["message"] for each in due}
+
+
+def test_a_pod_that_is_held_for_a_moment_gets_none() -> None:
+    conditions, queue = QueuedConditions(), _queue(1)
+    assert _messages(conditions, queue, 0.9) == {}
+    assert conditions.released(queue[0], "nominated to node-1", _at(0.95)) is None
+
+
+def test_it_says_the_place_and_what_the_pod_waits_for() -> None:
+    conditions = QueuedConditions()
+    (first, _, _, fourth) = conditions.due(_queue(4), _at(2), wait=_PACED)
+    assert first.condition["message"] == "1st of 4; 200 released pods are not bound yet"
+    assert fourth.condition == {
+        "type": "stowplan.dev/Queued",
+        "status": "True",
+        "reason": "WaitingForBindings",
+        "message": "4th of 4; 200 released pods are not bound yet",
+        "lastTransitionTime": "1970-01-12T13:46:42Z",
+    }
+
+
+def test_what_others_wait_for_does_not_change_their_place() -> None:
+    refused = {"shop/pod-1": Wait(QueuedReason.RELEASE_REFUSED, "denied by policy x")}
+    due = QueuedConditions().due(_queue(2), _at(2), other_waits=refused)
+    assert [each.condition["reason"] for each in due] == ["WaitingInOrder", "ReleaseRefused"]
+    assert [each.condition["message"] for each in due] == [
+        "1st of 2",
+        "2nd of 2; denied by policy x",
+    ]
+
+
+def test_a_place_in_the_same_band_is_not_written_again() -> None:
+    conditions, queue = QueuedConditions(), _queue(12)
+    assert len(_messages(conditions, queue, 2)) == 12
+    # After a minute two are gone: the 12th (band to 20) is 10th now (to 10), the 11th is 9th, the
+    # 6th (to 10) 4th (to 5), the 5th 3rd, the 4th 2nd and the 3rd 1st; of those from 7th to 10th
+    # none has left its band but the 7th, now 5th.
+    again = _messages(conditions, queue[2:], 63)
+    assert again == {
+        "pod-2": "1st of 10",
+        "pod-3": "2nd of 10",
+        "pod-4": "3rd of 10",
+        "pod-5": "4th of 10",
+        "pod-6": "5th of 10",
+        "pod-10": "9th of 10",
+        "pod-11": "10th of 10",
+    }
+
+
+def test_a_pod_is_written_once_a_minute_at_most() -> None:
+    conditions, queue = QueuedConditions(), _queue(3)
+    assert len(_messages(conditions, queue, 2)) == 3
+    assert _messages(conditions, queue, 61.9, _PACED) == {}
+    assert len(_messages(conditions, queue, 63, _PACED)) == 3
+
+
+def test_later_writes_leave_the_moment_of_the_transition() -> None:
+    conditions, queue = QueuedConditions(), _queue(1)
+    conditions.due(queue, _at(2))
+    (again,) = conditions.due(queue, _at(63), wait=_PACED)
+    assert "lastTransitionTime" not in again.condition
+
+
+def test_few_are_written_at_a_time_and_the_front_first() -> None:
+    conditions, queue = QueuedConditions(), _queue(70)
+    first = _messages(conditions, queue, 2)
+    assert list(first) == [f"pod-{i}" for i in range(30)]
+    assert _messages(conditions, queue, 2.5) == {}
+    assert list(_messages(conditions, queue, 3.1)) == [f"pod-{i}" for i in range(30, 60)]
+
+
+def test_the_release_ends_it() -> None:
+    conditions, queue = QueuedConditions(), _queue(1)
+    conditions.due(queue, _at(2))
+    assert conditions.released(queue[0], "nominated to node-1", _at(5)) == {
+        "type": "stowplan.dev/Queued",
+        "status": "False",
+        "reason": "Released",
+        "message": "nominated to node-1",
+        "lastTransitionTime": "1970-01-12T13:46:45Z",
+    }
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_a_new_leader_knows_what_the_one_before_wrote(status: str) -> None:
+    conditions = QueuedConditions()
+    held = _held(
+        "a", condition={"status": status, "reason": "WaitingInOrder", "message": "3rd of 9"}
+    )
+    is_true = status == "True"
+    assert (conditions.released(held, "unplaced", _at(1)) is not None) == is_true
+    assert len(conditions.due([held], _at(2))) == (not is_true)
+    assert len(conditions.due([held], _at(63), wait=_PACED)) == 1
+
+
+def test_a_condition_that_cannot_be_read_counts_as_none() -> None:
+    held = msgspec.structs.replace(_held("a"), raw=b'{"status": "' + QUEUED_CONDITION.encode())
+    assert QueuedConditions().released(held, "unplaced", _at(1)) is None
+
+
+def test_pods_that_are_gone_are_forgotten() -> None:
+    conditions, queue = QueuedConditions(), _queue(30)
+    conditions.due(queue, _at(2))
+    conditions.due(queue[:1], _at(4))
+    # Pod 29 comes back, and has no condition that it would have to wait a minute for.
+    assert list(_messages(conditions, [queue[0], queue[29]], 6)) == ["pod-29"]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+import pytest
+
+from engine.model import api
+from engine.model.hold import HOLD_GATE, RELEASING_ANNOTATION
+from engine.model.pod import Pod
+from engine.model.shape_computation import shape_of
+from engine.model.time import SECOND, Micros
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.hold_guard import HoldGuard, Refusal
+
+NOON = Micros(1_767_614_400 * SECOND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    holder: str = "a replica"
+    annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
+    age_seconds: float = 14.9
+
+
+def refusal(lease: Lease, *, held: int = 0, seconds: float = 0) -> Refusal:
+    """Return the refusal so long after some pods were held for up to a minute."""
+    pods = HeldPods(lambda: NOON, hold_seconds=60, most=2)
+    for number in range(held):
+        gated = Pod(
+            namespace="shop",
+            name=str(number),
+            scheduling_gates=(HOLD_GATE,),
+            shape=shape_of(api.Pod()),
+        )
+        pods.pod_changed(gated, 1, b"")
+    return HoldGuard(lambda: lease, pods).refusal(Micros(NOON + round(seconds * SECOND)))
+
+
+def test_pods_may_be_held_while_a_leader_releases_them_in_time() -> None:
+    assert refusal(Lease()) == ""
+    assert refusal(Lease(), held=1, seconds=60 + 29.9) == ""
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [
+        (Lease(holder=""), "no_leader"),
+        (Lease(age_seconds=15), "no_leader"),
+        (Lease(age_seconds=inf), "no_leader"),  # found, and never seen to be renewed
+        (Lease(annotations={}), "not_releasing"),
+        (Lease(annotations={RELEASING_ANNOTATION: "false"}), "not_releasing"),
+    ],
+)
+def test_no_pod_is_held_when_nobody_demonstrably_releases(lease: Lease, reason: str) -> None:
+    assert refusal(lease) == reason
+
+
+def test_no_pod_is_held_while_one_is_long_overdue() -> None:
+    assert refusal(Lease(), held=1, seconds=60 + 30) == "overdue"
+
+
+def test_no_more_pods_are_held_than_the_limit() -> None:
+    assert refusal(Lease(), held=2) == "full"

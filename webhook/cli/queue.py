@@ -1,0 +1,210 @@
+"""`stowplan queue`: the held pods of a cluster in the order in which they are released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engine.errors import StowplanError
+from engine.model.pod import Pod
+from engine.model.time import Micros, micros
+from engine.report import QueuedPod, QueueReport, ReleaserReport, queue_report
+from webhook.cli import console
+from webhook.cli.exit_codes import Exit
+from webhook.cli.render import plain_table
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
+from webhook.doctor import HeldQueue, read_held_queue
+
+_STALE_SECONDS: Final = 15.0  # then another replica takes the Lease over
+_MOST_SHOWN: Final = 50
+_MINUTE, _HOUR = 60, 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The pods to list: of a namespace, or one of them; "" for all."""
+
+    namespace: str
+    name: str
+
+    def has(self, pod: Pod) -> bool:
+        """Whether to list a pod."""
+        return self.namespace in {"", pod.namespace} and self.name in {"", pod.name}
+
+
+def queue(
+    pod: str = "",
+    /,
+    *,
+    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
+    lease: str = "stowplan-system/stowplan",
+    most: int = _MOST_SHOWN,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Show the held pods in the order in which they are released.
+
+    Args:
+        pod: show this one alone, `NAME` or `NAMESPACE/NAME`.
+        namespace: show the pods of this one alone; their places are among all pods.
+        lease: of the installation, `NAMESPACE/NAME`; its Deployment has the same name.
+        most: number of pods to show.
+        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
+            a pod its service account.
+        context: of the kubeconfig; its current one, if not given.
+        as_json: print JSON.
+    """
+    selection = _selection(pod, namespace)
+    try:
+        found = asyncio.run(_read(kubeconfig, context, lease, selection))
+    except ApiError as error:
+        raise StowplanError(_reason(error)) from error
+    now = micros(datetime.now(UTC))
+    report = _report(found, selection, most, now)
+    if selection.name and not report.pods:
+        raise StowplanError(
+            f"no pod `{selection.namespace}/{selection.name}` is held\nhint: `kubectl describe pod"
+            f" {selection.name} --namespace {selection.namespace}` says what became of it"
+        )
+    output = console.output()
+    if as_json:
+        output.print_json(msgspec.json.encode(report).decode())
+    else:
+        for note in found.notes:
+            console.errors().print(note, markup=False)
+        _show(output, report, selection)
+    return Exit.OK if _is_well(report) else Exit.DENIED
+
+
+def _selection(pod: str, namespace: str) -> _Selection:
+    before, slash, name = pod.rpartition("/")
+    if slash and namespace not in {"", before}:
+        raise StowplanError(f"`{pod}` is not in namespace `{namespace}`")
+    if not pod:
+        return _Selection(namespace, "")
+    return _Selection(before or namespace or "default", name)
+
+
+async def _read(
+    kubeconfig: Path | None, context: str | None, lease: str, selection: _Selection
+) -> HeldQueue:
+    async with connected(kubeconfig, context, accept_encoding="gzip") as connection:
+        now = micros(datetime.now(UTC))
+        return await read_held_queue(connection, lease, now, namespace=selection.namespace)
+
+
+def _report(found: HeldQueue, selection: _Selection, most: int, now: Micros) -> QueueReport:
+    return queue_report(
+        found.entries,
+        now,
+        queue_sort=found.order.sort,
+        releaser=found.releaser,
+        lists=selection.has,
+        most=most,
+    )
+
+
+def _is_releasing(releaser: ReleaserReport) -> bool:
+    age = releaser.renewed_seconds_ago
+    return bool(releaser.holder) and releaser.releasing and age is not None and age < _STALE_SECONDS
+
+
+def _is_well(report: QueueReport) -> bool:
+    """Whether pods are released in time, as far as it is known."""
+    releaser = report.releaser
+    return not report.overdue and (not report.held or releaser is None or _is_releasing(releaser))
+
+
+def _show(output: Console, report: QueueReport, selection: _Selection) -> None:
+    output.print(_summary(report))
+    if report.pods:
+        output.print()
+        output.print(_table(report.pods))
+    rest = report.held - len(report.pods)
+    if rest and not (selection.namespace or selection.name):
+        output.print(f"[dim]... and {rest} more: `--most`[/]")
+    if not _is_well(report):
+        output.print(
+            "\nhint: `stowplan release --overdue` releases what is overdue, `stowplan doctor` says"
+            " what is wrong",
+            markup=False,
+        )
+
+
+def _summary(report: QueueReport) -> str:
+    """Return how many pods are held, in which order, and who releases them."""
+    if not report.held:
+        return "no pod is held"
+    held = "1 pod is held" if report.held == 1 else f"{report.held} pods are held"
+    parts = [f"[bold]{held}[/]"]
+    if report.overdue:
+        parts.append(f"[bold red]{report.overdue} overdue[/]")
+    parts += (f"order: {report.queue_sort}", _releaser_text(report.releaser))
+    return "; ".join(parts)
+
+
+def _releaser_text(releaser: ReleaserReport | None) -> str:
+    if releaser is None:
+        return "it is unknown who releases them"
+    age = releaser.renewed_seconds_ago
+    if not releaser.holder or age is None:
+        return "[red]nobody releases them[/]: no replica leads"
+    holder = escape(releaser.holder)
+    if age >= _STALE_SECONDS:
+        return f"[red]nobody releases them[/]: {holder} led until {_duration(int(age))} ago"
+    if not releaser.releasing:
+        return f"[red]nobody releases them[/]: {holder} leads, and releases no pods"
+    return f"{holder} releases them"
+
+
+def _table(pods: Sequence[QueuedPod]) -> Table:
+    table = plain_table("place", "pod", "priority", "held for", "reason", "")
+    for pod in pods:
+        notes = [escape(pod.message)]
+        if pod.nominated_node:
+            notes.append(f"about to go to {escape(pod.nominated_node)}")
+        if pod.overdue_seconds:
+            notes.append(f"[red]overdue by {_duration(pod.overdue_seconds)}[/]")
+        table.add_row(
+            f"{pod.place}" if pod.place else "-",
+            escape(str(pod.pod)),
+            f"{pod.priority}",
+            _duration(pod.held_seconds),
+            escape(pod.reason),
+            "; ".join(notes),
+        )
+    return table
+
+
+def _duration(seconds: int) -> str:
+    """Return a time in its largest unit and the next, such as `3 min 12 s`."""
+    if seconds < _MINUTE:
+        return f"{seconds} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE} min {seconds % _MINUTE} s"
+    return f"{seconds // _HOUR} h {seconds % _HOUR // _MINUTE} min"
+
+
+def _reason(error: ApiError) -> str:
+    if error.status == NO_CONTACT:
+        return f"no contact with the API server: {error.message}"
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        return f"the API server does not accept our credentials: {error.message}"
+    if error.status == HTTPStatus.FORBIDDEN:
+        return (
+            f"we lack the permission to list pods: {error.message}\n"
+            "hint: with `--namespace` those of one namespace are enough"
+        )
+    return f"pods cannot be read: {error.message}"

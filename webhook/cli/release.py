@@ -1,0 +1,240 @@
+"""`stowplan release`: remove our scheduling gate from pods, with nothing else of ours running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.prompt import Confirm
+
+from engine.errors import StowplanError
+from engine.model.hold import HOLD_GATE
+from engine.model.time import micros
+from webhook.cli import console
+from webhook.cli.exit_codes import Exit
+from webhook.cli.render import plain_table
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
+from webhook.controllers.release.listed_holds import list_holds
+from webhook.controllers.release.mass_release import release_holds
+from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.releasing_holder import releasing_holder
+from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS, HeldPod
+
+_Holds = Mapping[str, HeldPod]
+
+_MOST_PASSES: Final = 10  # pods may be held meanwhile
+_MOST_SHOWN: Final = 20
+_WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name": HOLD_GATE}]}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Selection:
+    """The pods that are to be released.
+
+    Attributes:
+        overdue: those past their time alone.
+        namespace: "" for all.
+        hold_seconds: the bound of a hold.
+    """
+
+    overdue: bool
+    namespace: str
+    hold_seconds: int
+
+    async def read(self, connection: Connection) -> _Holds:
+        """Return the pods of it that are held now, by uid.
+
+        Raises:
+            StowplanError: they cannot be listed.
+        """
+        now = micros(datetime.now(UTC))
+        try:
+            holds = await list_holds(
+                connection, namespace=self.namespace, hold_seconds=self.hold_seconds, now=now
+            )
+        except ApiError as error:
+            raise StowplanError(_reason("pods cannot be listed", error)) from error
+        is_due = (uid for uid, hold in holds.items() if not self.overdue or hold.release_by < now)
+        return {uid: holds[uid] for uid in is_due}
+
+    def __str__(self) -> str:
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{'overdue' if self.overdue else 'held'}{where}"
+
+
+def release(
+    *,
+    overdue: bool = False,
+    every: Annotated[bool, Parameter(name="--all")] = False,
+    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
+    dry_run: bool = False,
+    yes: Annotated[bool, Parameter(name=("--yes", "-y"))] = False,
+    force: bool = False,
+    lease: str = "stowplan-system/stowplan",
+    hold_seconds: PositiveInt = DEFAULT_HOLD_SECONDS,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+) -> int:
+    """Remove our scheduling gate from held pods, and nothing else.
+
+    Args:
+        overdue: those past their time, and only while no leader has released pods for a minute.
+        every: every one.
+        namespace: of the pods; all of them, if not given.
+        dry_run: only show which.
+        yes: do not ask first.
+        force: with `--overdue`, also while a leader releases pods.
+        lease: with `--overdue`, namespace and name of the leader's Lease.
+        hold_seconds: with `--overdue`, the time from its creation after which a pod is overdue,
+            unless its annotation names an earlier moment.
+        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
+            a pod its service account.
+        context: of the kubeconfig; its current one, if not given.
+    """
+    if overdue == every:
+        raise StowplanError("give either `--overdue` or `--all`")
+    lease_namespace, slash, lease_name = lease.partition("/")
+    if not (lease_namespace and slash and lease_name):
+        raise StowplanError(f"--lease: expected `NAMESPACE/NAME`, not `{lease}`")
+    selection = _Selection(overdue=overdue, namespace=namespace, hold_seconds=hold_seconds)
+
+    async def run() -> int:
+        async with connected(kubeconfig, context, accept_encoding="gzip") as connection:
+            holds = await selection.read(connection)
+            if not holds:
+                console.output().print(f"no pod is {selection}", markup=False)
+                return Exit.OK
+            if overdue and not force:
+                holder = await _releasing_holder(connection, lease_namespace, lease_name)
+                if holder:
+                    _show_holder(len(holds), holder)
+                    return Exit.OK
+            if dry_run:
+                _show_selected(holds)
+                return Exit.OK
+            if not yes and not _is_confirmed(holds):
+                return Exit.FAILED
+            return await _release(connection, selection, holds)
+
+    return asyncio.run(run())
+
+
+async def _releasing_holder(connection: Connection, namespace: str, name: str) -> str:
+    try:
+        return await releasing_holder(connection, namespace, name)
+    except ApiError as error:
+        reason = _reason(f"the Lease {namespace}/{name} cannot be read", error)
+        hint = "hint: `--lease` names another one, `--force` releases without looking at it"
+        raise StowplanError(f"{reason}\n{hint}") from error
+
+
+async def _release(connection: Connection, selection: _Selection, holds: _Holds) -> int:
+    """Release pods until none of the selection is held but those that cannot be released."""
+    writer = PodWriter(connection, may_write=lambda: True)
+    failures: dict[str, str] = {}
+    tried: set[str] = set()
+    left = holds
+    for _ in range(_MOST_PASSES):
+        waiting = [hold for uid, hold in left.items() if uid not in tried]
+        if not waiting:
+            break
+        with _progress(len(waiting)) as advance:
+            failures |= await release_holds(writer, waiting, progress=advance)
+        tried |= {hold.pod.uid for hold in waiting}
+        left = await selection.read(connection)
+    output = console.output()
+    output.print(f"released {_pods(len(tried - left.keys()))}", markup=False)
+    if not left:
+        return Exit.OK
+    _show_left(left, failures)
+    return Exit.DENIED
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    notes = console.errors()
+    columns = (
+        TextColumn("releasing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _is_confirmed(holds: _Holds) -> bool:
+    if not sys.stdin.isatty():
+        raise StowplanError(
+            f"{_pods(len(holds))} would be released, and nobody is there to confirm it"
+            "\nhint: `--yes` does not ask, `--dry-run` shows which"
+        )
+    namespaces = len({hold.pod.namespace for hold in holds.values()})
+    of = f"{namespaces} namespace{'s' if namespaces > 1 else ''}"
+    question = f"release {_pods(len(holds))} of {of}?"
+    return Confirm.ask(question, console=console.errors(), default=False)
+
+
+def _show_selected(holds: _Holds) -> None:
+    output = console.output()
+    table = plain_table("namespace", "pods")
+    counts = Counter(hold.pod.namespace for hold in holds.values())
+    for namespace, count in sorted(counts.items()):
+        table.add_row(namespace, f"{count:,}")
+    output.print(table)
+    output.print(f"\nwould release {_pods(len(holds))}")
+
+
+def _show_holder(count: int, holder: str) -> None:
+    text = f"{_pods(count)} overdue: left to {holder}, which renews its Lease and releases pods"
+    console.output().print(f"{text}\nhint: `--force` releases them", markup=False, soft_wrap=True)
+
+
+def _show_left(left: _Holds, failures: Mapping[str, str]) -> None:
+    """Print the pods that still have our gate, each with the reason, and what removes it."""
+    notes = console.errors()
+    table = plain_table("still held", "why")
+    shown = list(left.items())[:_MOST_SHOWN]
+    for uid, hold in shown:
+        table.add_row(hold.pod.key, escape(failures.get(uid, "it was held meanwhile")))
+    notes.print(table)
+    if len(left) > len(shown):
+        notes.print(f"and {len(left) - len(shown):,} more")
+    first = shown[0][1].pod
+    command = (
+        f"kubectl patch pod {first.name} --namespace {first.namespace} --type strategic"
+        f" --patch '{json.dumps(_WITHOUT_GATE, separators=(',', ':'))}'"
+    )
+    hint = (
+        f"{_pods(len(left))} still held\n"
+        f"hint: whoever refuses must let it pass; one pod is released by\n  {command}\n"
+        'all of them by the command in the runbook, "Release every held pod"'
+    )
+    notes.print(hint, markup=False, soft_wrap=True)
+
+
+def _pods(count: int) -> str:
+    return f"{count:,} pod{'' if count == 1 else 's'}"
+
+
+def _reason(what: str, error: ApiError) -> str:
+    if error.status == NO_CONTACT:
+        return f"no contact with the API server: {error.message}"
+    hint = ""
+    if error.status == HTTPStatus.FORBIDDEN:
+        hint = "\nhint: `kubectl auth can-i --list` shows what is permitted"
+    return f"{what}: {error.message}{hint}"

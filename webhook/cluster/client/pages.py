@@ -1,0 +1,86 @@
+"""Lists in pages, for whoever reads a collection once and does not watch it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
+
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
+from webhook.cluster.client.envelopes import Page, page_of
+from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, ReflectorConfig
+
+MOST_ATTEMPTS = 5  # some eight seconds of waiting
+
+_PASSING = frozenset(
+    {
+        NO_CONTACT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+"""Statuses of failures that may pass."""
+
+
+class PagedLists:
+    """Reads lists page by page; a failure that may pass is followed by further attempts.
+
+    Args:
+        connection: to the API server. If it was never reached, there is one attempt.
+        config: page size, and pauses after failures.
+        sleep: waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        config: ReflectorConfig = DEFAULT_CONFIG,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._connection = connection
+        self._config = config
+        self._sleep = sleep
+        self._had_contact = False
+
+    async def pages(self, path: str, query: Query = ()) -> AsyncIterator[Page]:
+        """Yield the pages of a list.
+
+        Args:
+            path: of the collection.
+            query: selectors, not yet encoded.
+
+        Raises:
+            ApiError: it was refused; 410 where it took so long that the API server dropped its
+                version, and it is to be read anew.
+        """
+        first: Query = [*query, ("limit", str(self._config.page_size))]
+        asked = first
+        while True:
+            page = await self._page(path, asked)
+            yield page
+            if not page.metadata.token:
+                return
+            asked = [*first, ("continue", page.metadata.token)]
+
+    async def _page(self, path: str, query: Query) -> Page:
+        config = self._config
+        backoff = Backoff(config.first_retry_seconds, config.longest_retry_seconds)
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                page = page_of(await self._connection.get(path, query))
+            except ApiError as error:
+                was_never_there = error.status == NO_CONTACT and not self._had_contact
+                if error.status not in _PASSING or was_never_there or attempts == MOST_ATTEMPTS:
+                    raise
+                await self._sleep(backoff.next(error.retry_after_seconds))
+            except UNREADABLE as error:
+                raise ApiError(NO_CONTACT, "", "the answer is not a list of objects") from error
+            else:
+                self._had_contact = True
+                return page

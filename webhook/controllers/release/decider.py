@@ -1,0 +1,140 @@
+"""Decisions for held pods, each as if all before it were on their nodes already."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from engine.batch import BatchOutcome
+from engine.model.decision import SCHEDULER, Decision
+from engine.model.request import PlacementRequest
+from engine.placement import ReleasePatch, encode_release
+from engine.policy import PolicySet
+from engine.view import ClusterState, ClusterView
+from webhook.controllers.release.states import ReleaseDecision
+from webhook.placement.held_pods import HeldPod
+from webhook.placement.placer import Placer
+
+_TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision")
+_FAILED: Final = ReleaseDecision(reason="the decision failed by an internal error")
+
+_log = logging.getLogger(__name__)
+
+
+class HeldPodDecider:
+    """Decides held pods in order, and counts each on its node at once.
+
+    No mistake in a policy and no bug in a rule keeps a pod: it is released without a node then.
+
+    Args:
+        placer: decides; its encoder writes preferred terms.
+        policies: those in force.
+        state: the cluster, which the pods are nominated in.
+        nominates: whether a pod's scheduler follows nominations.
+    """
+
+    def __init__(
+        self,
+        placer: Placer,
+        policies: Callable[[], PolicySet],
+        state: ClusterState,
+        nominates: Callable[[str], bool],
+    ) -> None:
+        self._placer = placer
+        self._policies = policies
+        self._state = state
+        self._nominates = nominates
+
+    def decide(self, pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
+        """Return the decision for each pod, which then counts where it is to go.
+
+        Args:
+            pods: in order; where they count so far does not matter.
+        """
+        for held in pods:
+            self._state.nominate(held.key, "")
+        decisions: list[ReleaseDecision] = []
+        for kind, run in groupby(pods, self._kind):
+            decisions += kind(list(run))
+        return decisions
+
+    def _kind(self, held: HeldPod) -> Callable[[Sequence[HeldPod]], list[ReleaseDecision]]:
+        if not held.raw:
+            return _too_large
+        return self._nominated if self._nominates(held.pod.scheduler_name) else self._preferred
+
+    def _nominated(self, pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
+        """Decide pods together; one by one if that fails, so that one bug costs one pod."""
+        try:
+            decisions = list(self._decide_batch(pods))
+        except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
+            _log.exception("held pods could not be decided")
+            if len(pods) == 1:
+                return [_FAILED]
+            return [decision for held in pods for decision in self._nominated([held])]
+        for held, decision in zip(pods, decisions, strict=True):
+            self._state.nominate(held.key, decision.node_name)
+        return decisions
+
+    def _decide_batch(self, pods: Sequence[HeldPod]) -> Iterator[ReleaseDecision]:
+        requests = [PlacementRequest(pod=held.pod, raw=held.raw) for held in pods]
+        outcomes, view = self._placer.decide_batch(requests, self._policies())
+        for request, outcome in zip(requests, outcomes, strict=True):
+            yield _decision_of(request, outcome, view)
+
+    def _preferred(self, pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
+        """Decide pods as at their admission, by preferred terms."""
+        decisions = []
+        for held in pods:
+            try:
+                decision = self._preferring(held)
+            except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
+                _log.exception("a held pod could not be decided")
+                decision = _FAILED
+            self._state.nominate(held.key, decision.node_name)
+            decisions.append(decision)
+        return decisions
+
+    def _preferring(self, held: HeldPod) -> ReleaseDecision:
+        request = PlacementRequest(pod=held.pod, raw=held.raw)
+        decision, patch = self._placer.decide(request, self._policies())
+        nodes = patch.advice.nodes
+        return ReleaseDecision(
+            node_name=nodes[0] if nodes else "",
+            nominates=False,
+            reason="" if nodes else decision.message,
+            patch=ReleasePatch(operations=patch.operations),
+        )
+
+
+def _too_large(pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
+    return [_TOO_LARGE] * len(pods)
+
+
+def _decision_of(
+    request: PlacementRequest, outcome: BatchOutcome, view: ClusterView
+) -> ReleaseDecision:
+    """Return what is to be done with a pod.
+
+    It is nominated only if its requests were held against the room on nodes: too many nominations
+    of one node block each other.
+    """
+    reason = outcome.message or _missing_data(outcome.decision)
+    message = outcome.message or f"{outcome.candidates} nodes fit, best {outcome.node}"
+    patch = encode_release(
+        outcome.decision, request, view, estimate=outcome.estimate, message=message
+    )
+    return ReleaseDecision(node_name="" if reason else outcome.node, reason=reason, patch=patch)
+
+
+def _missing_data(decision: Decision) -> str:
+    """Return what the scheduler's own filters lack, "" for nothing."""
+    texts = [
+        text
+        for outcome in decision.filters
+        if outcome.policy == SCHEDULER
+        for text in outcome.abstained.values()
+    ]
+    return texts[0] if texts else ""

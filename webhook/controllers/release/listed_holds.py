@@ -1,0 +1,127 @@
+"""Held pods as the API server lists them, for whoever has no watch of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from engine.model import api
+from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
+from engine.model.pod import Pod
+from engine.model.shape_computation import shape_of
+from engine.model.time import SECOND, Micros, date, micros
+from webhook.cluster.client.connection import ApiError, Connection, Query
+from webhook.cluster.client.pages import MOST_ATTEMPTS, PagedLists
+from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.readable_part import readable_part
+from webhook.placement.held_pods import HeldPod
+
+_UNBOUND: Final[Query] = (("fieldSelector", "spec.nodeName="),)
+"""A held pod has no node, and most pods have one."""
+
+_NO_SHAPE: Final = shape_of(api.Pod())
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Gate(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    scheduling_gates: list[_Gate] | None = None
+
+
+class _Pod(msgspec.Struct, gc=False):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decode: Final = msgspec.json.Decoder(_Pod).decode
+
+
+async def list_holds(
+    connection: Connection, *, namespace: str, hold_seconds: int, now: Micros
+) -> dict[str, HeldPod]:
+    """Return the pods with our gate, maybe among others, by uid.
+
+    Of many there is no more in memory than a release needs: who they are, and as `raw` their uid
+    and gates.
+
+    Args:
+        connection: to the API server.
+        namespace: "" for all.
+        hold_seconds: the bound of a hold.
+        now: the time of day.
+
+    Raises:
+        ApiError: they cannot be listed.
+    """
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    lists, attempts = PagedLists(connection), 0
+    while True:
+        attempts += 1
+        found = {}
+        try:
+            async for page in lists.pages(path, _UNBOUND):
+                for raw in page.items or ():
+                    hold = _hold_in(raw, hold_seconds, now)
+                    if hold is not None:
+                        found[hold.pod.uid] = hold
+        except ApiError as error:
+            if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
+                raise
+        else:
+            return found
+
+
+def release_by_of(
+    annotations: dict[str, str] | None, created: datetime, hold_seconds: int
+) -> Micros:
+    """Return the moment by which a held pod is to be released.
+
+    Its annotation is the pod's own, and whoever may patch the pod may write it: it counts up to the
+    bound of a hold, and one that is missing or cannot be read does not count.
+
+    Args:
+        annotations: of the pod.
+        created: the moment of its creation.
+        hold_seconds: the bound of a hold.
+    """
+    bound = Micros(micros(created) + hold_seconds * SECOND)
+    try:
+        noted = micros(datetime.fromisoformat((annotations or {})[RELEASE_BY_ANNOTATION]))
+    except (KeyError, ValueError, OverflowError):
+        return bound
+    return min(noted, bound)
+
+
+def _hold_in(raw: msgspec.Raw, hold_seconds: int, now: Micros) -> HeldPod | None:
+    """Return a pod of a list, None if it does not have our gate."""
+    try:
+        wire = _decode(raw)
+    except UNREADABLE:
+        wire = readable_part(raw, _Pod)
+    gates = [gate.name for gate in wire.spec.scheduling_gates or ()]
+    if HOLD_GATE not in gates:
+        return None
+    meta = wire.metadata
+    created = meta.creation_timestamp or date(now)
+    kept = {"metadata": {"uid": meta.uid}, "spec": {"schedulingGates": wire.spec.scheduling_gates}}
+    return HeldPod(
+        pod=Pod(namespace=meta.namespace, name=meta.name, uid=meta.uid, shape=_NO_SHAPE),
+        version=api.version_number(meta.resource_version),
+        raw=msgspec.json.encode(kept),
+        release_by=release_by_of(meta.annotations, created, hold_seconds),
+        seen_at=now,
+    )

@@ -1,0 +1,113 @@
+"""Metrics of held pods: how many are held, what becomes of writes, and where pods land."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from engine.model.time import Micros
+from webhook.controllers.release.outcomes import Outcome, Outcomes
+from webhook.controllers.release.pacing import UnboundReleases
+from webhook.controllers.release.pod_writer import WriteKind
+from webhook.controllers.release.refusals import Refusals
+from webhook.controllers.release.write_error import WriteFailure
+from webhook.placement.held_pods import HeldPods
+
+_HOLD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_MOST_SCHEDULERS = 20
+
+
+class ReleaseMetrics:
+    """Counters of the release of held pods; they stand still on replicas that do not lead."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._writes = Counter(
+            "stowplan_held_pod_writes",
+            "Writes of held pods, by what they write and what became of them.",
+            ["write", "result"],
+            registry=registry,
+        )
+        self._landings = Counter(
+            "stowplan_released_pods",
+            "Released pods that were bound or lost, by where they landed.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._hold_seconds = Histogram(
+            "stowplan_hold_seconds",
+            "Seconds from the creation of a held pod to its release.",
+            buckets=_HOLD_SECONDS,
+            registry=registry,
+        )
+
+    def written(self, kind: WriteKind, failure: WriteFailure | None) -> None:
+        """Count one write; without a failure it was accepted."""
+        result = "accepted" if failure is None else failure.value
+        self._writes.labels(kind.value, result).inc()
+
+    def held_for(self, seconds: float) -> None:
+        """Count the time for which one pod was held."""
+        self._hold_seconds.observe(seconds)
+
+    def landed(self, outcome: Outcome) -> None:
+        """Count one released pod."""
+        self._landings.labels(outcome.value).inc()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleaseCollector(Collector):
+    """The held and released pods of this moment, read at each scrape.
+
+    Attributes:
+        held: the pods that are held.
+        unbound: those that are released and not bound.
+        outcomes: where they land.
+        refusals: those whose release is refused.
+        now: the time of day.
+    """
+
+    held: HeldPods
+    unbound: UnboundReleases
+    outcomes: Outcomes
+    refusals: Refusals
+    now: Callable[[], Micros]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges; the hit rate of the first so many schedulers."""
+        yield GaugeMetricFamily("stowplan_held_pods", "Pods that are held.", len(self.held))
+        yield GaugeMetricFamily(
+            "stowplan_held_pods_overdue_seconds",
+            "Seconds for which the oldest pod is held beyond its bound; 0 if none is.",
+            self.held.oldest_overdue_seconds(self.now()),
+        )
+        yield GaugeMetricFamily(
+            "stowplan_held_pods_refused",
+            "Held pods whose last write somebody's admission refused.",
+            len(self.refusals),
+        )
+        yield GaugeMetricFamily(
+            "stowplan_released_pods_unbound",
+            "Released pods that are not bound yet.",
+            len(self.unbound),
+        )
+        labels = ["scheduler"]
+        hit_rate = GaugeMetricFamily(
+            "stowplan_nomination_hit_rate",
+            "Part of the last 50 nominations that a scheduler followed, of those that fitted.",
+            labels=labels,
+        )
+        suspended = GaugeMetricFamily(
+            "stowplan_nominations_suspended",
+            "Whether pods of a scheduler get preferred terms, as it does not follow nominations.",
+            labels=labels,
+        )
+        for name, rate in islice(self.outcomes.hit_rates(), _MOST_SCHEDULERS):
+            hit_rate.add_metric([name], rate)
+            suspended.add_metric([name], not self.outcomes.nominates(name))
+        yield from (hit_rate, suspended)

@@ -1,0 +1,148 @@
+"""Pods that were released and are not bound yet: how many more may follow, and where they land.
+
+A scheduler that is handed more pods than it binds gets only a longer queue, which it sorts by
+itself. So releases are paced by the bindings that the watch shows, for each scheduler by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from engine.model.pod import Pod
+
+_MOST_UNBOUND: Final = 200  # of one scheduler
+_LOST_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A pod as it was released.
+
+    Attributes:
+        key: `namespace/name`.
+        uid: of the pod.
+        scheduler_name: of its scheduler.
+        node_name: the nominated node, "" for none.
+        is_placed: whether a node was decided on, nominated or preferred. A pod that fits nowhere is
+            released too; it waits for an autoscaler, and others need not wait for it.
+    """
+
+    key: str
+    uid: str
+    scheduler_name: str
+    node_name: str = ""
+    is_placed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A pod that was released and is bound.
+
+    Attributes:
+        release: as it was released.
+        pod: as it was bound.
+    """
+
+    release: Release
+    pod: Pod
+
+
+class UnboundReleases:
+    """Released pods that are not bound yet; an observer of pods.
+
+    Args:
+        most: placed pods of one scheduler at a time.
+        lost_seconds: after which a pod that is not bound is lost.
+        clock: seconds that only go forward.
+
+    Attributes:
+        changed: set whenever there is more room, or something has landed; to be cleared by whom it
+            wakes.
+    """
+
+    def __init__(
+        self,
+        *,
+        most: int = _MOST_UNBOUND,
+        lost_seconds: float = _LOST_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.changed = asyncio.Event()
+        self._most = most
+        self._lost_seconds = lost_seconds
+        self._clock = clock
+        self._by_key: dict[str, tuple[Release, float]] = {}  # oldest first
+        self._placed: Counter[str] = Counter()  # by scheduler
+        self._landings: list[Landing] = []
+
+    def __len__(self) -> int:
+        """Return the number of released pods that are not bound."""
+        return len(self._by_key)
+
+    def room(self, scheduler_name: str) -> int:
+        """Return how many more placed pods of a scheduler may be released now."""
+        return max(self._most - self._placed[scheduler_name], 0)
+
+    def add(self, release: Release) -> None:
+        """Count a pod; to be called before the write, as its binding may be seen before the answer.
+
+        A write that fails is taken back by `discard`, but for one without an answer.
+        """
+        self.discard(release.key)
+        self._by_key[release.key] = release, self._clock()
+        self._placed[release.scheduler_name] += release.is_placed
+
+    def discard(self, key: str) -> Release | None:
+        """Count a pod no longer; return what was counted."""
+        release, _ = self._by_key.pop(key, (None, 0.0))
+        if release is not None:
+            self._placed[release.scheduler_name] -= release.is_placed
+            if not self._placed[release.scheduler_name]:
+                del self._placed[release.scheduler_name]  # anybody may name a scheduler
+            self.changed.set()
+        return release
+
+    def clear(self) -> None:
+        """Forget all, as a replica does that begins to lead."""
+        self._by_key.clear()
+        self._placed.clear()
+        self._landings.clear()
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
+        """Note that a pod is bound, or that it is none of ours any more."""
+        counted = self._by_key.get(pod.key)
+        if counted is None:
+            return
+        release, _ = counted
+        if pod.uid == release.uid and pod.node_name:
+            self._landings.append(Landing(release, pod))
+        if pod.uid != release.uid or pod.node_name or pod.is_terminal or pod.deleting:
+            self.discard(release.key)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Note that a pod is gone."""
+        self.discard(f"{namespace}/{name}")
+
+    def take_landings(self) -> Iterable[Landing]:
+        """Return the pods that were bound since the last call."""
+        landings, self._landings = self._landings, []
+        return landings
+
+    def take_lost(self) -> Iterable[Release]:
+        """Return the pods that are not bound after the time they have; they count no longer."""
+        before = self._clock() - self._lost_seconds
+        lost = []
+        for release, since in self._by_key.values():
+            if since > before:
+                break  # the others are younger
+            lost.append(release)
+        for release in lost:
+            self.discard(release.key)
+        return lost

@@ -1,0 +1,219 @@
+"""Writes of held pods: nominations, conditions, and the release itself.
+
+A nomination is written by the subresource `pods/status`, which ignores what stands beside the
+status; the gate goes by another patch, which ignores the status. So a placed pod takes two writes.
+Each awaits its answer, and the watches of others keep that order: the scheduler sees the
+nomination before the gate goes. A pod is never replaced (PUT): that drops fields we do not know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+import msgspec
+
+from engine.errors import PatchError
+from engine.model.hold import RESERVED_AT_ANNOTATION
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
+from webhook.controllers.release.paced_connection import PacedConnection
+from webhook.controllers.release.release_patch import (
+    NO_ANNOTATIONS,
+    Operation,
+    release_patch,
+    uid_of,
+)
+from webhook.controllers.release.write_error import (
+    UnclearError,
+    WriteError,
+    WriteFailure,
+)
+from webhook.placement.held_pods import HeldPod
+
+Condition: TypeAlias = Mapping[str, str]
+"""A condition of a pod as it is written: type, status, reason, message, lastTransitionTime."""
+
+_JSON: Final = "application/json"
+_JSON_PATCH: Final = "application/json-patch+json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+
+class WriteKind(StrEnum):
+    """The kinds of writes, as metrics name them."""
+
+    NOMINATE = "nominate"
+    WITHDRAW = "withdraw"
+    CONDITION = "condition"
+    TOUCH = "touch"
+    RELEASE = "release"
+
+
+class PodWriter:
+    """Writes held pods; any number of calls may be made at a time, some are in flight.
+
+    Every method raises a `WriteError`, and says by its `failure` what to do. All may be repeated:
+    a write that was made but not answered is made again, or found made.
+
+    Args:
+        connection: to the API server, of its own: renewals of the Lease must not wait behind it.
+        may_write: whether this replica leads at this very moment.
+        clock: seconds that only go forward.
+        now: the time of day.
+        count_write: called with each write, and what became of it.
+        observe_hold: called with the seconds from a pod's creation to its release.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        may_write: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        count_write: Callable[[WriteKind, WriteFailure | None], None] = lambda _kind, _failure: (
+            None
+        ),
+        observe_hold: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
+        self._paced = PacedConnection(connection, may_write=may_write, clock=clock)
+        self._now = now
+        self._count_write = count_write
+        self._observe_hold = observe_hold
+
+    @property
+    def pause_seconds(self) -> float:
+        """Seconds to wait before the next write; 0 unless the API server was out of reach."""
+        return self._paced.pause_seconds
+
+    async def nominate(
+        self, held: HeldPod, node_name: str, condition: Condition | None = None
+    ) -> None:
+        """Set the nominated node, and a condition of ours, in one write."""
+        with self._counted(WriteKind.NOMINATE):
+            await self._patch_status(held, {"nominatedNodeName": node_name}, condition)
+
+    async def withdraw(self, held: HeldPod, condition: Condition | None = None) -> None:
+        """Take a nomination back, and set a condition of ours, in one write."""
+        with self._counted(WriteKind.WITHDRAW):
+            await self._patch_status(held, {"nominatedNodeName": None}, condition)
+
+    async def set_condition(self, held: HeldPod, condition: Condition) -> None:
+        """Set a condition of ours; others stay."""
+        with self._counted(WriteKind.CONDITION):
+            await self._patch_status(held, {}, condition)
+
+    async def touch(self, held: HeldPod) -> None:
+        """Change an annotation, so that a scheduler that was restarted notes the nomination again.
+
+        A scheduler before 1.37 forgets those of gated pods until the pod is updated, and a write
+        that changes nothing is no update.
+        """
+        moment = f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        metadata = {"uid": held.pod.uid, "annotations": {RESERVED_AT_ANNOTATION: moment}}
+        with self._counted(WriteKind.TOUCH):
+            await self._patch_held(held, _MERGE_PATCH, {"metadata": metadata})
+
+    async def release(
+        self,
+        held: HeldPod,
+        operations: Sequence[Operation] = (),
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
+    ) -> None:
+        """Remove our gate, and change and annotate the pod in the same write.
+
+        Args:
+            held: with our gate, maybe among others.
+            operations: of RFC 6902, made for the pod as it is in `held.raw`.
+            annotations: to add.
+        """
+        with self._counted(WriteKind.RELEASE):
+            await self._release(held, operations, annotations)
+        if held.pod.created is not None:
+            self._observe_hold((self._now() - held.pod.created).total_seconds())
+
+    async def _release(
+        self, held: HeldPod, operations: Sequence[Operation], annotations: Mapping[str, str]
+    ) -> None:
+        raw = held.raw or await self._stored(held)
+        patch = _release_patch(raw, held.pod.uid, operations, annotations)
+        try:
+            await self._send(held, _JSON_PATCH, patch)
+        except UnclearError as refusal:
+            stored = await self._stored(held)
+            again = _release_patch(stored, held.pod.uid, operations, annotations)
+            if again == patch:
+                raise WriteError(refusal.failure_where_it_applies, refusal) from refusal
+            if operations:
+                raise WriteError(WriteFailure.CHANGED, refusal) from refusal
+            await self._patch_held(held, _JSON_PATCH, again)
+
+    async def _patch_status(
+        self, held: HeldPod, status: Mapping[str, object], condition: Condition | None
+    ) -> None:
+        conditions = {} if condition is None else {"conditions": [condition]}
+        body = {"metadata": {"uid": held.pod.uid}, "status": {**status, **conditions}}
+        await self._patch_held(held, _STRATEGIC_MERGE_PATCH, body, "/status")
+
+    async def _patch_held(
+        self, held: HeldPod, content_type: str, body: object, subresource: str = ""
+    ) -> None:
+        """Patch a pod that is held; one that is not held any more has changed."""
+        try:
+            await self._send(held, content_type, body, subresource)
+        except UnclearError as refusal:
+            _release_patch(await self._stored(held), held.pod.uid)  # fails if it is not held
+            raise WriteError(refusal.failure_where_it_applies, refusal) from refusal
+
+    async def _stored(self, held: HeldPod) -> bytes:
+        """Return the pod as it is stored now."""
+        is_large = not held.raw
+        raw = await self._paced.request("GET", _path(held), b"", _JSON, is_large=is_large)
+        with _patch_errors_as_changed():
+            uid = uid_of(raw)
+        if uid != held.pod.uid:
+            error = ApiError(HTTPStatus.NOT_FOUND, "NotFound", "another pod has its name")
+            raise WriteError(WriteFailure.GONE, error)
+        return raw
+
+    async def _send(
+        self, held: HeldPod, content_type: str, body: object, subresource: str = ""
+    ) -> None:
+        path, data = f"{_path(held)}{subresource}", msgspec.json.encode(body)
+        await self._paced.request("PATCH", path, data, content_type, is_large=not held.raw)
+
+    @contextmanager
+    def _counted(self, kind: WriteKind) -> Iterator[None]:
+        try:
+            yield
+        except WriteError as error:
+            self._count_write(kind, error.failure)
+            raise
+        self._count_write(kind, None)
+
+
+def _path(held: HeldPod) -> str:
+    return f"/api/v1/namespaces/{held.pod.namespace}/pods/{held.pod.name}"
+
+
+def _release_patch(
+    raw: bytes,
+    uid: str,
+    operations: Sequence[Operation] = (),
+    annotations: Mapping[str, str] = NO_ANNOTATIONS,
+) -> tuple[Operation, ...]:
+    with _patch_errors_as_changed():
+        return release_patch(raw, uid, operations, annotations)
+
+
+@contextmanager
+def _patch_errors_as_changed() -> Iterator[None]:
+    try:
+        yield
+    except PatchError as error:
+        raise WriteError(WriteFailure.CHANGED, ApiError(NO_CONTACT, "", str(error))) from error

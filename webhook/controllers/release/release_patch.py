@@ -1,0 +1,127 @@
+"""The JSON patch that releases a held pod; tried on the pod as we know it before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypedDict
+
+import jsonpatch
+import jsonpointer
+import msgspec
+
+from engine.errors import PatchError
+from engine.model.hold import HOLD_GATE
+from webhook.cluster.decode_errors import UNREADABLE
+
+Operation: TypeAlias = Mapping[str, Any]
+"""An operation of RFC 6902."""
+
+NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
+"""Nothing to annotate."""
+
+_AFFINITY: Final = "/spec/affinity"
+_ANNOTATIONS: Final = "/metadata/annotations"
+
+
+class _Metadata(TypedDict, total=False):
+    uid: str
+    annotations: dict[str, str] | None
+
+
+class _Spec(TypedDict, total=False):
+    affinity: dict[str, Any] | None
+    schedulingGates: list[dict[str, str]] | None
+
+
+class _Document(TypedDict):
+    """The part of a pod that a release reads or touches; the rest is skipped."""
+
+    metadata: _Metadata
+    spec: _Spec
+
+
+_document_of: Final = msgspec.json.Decoder(_Document).decode
+
+
+def release_patch(
+    raw: bytes,
+    uid: str,
+    operations: Sequence[Operation] = (),
+    annotations: Mapping[str, str] = NO_ANNOTATIONS,
+) -> tuple[Operation, ...]:
+    """Return the operations that remove our gate, change the spec and annotate a pod.
+
+    They apply to the pod with this uid alone, where our gate still is at its place, and where
+    nobody changed meanwhile what they replace.
+
+    Args:
+        raw: the pod as JSON.
+        uid: of the pod that is to be released.
+        operations: of RFC 6902, made for the affinity and the annotations in `raw`.
+        annotations: to add, beside those in `operations`.
+
+    Raises:
+        PatchError: it is another pod, our gate is gone, or an operation does not apply.
+    """
+    document = _document(raw)
+    if document["metadata"].get("uid") != uid:
+        raise PatchError("another pod has its name")
+    unchanged = [_test("/metadata/uid", uid)]
+    if operations:
+        unchanged.append(_test(_AFFINITY, document["spec"].get("affinity")))
+    if (operations or annotations) and not document["metadata"].get("annotations"):
+        unchanged.append(_test(_ANNOTATIONS, None))  # holds where there are none
+    changes = [*_without_gate(document["spec"]), *operations]
+    try:
+        _apply(changes, document)
+        added = _annotating(document["metadata"], annotations)
+        _apply(added, document)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        raise PatchError(f"the patch does not apply to the pod: {error}") from error
+    return (*unchanged, *changes, *added)
+
+
+def uid_of(raw: bytes) -> str:
+    """Return the uid of a pod as JSON.
+
+    Raises:
+        PatchError: it cannot be read.
+    """
+    return _document(raw)["metadata"].get("uid", "")
+
+
+def _document(raw: bytes) -> _Document:
+    try:
+        return _document_of(raw)
+    except UNREADABLE as error:
+        raise PatchError(f"the pod cannot be read: {error}") from error
+
+
+def _without_gate(spec: _Spec) -> tuple[Operation, Operation]:
+    gates = [gate.get("name", "") for gate in spec.get("schedulingGates") or ()]
+    if HOLD_GATE not in gates:
+        raise PatchError("the pod is not held any more")
+    path = f"/spec/schedulingGates/{gates.index(HOLD_GATE)}"
+    return _test(f"{path}/name", HOLD_GATE), {"op": "remove", "path": path}
+
+
+def _annotating(metadata: _Metadata, annotations: Mapping[str, str]) -> list[Operation]:
+    if not annotations:
+        return []
+    if not metadata.get("annotations"):
+        return [{"op": "add", "path": _ANNOTATIONS, "value": dict(annotations)}]
+    return [
+        {"op": "add", "path": f"{_ANNOTATIONS}/{jsonpointer.escape(name)}", "value": value}
+        for name, value in annotations.items()
+    ]
+
+
+def _test(path: str, value: object) -> Operation:
+    return {"op": "test", "path": path, "value": value}
+
+
+def _apply(operations: Sequence[Operation], document: _Document) -> None:
+    """Apply operations in place, as they will be sent: jsonpatch changes what they hold."""
+    sent = msgspec.json.decode(msgspec.json.encode(operations))
+    jsonpatch.JsonPatch(sent).apply(document, in_place=True)

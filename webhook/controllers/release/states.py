@@ -1,0 +1,73 @@
+"""States of a held pod as the controller sees it, apart from what brings them about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from engine.placement import ReleasePatch
+from webhook.placement.held_pods import HeldPod
+
+
+class ReleaseState(Enum):
+    """The states of a pod from its hold to its binding.
+
+    All of it is on the pod itself: our gate, its nominated node, the annotation of its release. So
+    whoever begins to lead finds every pod in its state.
+
+    Attributes:
+        HELD: our gate is on it, and no node is chosen.
+        RESERVED: our gate is on it, and it counts on a node.
+        RELEASED: our gate is gone, and the scheduler has not bound it yet.
+        LOST: it was not bound in time; its nomination counts no longer, the rest is the
+            scheduler's.
+    """
+
+    HELD = "held"
+    RESERVED = "reserved"
+    RELEASED = "released"
+    LOST = "lost"
+
+
+TRANSITIONS: Final[Mapping[ReleaseState, frozenset[ReleaseState]]] = {
+    ReleaseState.HELD: frozenset({ReleaseState.RESERVED, ReleaseState.RELEASED}),
+    ReleaseState.RESERVED: frozenset({ReleaseState.HELD, ReleaseState.RELEASED}),
+    ReleaseState.RELEASED: frozenset({ReleaseState.LOST}),
+    ReleaseState.LOST: frozenset(),
+}
+"""Where a pod goes from each state. A binding or a deletion ends it in any of them."""
+
+
+class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done with a held pod.
+
+    Attributes:
+        node_name: the best node, "" where there is none.
+        nominates: whether the node is nominated; else the patch prefers it.
+        reason: why there is no node; "" where there is one.
+        patch: written with the release.
+    """
+
+    node_name: str = ""
+    nominates: bool = True
+    reason: str = ""
+    patch: ReleasePatch = ReleasePatch()
+
+
+class Reservation(msgspec.Struct, kw_only=True):
+    """A held pod that is decided, until its gate is gone.
+
+    Attributes:
+        held: as it was decided.
+        decision: what is to be done with it.
+        since: when it was decided, by the steady clock of the controller.
+        is_writing: whether a write of it is under way.
+    """
+
+    held: HeldPod
+    decision: ReleaseDecision
+    since: float
+    is_writing: bool = False

@@ -1,0 +1,156 @@
+"""The queue of held pods, read from the cluster itself: it needs no replica that answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import msgspec
+
+from engine.model import topology_api
+from engine.model.hold import RELEASING_ANNOTATION
+from engine.model.network import app_group_of
+from engine.model.time import SECOND, Micros, micros
+from engine.queue import QUEUE_SORTS, QueueOrder
+from engine.report import QueueEntry, ReleaserReport
+from engine.view import ClusterState, ClusterView
+from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.held_pod_list import ListedPod, list_held_pods
+from webhook.doctor.objects import Deployment, Lease, ObjectList
+from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
+
+_NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
+_APP_GROUPS: Final = "/apis/appgroup.diktyo.x-k8s.io/v1alpha1/appgroups"
+_Object = TypeVar("_Object")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldQueue:
+    """The held pods in order, and who releases them.
+
+    Attributes:
+        entries: in order.
+        order: in which they are.
+        releaser: by the Lease; None if it cannot be read.
+        notes: what could not be read, and what was taken instead.
+    """
+
+    entries: tuple[QueueEntry, ...]
+    order: QueueOrder
+    releaser: ReleaserReport | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Settings of an installation that say how it releases pods."""
+
+    order: QueueOrder = field(default_factory=QueueOrder)
+    hold_seconds: int = DEFAULT_HOLD_SECONDS
+
+
+async def read_held_queue(
+    connection: Connection, lease: str, now: Micros, *, namespace: str = ""
+) -> HeldQueue:
+    """Read the held pods of a cluster, or of a namespace where the others may not be listed.
+
+    Args:
+        connection: to the API server.
+        lease: of the installation, `namespace/name`; its Deployment has the same name.
+        now: the time of day.
+        namespace: the one whose pods are wanted, "" for all.
+
+    Raises:
+        ApiError: pods cannot be listed.
+    """
+    notes: list[str] = []
+    try:
+        pods = await list_held_pods(connection)
+    except ApiError as error:
+        if not namespace or error.status != HTTPStatus.FORBIDDEN:
+            raise
+        pods = await list_held_pods(connection, namespace)
+        notes.append(f"pods of other namespaces may not be listed: places are among {namespace}'s")
+    settings = await _settings(connection, lease)
+    if settings is None:
+        settings = _Settings()
+        notes.append(
+            f"the Deployment `{lease}` cannot be read: pods are in the order of PrioritySort"
+        )
+    releaser = await _releaser(connection, lease, now)
+    if releaser is None:
+        notes.append(f"the Lease `{lease}` cannot be read: it is unknown who releases pods")
+    view = await _view(connection, settings.order)
+    ordered = settings.order.sorted(pods, view, pod_of=lambda listed: listed.pod)
+    return HeldQueue(
+        entries=tuple(_entry(listed, settings.hold_seconds) for listed in ordered),
+        order=settings.order,
+        releaser=releaser,
+        notes=tuple(notes),
+    )
+
+
+def _entry(listed: ListedPod, hold_seconds: int) -> QueueEntry:
+    created = listed.pod.created
+    release_by = None if created is None else Micros(micros(created) + hold_seconds * SECOND)
+    return QueueEntry(pod=listed.pod, release_by=release_by, raw=listed.raw)
+
+
+async def _settings(connection: Connection, lease: str) -> _Settings | None:
+    namespace, _, name = lease.partition("/")
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+    deployment = await _read(connection, path, Deployment)
+    if deployment is None:
+        return None
+    setting = deployment.spec.template.spec.setting
+    settings, sort = _Settings(), setting("STOWPLAN_QUEUE_SORT")
+    order = settings.order
+    for known in QUEUE_SORTS:
+        if known == sort:
+            order = replace(order, sort=known)
+    namespaces = setting("STOWPLAN_QUEUE_SORT_NAMESPACES")
+    if namespaces:
+        order = replace(order, app_group_namespaces=tuple(namespaces.split(",")))
+    seconds = setting("STOWPLAN_HOLD_SECONDS")
+    return _Settings(order, int(seconds) if seconds.isdecimal() else settings.hold_seconds)
+
+
+async def _releaser(connection: Connection, lease: str, now: Micros) -> ReleaserReport | None:
+    namespace, _, name = lease.partition("/")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    found = await _read(connection, path, Lease)
+    if found is None:
+        return None
+    renewed = found.spec.renew_time
+    return ReleaserReport(
+        holder=found.spec.holder_identity or "",
+        renewed_seconds_ago=_seconds_since(renewed, now),
+        releasing=found.metadata.annotations.get(RELEASING_ANNOTATION) == "true",
+    )
+
+
+def _seconds_since(moment: datetime | None, now: Micros) -> float | None:
+    """Return the seconds since a moment by another clock than ours: never less than 0."""
+    return None if moment is None else max(0, now - micros(moment)) / SECOND
+
+
+async def _view(connection: Connection, order: QueueOrder) -> ClusterView:
+    """Return a view with the AppGroups, if the order depends on them."""
+    state = ClusterState()
+    if order.sort == "TopologicalSort":
+        found = await _read(connection, _APP_GROUPS, ObjectList[topology_api.AppGroup])
+        for app_group in () if found is None else found.items:
+            state.set_extra(app_group_of(app_group))
+    return state.view()
+
+
+async def _read(connection: Connection, path: str, kind: type[_Object]) -> _Object | None:
+    """Return an object, None if it is not there or may not be read."""
+    try:
+        return msgspec.json.decode(await connection.get(path), type=kind)
+    except ApiError as error:
+        if error.status in _NOT_THERE:
+            return None
+        raise

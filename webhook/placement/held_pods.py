@@ -1,0 +1,176 @@
+"""The held pods of a cluster, as the watch of one replica shows them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import msgspec
+
+from engine.model import api
+from engine.model.pod import Pod
+from engine.model.shape_computation import shape_of
+from engine.model.time import SECOND, Micros, micros
+from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
+
+DEFAULT_HOLD_SECONDS: Final = 60
+DEFAULT_HOLD_MAX: Final = 10_000
+
+_MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
+_MOST_OBSOLETE = 1024
+_decode: Final = msgspec.json.Decoder(api.Pod).decode
+_NO_SHAPE: Final = shape_of(api.Pod())
+
+
+class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that nothing but our gate keeps from the scheduler.
+
+    Attributes:
+        pod: its model; of one without `raw`, who it is and nothing else.
+        version: its resourceVersion.
+        raw: the object as the API server sent it, which expressions may read any field of. Empty
+            where it is too large to be kept or for a decision: it is to be released without one.
+        release_by: the moment by which it is to be released: its creation and the bound of a hold.
+            Not what its annotation says, which whoever creates a pod may write.
+        seen_at: when this replica first saw it held by our gate alone.
+    """
+
+    pod: Pod
+    version: int
+    raw: bytes
+    release_by: Micros
+    seen_at: Micros
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.pod.key
+
+    @property
+    def overdue_from(self) -> Micros:
+        """The moment from which it counts as overdue: nobody can release what is not seen yet."""
+        return max(self.release_by, self.seen_at)
+
+
+class HeldPods:
+    """An observer that lists the pods which nothing but our gate keeps from the scheduler.
+
+    Pods that another gate keeps too are left out: nobody waits for us. Whoever may create pods may
+    write our gate on them, in any number and size, so objects are kept within a limit, and beyond
+    it only who the pods are, some 600 bytes each, less than they take in the view.
+
+    Args:
+        now: the time of day.
+        hold_seconds: the bound of a hold.
+        most: number of pods at which no further ones should be held.
+        most_bytes: bytes of objects that are kept.
+
+    Attributes:
+        changed: set with each pod that is held from now on, or was and has changed; whoever waits
+            for it clears it.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], Micros],
+        *,
+        hold_seconds: int = DEFAULT_HOLD_SECONDS,
+        most: int = DEFAULT_HOLD_MAX,
+        most_bytes: int = _MOST_BYTES_OF_ALL,
+    ) -> None:
+        self._now = now
+        self._hold_micros = hold_seconds * SECOND
+        self._most = most
+        self._most_bytes = most_bytes
+        self._held: dict[str, HeldPod] = {}
+        self._bytes = 0  # INVARIANT: of the objects in `_held`
+        self.changed = asyncio.Event()
+        self._queue: list[tuple[Micros, str]] = []  # a heap by overdue_from, with obsolete entries
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[HeldPod]:
+        """Iterate over those of this moment, in any order; events may come meanwhile."""
+        return iter(list(self._held.values()))
+
+    def get(self, key: str) -> HeldPod | None:
+        """Return a held pod by `namespace/name`, None if it is not held."""
+        return self._held.get(key)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further pods should be held."""
+        return len(self._held) >= self._most or self._bytes >= self._most_bytes
+
+    def oldest_overdue_seconds(self, now: Micros) -> float:
+        """Return for how long the oldest overdue hold has been overdue, 0 if none is."""
+        while self._queue:
+            overdue_from, key = self._queue[0]
+            held = self._held.get(key)
+            if held is not None and held.overdue_from == overdue_from:
+                return max(0, now - overdue_from) / SECOND
+            heappop(self._queue)
+        return 0.0
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
+        """Hold a pod, or no longer."""
+        if not pod.is_held_by_us_alone or pod.is_terminal or pod.deleting:
+            self._drop(pod.key)
+            return
+        old = self._held.get(pod.key)
+        if old is not None and old.pod.uid != pod.uid:
+            old = None
+        self._drop(pod.key)
+        is_kept = len(raw) <= self._most_bytes - self._bytes and _may_be_decided(raw)
+        seen_at = self._now() if old is None else old.seen_at
+        created = seen_at if pod.created is None else micros(pod.created)
+        held = HeldPod(
+            pod=pod if is_kept else _identity_of(pod),
+            version=version,
+            raw=bytes(raw) if is_kept else b"",
+            release_by=Micros(created + self._hold_micros),
+            seen_at=seen_at,
+        )
+        self._held[pod.key] = held
+        self._bytes += len(held.raw)
+        self.changed.set()
+        if old is None:
+            self._enqueue(held)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Hold a pod no longer."""
+        self._drop(f"{namespace}/{name}")
+
+    def _drop(self, key: str) -> None:
+        old = self._held.pop(key, None)
+        if old is not None:
+            self._bytes -= len(old.raw)
+
+    def _enqueue(self, held: HeldPod) -> None:
+        heappush(self._queue, (held.overdue_from, held.key))
+        if len(self._queue) > 2 * len(self._held) + _MOST_OBSOLETE:
+            self._queue = [(each.overdue_from, key) for key, each in self._held.items()]
+            heapify(self._queue)
+
+
+def _may_be_decided(raw: bytes | msgspec.Raw) -> bool:
+    """Return whether an object, as a watch has decoded it, is within the limits of a decision."""
+    return 0 < len(raw) <= MOST_BYTES and not beyond_limits(_decode(raw))
+
+
+def _identity_of(pod: Pod) -> Pod:
+    """Return the model of a pod without all that whoever created it could make large."""
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        scheduler_name=pod.scheduler_name,
+        scheduling_gates=pod.scheduling_gates,
+        nominated_node_name=pod.nominated_node_name,
+        priority=pod.priority,
+        created=pod.created,
+        shape=_NO_SHAPE,
+    )

@@ -1,0 +1,61 @@
+"""The guard of held pods: no pod is held unless somebody demonstrably releases them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, Protocol
+
+from engine.model.hold import RELEASING_ANNOTATION
+from engine.model.time import Micros
+from webhook.placement.held_pods import HeldPods
+
+_LONGEST_SILENCE_SECONDS: Final = 15.0
+"""Since the last renewal of the Lease; then another replica takes over."""
+
+_LONGEST_OVERDUE_SECONDS: Final = 30.0
+
+
+class Lease(Protocol):
+    """The Lease of the leader election, as one replica observes it."""
+
+    @property
+    def holder(self) -> str: ...  # noqa: D102 - "" for none
+    @property
+    def annotations(self) -> Mapping[str, str]: ...  # noqa: D102 - as the holder wrote them
+    @property
+    def age_seconds(self) -> float: ...  # noqa: D102 - since the last observed renewal
+
+
+class Refusal(StrEnum):
+    """Why no pod may be held now; the label of its metric."""
+
+    NONE = ""
+    NO_LEADER = "no_leader"  # nobody renews the Lease
+    NOT_RELEASING = "not_releasing"  # its holder has released no pod lately that was due
+    OVERDUE = "overdue"  # a pod is held for too long
+    FULL = "full"  # too many pods are held
+
+
+class HoldGuard:
+    """Says whether pods may be held: while their release can be relied on, and never otherwise.
+
+    Args:
+        lease: the Lease as this replica observes it.
+        held: the pods that are held.
+    """
+
+    def __init__(self, lease: Callable[[], Lease], held: HeldPods) -> None:
+        self._lease = lease
+        self._held = held
+
+    def refusal(self, now: Micros) -> Refusal:
+        """Return why no pod may be held at a moment, "" if it may."""
+        lease = self._lease()
+        if not lease.holder or lease.age_seconds >= _LONGEST_SILENCE_SECONDS:
+            return Refusal.NO_LEADER
+        if lease.annotations.get(RELEASING_ANNOTATION) != "true":
+            return Refusal.NOT_RELEASING
+        if self._held.oldest_overdue_seconds(now) >= _LONGEST_OVERDUE_SECONDS:
+            return Refusal.OVERDUE
+        return Refusal.FULL if self._held.is_full else Refusal.NONE
