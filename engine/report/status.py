@@ -72,6 +72,19 @@ class CertificateStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     is_trusted: bool | None = None
 
 
+class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The held pods as the replica observes them.
+
+    Attributes:
+        overdue_seconds: for which the oldest is held beyond its bound, 0 if none is.
+        not_holding: why no further pods are held, "" if they are.
+    """
+
+    held: int
+    overdue_seconds: float = 0.0
+    not_holding: str = ""
+
+
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of one replica.
 
@@ -80,6 +93,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         draining: whether it is about to end.
         modes: of placement and quota: Enforce, Audit or Off.
         reviews: number answered, by path.
+        held: None where pods are never held.
     """
 
     ready: bool
@@ -90,3 +104,4 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     view: ViewStatus
     sources: tuple[SourceReport, ...] = ()
     certificate: CertificateStatus
+    held: HeldStatus | None = None

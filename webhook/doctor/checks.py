@@ -12,6 +12,7 @@ from webhook.doctor.admission import admission, webhooks
 from webhook.doctor.certificates import certificates
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation
+from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
 from webhook.doctor.platform import platform
 from webhook.doctor.replicas import replicas, sources
@@ -28,6 +29,7 @@ CHECKS: Mapping[str, Check] = {
     "sources": sources,
     "rights": rights,
     "webhooks": webhooks,
+    "marks": node_marks,
     "platform": platform,
 }
 

@@ -226,9 +226,17 @@ class Lease(_Part, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class Taint(_Part, frozen=True):
+    """A taint of a node."""
+
+    key: str = ""
+    effect: str = ""
+
+
 class NodeSpec(_Part, frozen=True):
     """Spec of a node."""
 
+    taints: tuple[Taint, ...] | None = None
     provider_id: str = msgspec.field(name="providerID", default="")
 
 

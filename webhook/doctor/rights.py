@@ -82,6 +82,8 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
     if spec.setting("STOWPLAN_DEBUG_PAGES") != "false":
         yield Right("create", "authentication.k8s.io", "tokenreviews")
         yield Right("create", "authorization.k8s.io", "subjectaccessreviews")
+    if spec.setting("STOWPLAN_NODE_MARKS") == "true":
+        yield Right("patch", "", "nodes")
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")

@@ -106,6 +106,7 @@ async def run_server(
             now=now,
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
+            held=services.held_queue.status if services.held_queue else None,
         )
         counts = PolicyCounts()
         _show_state(metrics, cluster, policies, counts, certificate, health, now)
@@ -122,6 +123,7 @@ async def run_server(
         monitoring = build_monitoring_app(
             metrics=metrics,
             explanations=explanations,
+            queue=services.held_queue,
             authorize=services.authorize if settings.debug_pages else None,
         )
 

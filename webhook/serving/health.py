@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
     CertificateStatus,
+    HeldStatus,
     PoliciesStatus,
     SourceReport,
     StatusReport,
@@ -40,6 +41,7 @@ class Health:
         now: the time of day.
         modes: of placement and quota.
         reviews: number of reviews answered, by path.
+        held: the held pods; None where pods are never held.
 
     Attributes:
         draining: set while the process ends.
@@ -54,6 +56,7 @@ class Health:
         now: Callable[[], Micros],
         modes: Mapping[str, str],
         reviews: Callable[[], Mapping[str, int]],
+        held: Callable[[], HeldStatus] | None = None,
     ) -> None:
         self._policies = policies
         self._cluster = cluster
@@ -61,6 +64,7 @@ class Health:
         self._now = now
         self._modes = modes
         self._reviews = reviews
+        self._held = held
         self.draining = False
 
     @property
@@ -100,6 +104,7 @@ class Health:
                 expires_at=self._certificate.current.expires_at.isoformat(),
                 is_trusted=self._certificate.bundle_matches,
             ),
+            held=None if self._held is None else self._held(),
         )
 
     def _source(self, source: SourceStatus) -> SourceReport:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,24 @@ async def test_what_is_as_it_should_be_and_who_is_gone_is_not_written(
         assert server.objects("nodes") == version
         assert (created in version.values()) is not bool(wanted)
         assert (await writer.write("b", lambda _: wanted))[0] is Outcome.GONE
+
+
+async def test_there_are_at_most_five_writes_in_a_second(tmp_path: Path) -> None:
+    async with (
+        fake_api_server() as server,
+        connected(server.kubeconfig(tmp_path), None) as connection,
+    ):
+        moments: list[float] = []
+
+        def may_write() -> bool:
+            moments.append(asyncio.get_running_loop().time())
+            return True
+
+        writer = NodeWriter(connection, may_write=may_write)
+        for name in "abcdefg":
+            server.create(_node(name))
+            assert (await writer.write(name, lambda _: (AVOID,)))[0] is Outcome.WRITTEN
+        assert moments[6] - moments[0] > 1.0
 
 
 async def test_who_does_not_lead_any_more_writes_nothing(tmp_path: Path) -> None:
