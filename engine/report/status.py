@@ -74,7 +74,7 @@ class CertificateStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     is_trusted: bool | None = None
 
 
-class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The held pods as the replica observes them.
 
     Attributes:
