@@ -316,8 +316,8 @@ class Settings(BaseSettings):
     )
     debug_pages: bool = Field(
         default=True,
-        description="Serve /debug/decisions. On a live cluster it requires a bearer token of"
-        " somebody who may `get` this nonResourceURL.",
+        description="Serve /debug/decisions and /debug/queue. On a live cluster they require a"
+        " bearer token of somebody who may `get` these nonResourceURLs.",
     )
     reload_seconds: float = Field(
         default=5.0,

@@ -18,6 +18,7 @@ from engine.report.queue import (
 from engine.report.quota import QuotaReport
 from engine.report.status import (
     CertificateStatus,
+    HeldStatus,
     PoliciesStatus,
     SourceReport,
     StatusReport,
@@ -28,6 +29,7 @@ from engine.report.summary import summary
 __all__ = [
     "CertificateStatus",
     "DecisionReport",
+    "HeldStatus",
     "PodName",
     "PoliciesStatus",
     "QueueEntry",

@@ -12,10 +12,12 @@ from engine.model.decision import (
     SCHEDULER,
     Decision,
     FilterOutcome,
+    PlacementAt,
     RejectionSummary,
     ScoreOutcome,
     Verdict,
 )
+from engine.model.never_held import is_never_held
 from engine.model.quantity import amount_text
 from engine.model.rule_input import RuleInputs
 from engine.model.time import date
@@ -91,6 +93,7 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         age_seconds: age of each source of the view.
         inputs: by node; None if not asked for.
         audit: the decision of policies in Audit mode, None if there are none.
+        held: whether the pod is to be held until such a decision is made at its release.
     """
 
     pod: PodName
@@ -110,6 +113,7 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     age_seconds: Mapping[str, int]
     inputs: Mapping[str, tuple[RuleEvaluation, ...]] | None = None
     audit: DecisionReport | None = None
+    held: bool = False
 
 
 def decision_report(
@@ -153,6 +157,7 @@ def decision_report(
         audit=None
         if decision.audit is None
         else decision_report(decision.audit, most_nodes=most_nodes, most_inputs=most_inputs),
+        held=decision.placement.at is PlacementAt.RELEASE and not is_never_held(decision.pod),
     )
 
 

@@ -17,12 +17,14 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         digest: the same on every replica with the same policies.
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded; empty if they were.
+        at_release: names of those that decide when a pod is released.
     """
 
     loaded: int
     digest: str
     loaded_at: str = ""
     last_reload_error: str = ""
+    at_release: tuple[str, ...] = ()
 
 
 class ViewStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,6 +74,24 @@ class CertificateStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     is_trusted: bool | None = None
 
 
+class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The held pods as the replica observes them.
+
+    Attributes:
+        overdue_seconds: for which the oldest is held beyond its bound, 0 if none is.
+        not_holding: why no further pods are held, "" if they are.
+        hit_rates: the part of their latest nominations that schedulers followed, by name; known
+            to the leader alone.
+        not_nominated: the schedulers whose pods get preferred terms instead.
+    """
+
+    held: int
+    overdue_seconds: float = 0.0
+    not_holding: str = ""
+    hit_rates: Mapping[str, float] = {}
+    not_nominated: tuple[str, ...] = ()
+
+
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of one replica.
 
@@ -80,6 +100,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         draining: whether it is about to end.
         modes: of placement and quota: Enforce, Audit or Off.
         reviews: number answered, by path.
+        held: None where pods are never held.
     """
 
     ready: bool
@@ -90,3 +111,4 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     view: ViewStatus
     sources: tuple[SourceReport, ...] = ()
     certificate: CertificateStatus
+    held: HeldStatus | None = None

@@ -22,8 +22,8 @@ from engine.model.decision import Decision
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
-from engine.pipeline import decide
-from engine.placement import encode
+from engine.pipeline import Scope, decide, policies_for
+from engine.placement import encode, hold_patch
 from engine.policy import PolicySet, load_policies
 from engine.report import decision_report, summary
 from engine.view import ClusterState
@@ -95,6 +95,7 @@ class _Bench:
                 decision, most_nodes=_NODES_EXPLAINED
             ),
             "explanation, all nodes": lambda decision, _: decision_report(decision),
+            "hold in place of a decision": lambda _, request: self._hold(request),
         }
         for request in requests:
             decision = decide(request, self._policies, view, _NOW)
@@ -103,6 +104,11 @@ class _Bench:
                 step(decision, request)
                 self._timings.take(name, start)
         self._timings.show()
+
+    def _hold(self, request: PlacementRequest) -> None:
+        """Do what a review does for a pod that is decided at its release."""
+        policies_for(request, self._policies, _NOW, scope=Scope())
+        hold_patch(request.pod, request.raw, now=_NOW, seconds=60)
 
     def mix(self, requests: Sequence[PlacementRequest], running: Sequence[Pod]) -> None:
         """Time decisions while each pod is created and bound, others end, and nodes report."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.e2e.chart import CONFIGURATIONS, ELASTIC_QUOTAS, Release, rendered, undefined
+from tests.e2e.chart_pods import run_container, started_pod
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes, finish
@@ -142,20 +140,16 @@ async def test_uninstalling_removes_the_webhooks_first_and_leaves_nothing_that_i
     uninstalling = asyncio.create_task(release.uninstall())
     hook = f"{release.name}-uninstall"
 
-    async def started() -> str:
-        pods = await cluster.list_all("pods", release.namespace, labelSelector=f"job-name={hook}")
-        running = [one for one in pods if one["status"]["phase"] == "Running"]
-        return running[0]["metadata"]["name"] if running else ""
-
-    name = await eventually(started, "the hook runs")
+    hook_pod = await started_pod(cluster, release.namespace, hook)
+    name = hook_pod["metadata"]["name"]
     # Helm waits for the hook: all else is still there.
     assert release.name in await _names(cluster, "deployments", release.namespace)
-    script = (await cluster.get("pods", name, release.namespace))["spec"]["containers"][0]
-    code, said = await _run_in_pod(cluster, control_plane, release, hook, script, tmp_path)
+    script = hook_pod["spec"]["containers"][0]
+    code, said = await run_container(cluster, control_plane, release, hook, script, tmp_path)
     assert code == 0, said
     for kind in CONFIGURATIONS:
         assert release.name not in await _names(cluster, kind)
-    code, said = await _run_in_pod(cluster, control_plane, release, hook, script, tmp_path)
+    code, said = await run_container(cluster, control_plane, release, hook, script, tmp_path)
     assert code == 0, said  # done already is done
     assert release.name in await _names(cluster, "deployments", release.namespace)
 
@@ -199,7 +193,7 @@ async def test_the_test_of_an_installation_passes_with_advice_alone(
         for kind in ("ServiceAccount", "Role", "RoleBinding"):
             await cluster.create(hooks[kind])
         script = hooks["Pod"]["spec"]["containers"][0]
-        code, said = await _run_in_pod(cluster, control_plane, release, name, script, tmp_path)
+        code, said = await run_container(cluster, control_plane, release, name, script, tmp_path)
         for kind in ("rolebindings", "roles"):
             await cluster.delete(kind, name, "default")
         for kind in CONFIGURATIONS:
@@ -224,30 +218,3 @@ class _Webhook:
             response |= {"patchType": "JSONPatch", "patch": encoded}
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         return web.json_response({**review, "response": response})
-
-
-async def _run_in_pod(
-    cluster: Cluster,
-    control_plane: ControlPlane,
-    release: Release,
-    account: str,
-    container: Json,
-    folder: Path,
-) -> tuple[int | None, str]:
-    """Do what a container does, as its account; return its exit status and what it says."""
-    path = f"/api/v1/namespaces/{release.namespace}/serviceaccounts/{account}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = (await cluster.call("POST", path, request))["status"]["token"]
-    (folder / "token").write_text(token, encoding="utf-8")
-    (folder / "ca.crt").write_bytes(control_plane.authority.pem)
-    given = {one["name"]: one["value"] for one in container["env"]}
-    assert container["command"] == ["python", "-c"]
-    (script,) = container["args"]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script),
-        env={**os.environ, **given, "ACCOUNT": str(folder), "SERVER": control_plane.url},
-        stdout=PIPE,
-        stderr=STDOUT,
-    )
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()

@@ -34,6 +34,20 @@ _UPGRADE = "CHART --namespace {namespace} --reset-then-reuse-values --set"
             ["Turn it off at once"],
             ["nobody yet", "The next step"],
         ),
+        (
+            {"placement.mode": "Enforce", "hold.enabled": True},
+            ["stowplan release --overdue --lease {namespace}/stowplan-{namespace}"],
+            ["hold.max is 0", "admissionPolicy.enabled is false"],
+        ),
+        (
+            {
+                "placement.mode": "Enforce",
+                "hold": {"enabled": True, "max": 0},
+                "admissionPolicy.enabled": False,
+            },
+            ["are held no more: hold.max is 0", "admissionPolicy.enabled is false"],
+            [],
+        ),
         ({"enabled": False}, [f"{_UPGRADE} enabled=true"], ["Turn it off at once"]),
     ],
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from engine.model.decision import PlacementAt
-from engine.model.hold import HOLD_GATE
-from engine.model.pod import Pod
+from engine.model.never_held import is_never_held
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.placement import hold_patch
@@ -16,29 +14,6 @@ from webhook.admission import wire
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.hold_guard import HoldGuard, Refusal
 from webhook.placement.placer import Placement, Placer
-
-_SYSTEM_PRIORITY: Final = 1_000_000_000
-"""The least priority that users cannot give; such pods must not wait for us."""
-
-_KUEUE: Final = "kueue.x-k8s.io/"
-
-
-def is_never_held(pod: Pod) -> bool:
-    """Return whether a pod is not held, whatever its policies say.
-
-    - What runs a cluster must not wait for us: priorities of 1,000,000,000 and more.
-    - Pods with the gate of another: we would keep what they are about to release. Where another
-      adds its gate after us, we wait for it.
-    - Pods that Kueue manages, whether or not they have its gate: its time limits run from when it
-      has admitted them, so they would run while our gate is on.
-    - Members of a PodGroup of the scheduler itself: one that is gated gates the whole group.
-    """
-    return (
-        pod.priority >= _SYSTEM_PRIORITY
-        or pod.has_scheduling_group
-        or not {HOLD_GATE}.issuperset(pod.scheduling_gates)
-        or any(key.startswith(_KUEUE) for key in (*pod.labels, *pod.annotations))
-    )
 
 
 class PodHolder:

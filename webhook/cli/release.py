@@ -16,7 +16,6 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm
 
@@ -207,11 +206,10 @@ def _show_holder(count: int, holder: str) -> None:
 def _show_left(left: _Holds, failures: Mapping[str, str]) -> None:
     """Print the pods that still have our gate, each with the reason, and what removes it."""
     notes = console.errors()
-    table = plain_table("still held", "why")
     shown = list(left.items())[:_MOST_SHOWN]
     for uid, hold in shown:
-        table.add_row(hold.pod.key, escape(failures.get(uid, "it was held meanwhile")))
-    notes.print(table)
+        why = failures.get(uid, "it was held meanwhile")
+        notes.print(f"{hold.pod.key}: {why}", markup=False, soft_wrap=True)
     if len(left) > len(shown):
         notes.print(f"and {len(left) - len(shown):,} more")
     first = shown[0][1].pod

@@ -38,12 +38,7 @@ def verdict_line(verdict: Verdict, pod: PodName, message: str) -> str:
 
 def show_reasons(console: Console, report: DecisionReport) -> None:
     """Print a decision without its verdict."""
-    if report.policies:
-        console.print(f"policies: {escape(', '.join(report.policies))}")
-    if report.estimate:
-        console.print(f"expected usage: {escape(', '.join(_amounts(report.estimate)))}")
-    for error in report.errors:
-        console.print(f"[yellow]could not be evaluated:[/] {escape(error)}")
+    _show_circumstances(console, report)
     if report.ranking:
         console.print(f"\n[bold]{report.candidates} of {report.nodes} nodes fit[/], best first")
         console.print(_ranking(report))
@@ -61,6 +56,21 @@ def show_reasons(console: Console, report: DecisionReport) -> None:
     if report.audit:
         console.print("\n[bold]Not applied: what policies in Audit mode would have done[/]")
         show_decision(console, report.audit)
+
+
+def _show_circumstances(console: Console, report: DecisionReport) -> None:
+    """Print what a decision was made by, when it is made, and what went wrong."""
+    if report.policies:
+        console.print(f"policies: {escape(', '.join(report.policies))}")
+    if report.held:
+        console.print(
+            "decided at release: the pod is held until then where `stowplan serve --hold` is on,"
+            " and advised elsewhere"
+        )
+    if report.estimate:
+        console.print(f"expected usage: {escape(', '.join(_amounts(report.estimate)))}")
+    for error in report.errors:
+        console.print(f"[yellow]could not be evaluated:[/] {escape(error)}")
 
 
 def show_patch(console: Console, operations: Sequence[Mapping[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -15,6 +16,7 @@ from webhook.placement.explanations import Explanations
 from webhook.serving.authorization import Authorize
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
+from webhook.serving.held_queue import HeldQueue
 
 _LIMIT = re.compile("[0-9]{0,6}")
 
@@ -70,34 +72,50 @@ def build_probe_app(health: Health, *, client_max_size: int = 1024) -> web.Appli
 
 
 def build_monitoring_app(
-    *, metrics: Metrics, explanations: Explanations, authorize: Authorize | None
+    *,
+    metrics: Metrics,
+    explanations: Explanations,
+    queue: HeldQueue | None,
+    authorize: Authorize | None,
 ) -> web.Application:
     """Application for people and Prometheus.
 
     Args:
         metrics: for Prometheus.
         explanations: for people.
-        authorize: who may read them; None for nobody.
+        queue: of held pods, for people; None where none is held.
+        authorize: who may read debug pages; None for nobody.
     """
     app = web.Application()
     app.router.add_get("/metrics", make_aiohttp_handler(metrics.registry))
     if authorize is not None:
-        app.router.add_get("/debug/decisions", _decisions(explanations, authorize))
+        app.router.add_get("/debug/decisions", _page(explanations.latest, authorize))
+        if queue is not None:
+            app.router.add_get("/debug/queue", _page(queue.report, authorize))
     return app
 
 
-def _decisions(
-    explanations: Explanations, authorize: Authorize
+class _Contents(Protocol):
+    """What a debug page shows."""
+
+    def __call__(self, *, pod: str, limit: int | None) -> object:
+        """Return it, of the pods whose key contains a text, at most so many of them."""
+
+
+def _page(
+    contents: _Contents, authorize: Authorize
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def decisions(request: web.Request) -> web.Response:
+    """Return the handler of a debug page."""
+
+    async def page(request: web.Request) -> web.Response:
         await authorize(request)
         limit = request.query.get("limit", "")
         if not _LIMIT.fullmatch(limit):
-            raise web.HTTPBadRequest(text="`limit` is a number of decisions\n")
+            raise web.HTTPBadRequest(text="`limit` is a number\n")
         pod = request.query.get("pod", "")
-        return _json(explanations.latest(pod=pod, limit=int(limit) if limit else None))
+        return _json(contents(pod=pod, limit=int(limit) if limit else None))
 
-    return decisions
+    return page
 
 
 def _json(value: object, *, status: int = 200) -> web.Response:

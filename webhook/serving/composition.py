@@ -81,7 +81,15 @@ async def run_server(
             builder.keep_node_marks(services.leadership, cluster, policies)
 
         if services.releasing is not None:
-            controller = release_controller(services.releasing, cluster, placer, policies, now)
+            controller = release_controller(
+                services.releasing,
+                cluster,
+                placer=placer,
+                policies=policies,
+                order=settings.queue_order(),
+                registry=metrics.registry,
+                now=now,
+            )
             services.releasing.elector.add_duty(controller.run)
 
         # 3. Certificate, readiness and metrics.
@@ -98,6 +106,7 @@ async def run_server(
             now=now,
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
+            held=services.held_queue.status if services.held_queue else None,
         )
         counts = PolicyCounts()
         _show_state(metrics, cluster, policies, counts, certificate, health, now)
@@ -114,6 +123,7 @@ async def run_server(
         monitoring = build_monitoring_app(
             metrics=metrics,
             explanations=explanations,
+            queue=services.held_queue,
             authorize=services.authorize if settings.debug_pages else None,
         )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from engine.model.decision import PlacementAt
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
     CertificateStatus,
+    HeldStatus,
     PoliciesStatus,
     SourceReport,
     StatusReport,
@@ -40,6 +42,7 @@ class Health:
         now: the time of day.
         modes: of placement and quota.
         reviews: number of reviews answered, by path.
+        held: the held pods; None where pods are never held.
 
     Attributes:
         draining: set while the process ends.
@@ -54,6 +57,7 @@ class Health:
         now: Callable[[], Micros],
         modes: Mapping[str, str],
         reviews: Callable[[], Mapping[str, int]],
+        held: Callable[[], HeldStatus] | None = None,
     ) -> None:
         self._policies = policies
         self._cluster = cluster
@@ -61,6 +65,7 @@ class Health:
         self._now = now
         self._modes = modes
         self._reviews = reviews
+        self._held = held
         self.draining = False
 
     @property
@@ -88,6 +93,11 @@ class Health:
                 digest=self._policies.digest,
                 loaded_at=self._policies.loaded_at.isoformat(),
                 last_reload_error=self._policies.last_error,
+                at_release=tuple(
+                    policy.name
+                    for policy in self._policies.current.policies
+                    if policy.placement.at is PlacementAt.RELEASE
+                ),
             ),
             view=ViewStatus(
                 version=self._cluster.state.version,
@@ -100,6 +110,7 @@ class Health:
                 expires_at=self._certificate.current.expires_at.isoformat(),
                 is_trusted=self._certificate.bundle_matches,
             ),
+            held=None if self._held is None else self._held(),
         )
 
     def _source(self, source: SourceStatus) -> SourceReport:

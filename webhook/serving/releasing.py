@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from engine.model.time import Micros, date
+from engine.model.time import Micros
 from engine.queue import QueueOrder
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
@@ -16,12 +16,14 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    QueuedConditions,
     Refusals,
     ReleaseCollector,
     ReleaseController,
     ReleaseMetrics,
     ReleaseParts,
     ReleasingStatus,
+    ReservationParts,
     SchedulerLease,
     UnboundReleases,
 )
@@ -39,53 +41,58 @@ class ReleaseServices:
         elector: of the leader.
         held: the pods that are held.
         unbound: those that are released and not bound.
-        registry: of metrics.
     """
 
     connection: Connection
     elector: LeaseElector
     held: HeldPods
     unbound: UnboundReleases
-    registry: CollectorRegistry
 
 
 def release_controller(
     services: ReleaseServices,
     cluster: Cluster,
+    *,
     placer: Placer,
     policies: LivePolicies,
+    order: QueueOrder,
+    registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
-    """Return the controller, a duty of the leader.
+    """Return the controller, a task of the leader.
 
     Args:
         services: what it works with.
         cluster: the cluster.
-        placer: decides; must not assume pods, which are nominated instead.
+        placer: decides.
         policies: those in force.
+        order: of the held pods.
+        registry: of metrics.
         now: the time of day.
     """
-    elector, metrics = services.elector, ReleaseMetrics(services.registry)
+    elector, metrics = services.elector, ReleaseMetrics(registry)
     outcomes = Outcomes(show=metrics.landed)
     refusals = Refusals(services.connection, identity=elector.identity)
-    collector = ReleaseCollector(services.held, services.unbound, outcomes, refusals, now)
-    services.registry.register(collector)
+    registry.register(ReleaseCollector(services.held, services.unbound, outcomes, refusals, now))
+    writer = PodWriter(
+        services.connection,
+        may_write=lambda: elector.is_leader,
+        count_write=metrics.written,
+        observe_hold=metrics.held_for,
+    )
     parts = ReleaseParts(
-        held=services.held,
-        unbound=services.unbound,
-        state=cluster.state,
-        decider=HeldPodDecider(placer, lambda: policies.current, cluster.state, outcomes.nominates),
-        order=QueueOrder(),
-        writer=PodWriter(
-            services.connection,
-            may_write=lambda: elector.is_leader,
-            now=lambda: date(now()),
-            count_write=metrics.written,
-            observe_hold=metrics.held_for,
+        writes=ReservationParts(
+            state=cluster.state,
+            held=services.held,
+            unbound=services.unbound,
+            writer=writer,
+            refusals=refusals,
+            releasing=ReleasingStatus(elector.annotate),
+            conditions=QueuedConditions(),
         ),
+        decider=HeldPodDecider(placer, lambda: policies.current, cluster.state, outcomes.nominates),
+        order=order,
         outcomes=outcomes,
-        refusals=refusals,
-        releasing=ReleasingStatus(elector.annotate),
         scheduler_lease=SchedulerLease(services.connection),
     )
     return ReleaseController(

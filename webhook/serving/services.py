@@ -54,6 +54,7 @@ from webhook.quota import (
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
+from webhook.serving.held_queue import HeldQueue
 from webhook.serving.releasing import ReleaseServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
@@ -84,6 +85,7 @@ class Services:
         authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
         hold_guard: says whether pods may be held; None where they never are.
+        held_queue: the held pods in order; None where they never are.
         releasing: what the release of held pods works with; None where none is held.
         leadership: None for a recording.
     """
@@ -94,6 +96,7 @@ class Services:
     authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     hold_guard: HoldGuard | None = None
+    held_queue: HeldQueue | None = None
     releasing: ReleaseServices | None = None
     leadership: Leadership | None = None
 
@@ -138,7 +141,8 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods, unbound = ObservedPods(), UnboundReleases()
+        pods = ObservedPods()
+        unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         cluster = await self._live_cluster(connection, [pods, held, unbound])
 
@@ -151,6 +155,7 @@ class ServiceBuilder:
         elector = LeaseElector(
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
+        guard = HoldGuard(lambda: elector.observed, held)
         # Before the elector runs: what its tasks write with must be closed after they have ended.
         releasing = await self._releasing(elector, held, unbound) if settings.hold else None
         controllers: list[Duty] = []
@@ -171,9 +176,22 @@ class ServiceBuilder:
             certificate=secret or self._local_certificate(),
             authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
-            hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
+            hold_guard=guard if settings.hold else None,
+            held_queue=self._held_queue(held, guard, elector, cluster) if settings.hold else None,
             releasing=releasing,
             leadership=Leadership(connection=connection, elector=elector),
+        )
+
+    def _held_queue(
+        self, held: HeldPods, guard: HoldGuard, elector: LeaseElector, cluster: Cluster
+    ) -> HeldQueue:
+        return HeldQueue(
+            held=held,
+            guard=guard,
+            lease=lambda: elector.observed,
+            order=self.settings.queue_order(),
+            view=cluster.state.view,
+            now=self.now,
         )
 
     async def _releasing(
@@ -183,13 +201,7 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(self.settings.kubeconfig, self.settings.context)
         )
-        return ReleaseServices(
-            connection=connection,
-            elector=elector,
-            held=held,
-            unbound=unbound,
-            registry=self.metrics.registry,
-        )
+        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
 
     def keep_node_marks(
         self, leadership: Leadership, cluster: Cluster, policies: LivePolicies

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +19,7 @@ SERVER = os.environ.get("SERVER", "https://kubernetes.default.svc")
 API = f"{SERVER}/apis/admissionregistration.k8s.io/v1"
 NOT_FOUND = 404
 PATIENCE_SECONDS = 30
+SETTLE_SECONDS = float(os.environ.get("SETTLE_SECONDS", "0"))
 
 
 def remove(path: str, token: str, context: ssl.SSLContext) -> None:
@@ -42,6 +44,7 @@ def main() -> None:
     context = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
     for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
         remove(f"{kind}/{name}", token, context)
+    time.sleep(SETTLE_SECONDS)  # until every API server has noticed, and no pod is on its way
 
 
 main()

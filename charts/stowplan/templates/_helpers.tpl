@@ -61,7 +61,7 @@ app.kubernetes.io/component: webhook
 {{/* Accounts that may remove our gate, as a CEL list: of replicas, of the dead man's switch, of hooks. */}}
 {{- define "stowplan.releasingAccounts" -}}
 {{- $names := list (include "stowplan.serviceAccount" .) }}
-{{- range list "deadman" "uninstall" "unhold" }}
+{{- range list "deadman" "uninstall" }}
 {{- $names = append $names (printf "%s-%s" (include "stowplan.fullname" $) .) }}
 {{- end }}
 {{- $users := list }}

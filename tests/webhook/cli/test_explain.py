@@ -243,3 +243,26 @@ def test_json_tells_of_all_nodes_what_the_rules_were_given(stowplan: Stowplan) -
     assert told["inputs"].keys() == {"node1", "node2", "node3", "node4"}
     (given,) = told["inputs"]["node4"]
     assert given["inputs"] == [{"name": "taints", "text": "dedicated=batch:NoSchedule"}]
+
+
+def test_a_decision_at_release_is_told_with_its_hold(stowplan: Stowplan, tmp_path: Path) -> None:
+    late = tmp_path / "late.yaml"
+    late.write_text(policy("late", "{scores: [{plugin: LimitAware}], placement: {at: Release}}"))
+    given = ("explain", POD, *CLUSTER, "--policies", str(late))
+    ran = stowplan(*given)
+    assert ran.out.startswith("Place shop/checkout")
+    assert "decided at release: the pod is held until then" in ran.out
+    assert json.loads(stowplan(*given, "--json").out)["held"] is True
+    assert "held" not in json.loads(stowplan(*EXPLAIN_POD, "--json").out)
+
+
+def test_a_pod_that_is_never_held_is_not_told_to_be(stowplan: Stowplan, tmp_path: Path) -> None:
+    late, pod = tmp_path / "late.yaml", tmp_path / "pod.yaml"
+    late.write_text(policy("late", "{scores: [{plugin: LimitAware}], placement: {at: Release}}"))
+    pod.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: shop}\n"
+        "spec: {priority: 2000000000, containers: [{name: c}]}\n"
+    )
+    ran = stowplan("explain", str(pod), *CLUSTER, "--policies", str(late))
+    assert ran.out.startswith("Place shop/a")
+    assert "decided at release" not in ran.out

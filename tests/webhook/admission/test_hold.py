@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from engine.model import api
+from engine.model.hold import (
+    HOLD_GATE,
+    HOLD_REASONS_ANNOTATION,
+    RELEASE_BY_ANNOTATION,
+    RELEASING_ANNOTATION,
+)
+from engine.model.pod import pod_of
+from engine.model.time import SECOND, Micros
+from engine.pipeline import Scope
+from engine.placement import ADVICE_ANNOTATION
+from engine.policy import load_policies
+from engine.view import ClusterState
+from tests.webhook.admission.test_placement import review_of
+from webhook.admission.hold import PodHolder
+from webhook.admission.placement import PlacementReviews
+from webhook.admission.review_result import Outcome, ReviewResult
+from webhook.cluster import Cluster
+from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
+
+NOON = Micros(1_767_614_400 * SECOND)  # 2026-01-05T12:00:00Z
+HELD = {HOLD_REASONS_ANNOTATION: "placement", RELEASE_BY_ANNOTATION: "2026-01-05T12:01:00Z"}
+SYSTEM_CRITICAL = 2_000_000_000
+
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {{name: {name}}}
+spec:
+  priority: {priority}
+  mode: {mode}
+  match: {{objectSelector: {{matchLabels: {{{labels}}}}}}}
+  scores: [{{name: is-b, expression: "node.name == 'node-b' ? 1 : 0"}}]
+  placement: {{at: {at}}}
+"""
+
+
+def policy(
+    name: str, at: str = "Release", *, labels: str = "", mode: str = "Enforce", priority: int = 0
+) -> str:
+    return POLICY.format(name=name, at=at, labels=labels, mode=mode, priority=priority)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    holder: str = "a replica"
+    annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
+    age_seconds: float = 1.0
+
+
+class World:
+    """Reviews of new pods, with a guard and a clock that a test moves."""
+
+    def __init__(self, state: ClusterState, folder: Path) -> None:
+        self.state = state
+        self.lease = Lease()
+        self.refused = Counter[str]()
+        self.explanations = Explanations(9)
+        self.counts = PolicyCounts()
+        self.seconds, self.tick = 0.0, 0.0
+        self._file = folder / "policy.yaml"
+        self.policies = load_policies([])
+        self.held = HeldPods(self._now, most=10)
+        cluster = Cluster(state=state, now=self._now, is_live=True)
+        self.placer = Placer(
+            view=state.view,
+            now=self._now,
+            scope=Scope(),
+            explanations=self.explanations,
+            assumed=cluster,
+        )
+        holder = PodHolder(
+            self.placer,
+            HoldGuard(lambda: self.lease, self.held),
+            now=self._now,
+            seconds=60,
+            count_refusal=lambda reason: self.refused.update([reason]),
+        )
+        self._reviews = PlacementReviews(
+            self.placer, lambda: self.policies, self._clock, self.counts, holder
+        )
+
+    def load(self, *policies: str, only_audit: bool = False) -> World:
+        self._file.write_text("\n---\n".join(policies))
+        loaded = load_policies([self._file])
+        self.policies = loaded.in_audit_mode() if only_audit else loaded
+        return self
+
+    def review(self, pod: dict[str, Any] | None = None, **parts: Any) -> ReviewResult:  # noqa: ANN401 - parts of a request
+        return self._reviews.review(review_of(object=pod or manifest(), **parts))
+
+    @property
+    def assumed(self) -> int:
+        return int(self.state.view().assumed.sum())
+
+    def _clock(self) -> float:
+        self.seconds += self.tick
+        return self.seconds
+
+    def _now(self) -> Micros:
+        return NOON
+
+
+def manifest(
+    metadata: dict[str, Any] | None = None,
+    **spec: Any,  # noqa: ANN401 - fields of a pod
+) -> dict[str, Any]:
+    return {
+        "metadata": {"generateName": "web-", **(metadata or {})},
+        "spec": {"containers": [{"name": "c"}], **spec},
+    }
+
+
+def patched(pod: dict[str, Any], result: ReviewResult) -> dict[str, Any]:
+    after: dict[str, Any] = jsonpatch.apply_patch(pod, json.loads(result.response.patch or b"[]"))
+    return after
+
+
+def gates(*names: str) -> list[dict[str, str]]:
+    return [{"name": name} for name in names]
+
+
+@pytest.fixture
+def world(state: ClusterState, tmp_path: Path) -> World:
+    return World(state, tmp_path).load(policy("late"))
+
+
+def test_a_pod_that_is_decided_at_release_is_held_and_nothing_else(world: World) -> None:
+    result = world.review()
+    assert result.outcome is Outcome.HELD
+    after = patched(manifest(), result)
+    assert after == manifest({"annotations": HELD}, schedulingGates=gates(HOLD_GATE))
+    assert result.response.warnings == ()
+    assert result.response.audit_annotations["policies"] == "late"
+    assert world.assumed == 0
+    assert not world.explanations.latest()
+    assert not any(world.counts.decisions(world.policies).values())
+
+
+def test_a_second_round_of_admission_changes_nothing(world: World) -> None:
+    once = patched(manifest(), world.review())
+    again = world.review(once)
+    assert again.outcome is Outcome.HELD
+    assert again.response.patch is None
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        manifest(priority=1_000_000_000),
+        manifest(priority=SYSTEM_CRITICAL, priorityClassName="system-node-critical"),
+        manifest(schedulingGroup={"podGroupName": "gang"}),
+        manifest(schedulingGates=gates("example.org/theirs")),
+        manifest(schedulingGates=gates(HOLD_GATE, "example.org/theirs")),
+        manifest({"labels": {"kueue.x-k8s.io/queue-name": "team"}}),
+        manifest({"annotations": {"kueue.x-k8s.io/workload": "job-1"}}),
+    ],
+)
+def test_pods_that_must_not_wait_for_us_are_advised(world: World, pod: dict[str, Any]) -> None:
+    result = world.review(pod)
+    assert result.outcome is Outcome.PLACED
+    after = patched(pod, result)
+    assert after["spec"].get("schedulingGates") == pod["spec"].get("schedulingGates")
+    assert not HELD.keys() & after["metadata"]["annotations"].keys()
+    assert not world.refused  # nobody meant to hold it
+
+
+@pytest.mark.parametrize(
+    ("pod", "namespace"),
+    [
+        (manifest({"ownerReferences": [{"kind": "DaemonSet"}]}), "shop"),
+        (manifest({"annotations": {"kubernetes.io/config.mirror": "a"}}), "shop"),
+        (manifest(nodeName="node-a"), "shop"),
+        (manifest(schedulerName="volcano"), "shop"),
+        (manifest(), "kube-system"),
+    ],
+)
+def test_pods_that_are_never_advised_are_never_held(
+    world: World, pod: dict[str, Any], namespace: str
+) -> None:
+    result = world.review(pod, namespace=namespace)
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.patch is None
+    assert not world.refused
+
+
+def test_pods_that_are_too_large_to_be_advised_are_not_held(world: World) -> None:
+    crowd = manifest(tolerations=[{"key": str(number)} for number in range(501)])
+    giant = manifest({"annotations": {"a": "x" * 300_000}})
+    for pod in (crowd, giant):
+        result = world.review(pod)
+        assert result.outcome is Outcome.TOO_LARGE
+        assert result.response.patch is None
+
+
+@pytest.mark.parametrize(
+    ("policies", "outcome"),
+    [
+        ([policy("late", priority=1), policy("now", "Admission")], Outcome.HELD),
+        ([policy("late"), policy("now", "Admission", priority=1)], Outcome.PLACED),
+        ([policy("late", labels="a: b"), policy("now", "Admission")], Outcome.PLACED),
+        ([policy("late", mode="Audit")], Outcome.ABSTAINED),
+        ([policy("late", mode="Audit", priority=1), policy("now", "Admission")], Outcome.PLACED),
+        ([policy("now", "Admission")], Outcome.PLACED),
+    ],
+)
+def test_the_policy_of_the_highest_priority_that_acts_decides_when(
+    world: World, policies: list[str], outcome: Outcome
+) -> None:
+    result = world.load(*policies).review()
+    assert result.outcome is outcome
+    assert not world.refused
+
+
+def test_nothing_is_held_where_all_policies_only_audit(world: World) -> None:
+    result = world.load(policy("late"), only_audit=True).review()
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.patch is None
+    assert "audited-decision" in result.response.audit_annotations
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [
+        (Lease(holder=""), "no_leader"),
+        (Lease(age_seconds=15.0), "no_leader"),
+        (Lease(annotations={}), "not_releasing"),
+    ],
+)
+def test_where_the_guard_refuses_a_pod_gets_the_advice_of_before_and_is_counted(
+    world: World, lease: Lease, reason: str
+) -> None:
+    world.lease = lease
+    refused = world.review()
+    advised = world.load(policy("late", "Admission")).review()
+    assert refused.outcome is Outcome.PLACED
+    assert patched(manifest(), refused) == patched(manifest(), advised)
+    assert world.assumed == 1  # the one review twice: it has one uid
+    assert world.refused == {reason: 1}
+
+
+def test_no_more_pods_are_held_than_the_limit(world: World) -> None:
+    for number in range(10):
+        pod = pod_of(
+            api.Pod(
+                metadata=api.ObjectMeta(name=str(number)),
+                spec=api.PodSpec(scheduling_gates=[api.PodSchedulingGate(name=HOLD_GATE)]),
+            )
+        )
+        world.held.pod_changed(pod, 1, b"")
+    assert world.review().outcome is Outcome.PLACED
+    assert world.refused == {"full": 1}
+
+
+def test_a_dry_run_shows_the_hold_and_leaves_no_trace(world: World) -> None:
+    result = world.review(dryRun=True)
+    assert patched(manifest(), result)["spec"]["schedulingGates"] == gates(HOLD_GATE)
+    world.lease = Lease(holder="")
+    assert world.review(dryRun=True).outcome is Outcome.PLACED
+    assert not world.refused
+    assert world.assumed == 0
+
+
+@pytest.mark.parametrize(
+    "forged", [{}, {RELEASE_BY_ANNOTATION: "2126-01-05T12:00:00Z"}, {**HELD, "a": "b"}]
+)
+def test_a_forged_hold_is_no_way_around_a_policy(world: World, forged: dict[str, str]) -> None:
+    pod = manifest({"annotations": forged}, schedulingGates=gates(HOLD_GATE))
+    by_filter = policy("now", "Admission").replace(
+        "scores:", "filters: [{name: f, expression: \"'disk' in node.labels\"}]\n  scores:"
+    )
+    result = world.load(by_filter).review(pod)
+    terms = patched(pod, result)["spec"]["affinity"]["nodeAffinity"]
+    assert "disk" in json.dumps(terms["requiredDuringSchedulingIgnoredDuringExecution"])
+
+
+def test_a_forged_hold_says_no_more_than_a_true_one(world: World) -> None:
+    forged = {HOLD_REASONS_ANNOTATION: "x", RELEASE_BY_ANNOTATION: "2126-01-05T12:00:00Z"}
+    pod = manifest({"annotations": forged}, schedulingGates=gates(HOLD_GATE))
+    after = patched(pod, world.review(pod))
+    assert after == manifest({"annotations": HELD}, schedulingGates=gates(HOLD_GATE))
+
+
+def test_a_pod_that_is_held_in_the_second_round_counts_nowhere(world: World) -> None:
+    world.lease = Lease(holder="")
+    advised = patched(manifest(), world.review(uid="u-1"))
+    assert ADVICE_ANNOTATION in advised["metadata"]["annotations"]
+    assert world.assumed == 1
+    world.lease = Lease()
+    assert world.review(advised, uid="u-2", dryRun=True).outcome is Outcome.HELD
+    assert world.assumed == 1
+    assert world.review(advised, uid="u-2").outcome is Outcome.HELD
+    assert world.assumed == 0
+
+
+def test_under_load_an_advice_is_not_shared_with_a_pod_that_may_be_held(world: World) -> None:
+    world.tick = 0.011  # a decision takes more than a tenth of the time
+    world.lease = Lease(holder="")
+    assert world.review(uid="u-1").outcome is Outcome.PLACED
+    assert world.review(uid="u-2").outcome is Outcome.SHARED
+    assert world.refused == {"no_leader": 2}
+    world.lease = Lease()
+    assert world.review(uid="u-3").outcome is Outcome.HELD
+    world.lease = Lease(holder="")
+    assert world.review(uid="u-4").outcome is Outcome.SHARED  # a hold was not stored either
+
+
+def test_under_load_pods_that_are_not_held_share_decisions_as_before(world: World) -> None:
+    world.load(policy("late", labels="a: b"), policy("now", "Admission"))
+    world.tick = 0.011  # a decision takes more than a tenth of the time
+    assert world.review(uid="u-1").outcome is Outcome.PLACED
+    assert world.review(uid="u-2").outcome is Outcome.SHARED
+    assert not world.refused
