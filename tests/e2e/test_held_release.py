@@ -97,8 +97,9 @@ async def test_writes_and_landings_are_counted(
 ) -> None:
     await nodes.add("node-a", {"cpu": "4"})
     async with holding(cluster, control_plane, tmp_path) as stowplan:
-        await cluster.create(held(namespace, "one"))
-        await landed(cluster, namespace, "one")
+        await is_held(cluster, namespace)
+        await cluster.create(pod(namespace, "one"))
+        await all_bound(cluster, namespace, 1)
         (replica,) = stowplan.replicas
 
         async def counted() -> bool:
