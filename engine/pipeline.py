@@ -22,7 +22,7 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicySet
+from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicySet, RuleContext
 from engine.report import summary
 from engine.view import (
     FRESH,
@@ -116,6 +116,23 @@ def _decide_by(
     if not policies:
         return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
     contexts = [policy.context(request, view, now, freshness) for policy in policies]
+    return decide_in(contexts, policies, errors=errors)
+
+
+def decide_in(
+    contexts: Sequence[RuleContext],
+    policies: Sequence[CompiledPolicy],
+    *,
+    errors: tuple[str, ...] = (),
+) -> Decision:
+    """Decide by policies that all apply, highest priority first; at least one.
+
+    Args:
+        contexts: of their rules, one each, all of one request and one view.
+        policies: the policies.
+        errors: lines for conditions that could not be evaluated.
+    """
+    request, view, freshness = contexts[0].request, contexts[0].view, contexts[0].freshness
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     scheduler_filters = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
@@ -157,7 +174,7 @@ def _decide_by(
         totals=totals.take(order),
         estimate=_estimate(policies, request.pod),
         errors=errors + tuple([line for context in contexts for line in context.errors]),
-        decided_at=now,
+        decided_at=contexts[0].now,
         view_version=view.version,
         ages=freshness.ages,
     )
@@ -235,6 +252,35 @@ def _best_first(
     return _argsort_descending(totals, hashes)
 
 
+def first_of_best(
+    best: int, candidates: int, tied: NDArray[np.intp], hashes: NDArray[np.uint64], pod: Pod
+) -> int:
+    """Return which of the candidates that share the best total comes first, by its row.
+
+    Args:
+        best: that total.
+        candidates: the number of all candidates.
+        tied: the rows of those that share it, ascending.
+        hashes: `name_hashes` of all rows.
+        pod: the pod.
+    """
+    if tied.size == 1:
+        return int(tied[0])
+    keys = hashes.take(tied)
+    keys *= hash_of(pod.uid or pod.key) | 1
+    keys &= _tie_mask(best, candidates)
+    return int(tied[keys.argmin()])
+
+
+def _tie_mask(best: int, candidates: int) -> int:
+    """Return the bits of a tie-breaker that there is room for; see `_argsort_descending`."""
+    return (1 << _tie_end(best)) - (1 << candidates.bit_length())
+
+
+def _tie_end(best: int) -> int:
+    return 64 - max(1, best.bit_length())
+
+
 def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Return the order by falling total, then by rising tie-breaker; overwrites `tie_breakers`.
 
@@ -242,12 +288,11 @@ def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> 
     bits down it holds the difference to the best total, as many bits of the tie-breaker as there is
     room for, and the position.
     """
-    best = int(totals.max(initial=0))
-    position_bits, tie_end = totals.size.bit_length(), 64 - max(1, best.bit_length())
+    best, position_bits = int(totals.max(initial=0)), totals.size.bit_length()
     keys = tie_breakers
-    keys &= (1 << tie_end) - (1 << position_bits)
+    keys &= _tie_mask(best, totals.size)
     shortfalls = (best - totals).view(np.uint64)
-    shortfalls <<= tie_end
+    shortfalls <<= _tie_end(best)
     shortfalls += np.arange(totals.size, dtype=np.uint64)
     keys |= shortfalls
     keys.sort()

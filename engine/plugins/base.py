@@ -119,7 +119,11 @@ class Score(Protocol):
         """Return raw scores, shape (n,)."""
 
     def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores of the candidate nodes on 0..MAX_SCORE; the input holds them alone."""
+        """Return the scores of the candidate nodes on 0..MAX_SCORE; the input holds them alone.
+
+        INVARIANT: where pods change scores, the points of a node depend on nothing but its score,
+        and the least and the greatest of all.
+        """
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
         """Return why a row marked in `Scores.faults` could not be evaluated."""
@@ -150,6 +154,7 @@ class Plugin:
             no such part.
         score: builds the scorer, None if the plugin has none.
         sum_profiles: the sums over pods that the view must keep for these args.
+        reads_other_nodes: whether a pod that comes to a node may change results for other nodes.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
     """
@@ -160,4 +165,5 @@ class Plugin:
     node_filter: Callable[[Any], NodeFilter] | None = None
     score: Callable[[Any], Score] | None = None
     sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
+    reads_other_nodes: bool = False
     estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None

@@ -264,4 +264,5 @@ PLUGIN = Plugin(
     filter=NetworkOverheadFilter,
     score=NetworkOverheadScore,
     reads=(Domain.NODES, Domain.PODS, Domain.TOPOLOGY),
+    reads_other_nodes=True,
 )

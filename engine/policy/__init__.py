@@ -6,7 +6,7 @@ read belong here. Decisions never do: they are made in `engine.pipeline`.
 
 from __future__ import annotations
 
-from engine.policy.context import RuleContext
+from engine.policy.context import MOST_ITERATIONS, RuleContext, request_key
 from engine.policy.expressions import NodeExpression
 from engine.policy.loader import CASES_FILE, load_policies
 from engine.policy.node_marks import NodeMarker, node_markers
@@ -16,6 +16,7 @@ from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
     "CASES_FILE",
+    "MOST_ITERATIONS",
     "SCHEDULER_FILTERS",
     "CompiledPolicy",
     "FilterRule",
@@ -29,4 +30,5 @@ __all__ = [
     "ScoreRule",
     "load_policies",
     "node_markers",
+    "request_key",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -133,6 +134,14 @@ class RuleContext(PolicyContext):
         self._rows: NDArray[np.intp] | None = None
         self._mask = _NO_ROWS
 
+    def on(self, view: ClusterView) -> RuleContext:
+        """Return the context of the same request on another view, with a budget of its own."""
+        context = copy(self)
+        context.view, context.errors = view, []
+        context.budget = Budget(MOST_ITERATIONS, expired=self.request.expired)
+        context._rows = None  # noqa: SLF001 (of its own kind)
+        return context
+
     def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:
         """Return those of `domains` that are too old, with texts such as `usage is 95 s old`."""
         return self.freshness.stale_among(domains) if self.freshness.stale else {}
@@ -163,6 +172,27 @@ def _fields_read(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str
 def _request_references(references: frozenset[Reference]) -> tuple[Reference, ...]:
     """Return the references to anything but the node, in order."""
     return tuple(path for path in sorted(references) if path[0] != "node")
+
+
+def request_key(paths: frozenset[Reference], request: PlacementRequest) -> str | None:
+    """Return a text that differs whenever values of a request differ that paths lead to.
+
+    Args:
+        paths: of programs; those to nodes, variables and the moment do not count.
+        request: the request.
+
+    Returns:
+        None if the text would be too long.
+    """
+    activation: dict[str, object] = {}
+    for root, fields in _fields_read(paths):
+        if root == "pod":
+            activation[root] = pod_value(fields or POD_FIELDS, request.pod)
+        elif root not in {"variables", "now"}:
+            activation[root] = request_value(root, request)
+    return memory_key(
+        [_followed(path, activation) for path in sorted(paths) if path[0] in activation]
+    )
 
 
 def _followed(path: Reference, activation: Mapping[str, object]) -> tuple[int, object]:

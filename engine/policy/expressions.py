@@ -38,7 +38,10 @@ class NodeExpression(ABC):
         plan: evaluates it for all nodes at once.
         references: the paths below `node` that it reads, in order.
         reads: the domains of the cluster that its value rests on.
+        reads_other_nodes: as of a `Plugin`; an expression reads the node itself alone.
     """
+
+    reads_other_nodes: Final = False
 
     def __init__(self, program: Program, plan: Plan) -> None:
         """Take a program and its plan."""

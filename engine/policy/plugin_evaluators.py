@@ -22,10 +22,11 @@ _P = TypeVar("_P", bound=Filter | Score)
 
 @dataclass(frozen=True, slots=True)
 class _PluginEvaluator(Generic[_P]):
-    """A plugin, and the domains of the cluster that its answers rest on."""
+    """A plugin, and the domains of the cluster that its answers rest on; see `Plugin`."""
 
     plugin: _P
     reads: tuple[Domain, ...]
+    reads_other_nodes: bool = False
 
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why a row could not be evaluated."""

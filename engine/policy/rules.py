@@ -126,6 +126,16 @@ class ScoreRule:
     on_error: OnScoreError = OnScoreError.ZERO_SCORE
     evaluator: ScoreEvaluator
 
+    def raw(self, context: RuleContext, rows: NDArray[np.intp]) -> NDArray[Any] | None:
+        """Return the scores of rows before `normalize`, None if some could not be evaluated.
+
+        Of a rule that does not abstain.
+        """
+        raw, faulty = self.evaluator.score(context, rows)
+        if faulty is not None or not np.isfinite(raw).all():
+            return None
+        return raw
+
     def outcome(self, context: RuleContext, candidates: NDArray[np.intp]) -> ScoreOutcome:
         """Return the scores of the candidates, in their order; no other node affects them.
 

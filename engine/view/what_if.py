@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from engine.model.domain import Domain
 from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
+from engine.view.axis import IntColumn
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import DictionaryColumn
 from engine.view.memo import (
@@ -38,8 +40,9 @@ class WhatIf:
     with is never written to, and what is remembered of that holds nothing of the pods.
 
     Args:
-        view: the cluster as it is. INVARIANT: it is held as long as this is, so that its state
-            copies columns if it is written to meanwhile.
+        view: the cluster as it is, or some rows of it, which then count as all that there are; a
+            row may be there several times. INVARIANT: it is held as long as this is, so that its
+            state copies columns if it is written to meanwhile.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -50,57 +53,122 @@ class WhatIf:
             changed=view.changed.copy(),
             pod_sums={profile: sums.copy() for profile, sums in view.pod_sums.items()},
             memo=_Memo(view),
+            parent=None,
             scratch={},
         )
+        self._version = view.version
+        self._sums: dict[PodShape, IntColumn] = {}
+        self._unknown: dict[tuple[PodShape, int], list[IntColumn]] = {}
 
     @property
     def view(self) -> ClusterView:
         """The cluster as it would be, right until the next pod is placed."""
+        if self._view.version != self._version:
+            latest = list(self._view.latest)
+            latest[_PODS] = self._version
+            self._view = replace(
+                self._view, version=self._version, latest=tuple(latest), scratch={}
+            )
         return self._view
 
     def place(self, pod: Pod, row: int) -> None:
         """Count a pod, which counts on no node so far, on that of a row."""
-        view, shape, entry = self._view, pod.shape, PodEntry(row, pod.shape, 0, 0, assumed=True)
-        view.sums[:, :, row] += sums_of(shape, view.axis).reshape(view.sums.shape[:2])
+        view = self._view
+        self._version += 1
+        view.changed[_PODS, row] = self._version
         view.assumed[row] += 1
-        for profile, sums in view.pod_sums.items():
-            sums[:, row] += profile.contribution(pod.key, entry, view.usages[row])
-        version = view.version + 1
-        view.changed[_PODS, row] = version
-        latest = list(view.latest)
-        latest[_PODS] = version
-        workloads = view.workloads
-        if shape.workload is not None:
-            on_nodes = {**workloads.get(shape.workload, {})}
+        view.sums[:, :, row] += self._sums_of(pod.shape)
+        if view.pod_sums:
+            contributions = (
+                self._contributions(pod.key, pod.shape, row)
+                if self.is_reported(pod, row)
+                else self._unknown_contributions(pod, row)
+            )
+            for sums, amounts in zip(view.pod_sums.values(), contributions, strict=True):
+                sums[:, row] += amounts
+        if pod.shape.workload is not None:
+            on_nodes = {**view.workloads.get(pod.shape.workload, {})}
             on_nodes[view.names[row]] = on_nodes.get(view.names[row], 0) + 1
-            workloads = {**workloads, shape.workload: on_nodes}
-        self._view = replace(
-            view, version=version, latest=tuple(latest), workloads=workloads, scratch={}
-        )
+            self._view = replace(view, workloads={**view.workloads, pod.shape.workload: on_nodes})
+
+    def is_reported(self, pod: Pod, row: int) -> bool:
+        """Return whether the usage report of a row knows a pod, so that it counts unlike others."""
+        report = self._view.usages[row]
+        return report is not None and report.pods.get(pod.key) is not None
+
+    def take(self, rows: NDArray[np.intp]) -> WhatIf:
+        """Return some rows as a cluster of its own, which goes its own way from now on."""
+        return WhatIf(self.view.take(rows))
+
+    def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
+        """Return rows as they would be if so many more pods like this one were on each.
+
+        Args:
+            pod: one of them; none is known to a report.
+            rows: may hold a row several times.
+            counts: at least 0, shape (len(rows),).
+        """
+        more = self.take(rows)
+        view = more.view
+        view.assumed[:] += counts
+        view.sums[:] += self._sums_of(pod.shape)[:, :, np.newaxis] * counts
+        if view.pod_sums:
+            each = [self._unknown_contributions(pod, row) for row in rows.tolist()]
+            for sums, amounts in zip(view.pod_sums.values(), zip(*each, strict=True), strict=True):
+                sums[:] += np.array(amounts, np.int64).reshape(len(rows), -1).T * counts
+        return view
+
+    def _sums_of(self, shape: PodShape) -> IntColumn:
+        """Return what a pod adds to the sums of its node, (len(Sum), n_resources)."""
+        amounts = self._sums.get(shape)
+        if amounts is None:
+            axis = self._view.axis
+            amounts = self._sums[shape] = sums_of(shape, axis).reshape(-1, len(axis))
+        return amounts
+
+    def _unknown_contributions(self, pod: Pod, row: int) -> list[IntColumn]:
+        """Return what a pod that the report of a row does not know adds, in order of profiles."""
+        key = pod.shape, row
+        contributions = self._unknown.get(key)
+        if contributions is None:
+            contributions = self._unknown[key] = self._contributions("", pod.shape, row)
+        return contributions
+
+    def _contributions(self, key: str, shape: PodShape, row: int) -> list[IntColumn]:
+        entry, report = PodEntry(row, shape, 0, 0, assumed=True), self._view.usages[row]
+        return [
+            np.array(profile.contribution(key, entry, report), np.int64)
+            for profile in self._view.pod_sums
+        ]
 
 
 class _Memo(Memo):
-    """What is remembered of a cluster with more pods: what they cannot change is the original's.
+    """What is remembered of a cluster with more pods; it begins as that of the original.
 
     The original remembers nothing but columns of its own version.
     """
 
     def __init__(self, original: ClusterView) -> None:
         super().__init__()
-        self.node_columns = _Columns(original.node_column, original.version)
-        self.pod_columns = _Columns(original.pod_column, original.version)
+        self.node_columns = _Columns(original, original.node_column)
+        self.pod_columns = _Columns(original, original.pod_column)
         self.node_aggregates = _Aggregates(original)
         self.dictionaries = _Dictionaries(original)
         self.images = original.memo.images
 
 
 class _Columns(ColumnCache):
-    """Columns that begin as those of the original; only rows that took a pod are computed again."""
+    """Columns that begin as those of the original; only rows that took a pod are computed again.
 
-    def __init__(self, original: Callable[..., NDArray[Any]], version: int) -> None:
+    INVARIANT: columns that pods change do not begin as those of a whole of which the original has
+    some rows, for that may be at a later version meanwhile.
+    """
+
+    def __init__(self, original: ClusterView, column: Callable[..., NDArray[Any]]) -> None:
         super().__init__(POD_COLUMNS, POD_COLUMN_BYTES)
-        self._original = original
-        self._version = version
+        self._version = original.version
+        self._is_part = original.parent is not None
+        self._column = column
 
     def get(
         self,
@@ -110,11 +178,15 @@ class _Columns(ColumnCache):
         compute: Callable[[Any], NDArray[_Item]],
     ) -> NDArray[_Item]:
         """Return the column `key` for a view; see `ClusterView.node_column` for the arguments."""
-        if Domain.PODS not in domains:
-            return self._original(key, domains, compute)
-        if key not in self._entries:
-            values = self._original(key, domains, compute)
+        entry = self._entries.get(key)
+        if entry is None and not (self._is_part and Domain.PODS in domains):
+            values = self._column(key, domains, compute)
             self._put(key, self._version, values, values.nbytes)
+            if Domain.PODS not in domains:
+                return values
+        elif entry is not None and Domain.PODS not in domains:
+            self._entries.move_to_end(key)
+            return entry.value
         return super().get(key, view, domains, compute)
 
 
@@ -131,9 +203,9 @@ class _Aggregates(AggregateCache):
         make: Callable[[Any], _Made],
     ) -> _Made:
         """Return the result `key` for a view; see `ClusterView.node_aggregate`."""
-        if Domain.PODS not in domains:
-            return self._original.node_aggregate(key, domains, make)
-        return super().get(key, view, domains, make)
+        if Domain.PODS in domains or self._original.parent is not None:
+            return super().get(key, view, domains, make)
+        return self._original.node_aggregate(key, domains, make)
 
 
 class _Dictionaries(DictionaryCache):
@@ -148,7 +220,7 @@ class _Dictionaries(DictionaryCache):
         domains: Sequence[Domain],
         values_of: Callable[[Any], Iterable[Any]],
     ) -> DictionaryColumn[Any]:
-        """Return the column `key` for a view; see `ClusterView.dictionary_column`."""
-        if Domain.PODS not in domains:
-            return self._original.dictionary_column(key, domains, values_of)
-        return super().get(key, view, domains, values_of)
+        """Return the dictionary column `key`; see `ClusterView.dictionary_column`."""
+        if Domain.PODS in domains or self._original.parent is not None:
+            return super().get(key, view, domains, values_of)
+        return self._original.dictionary_column(key, domains, values_of)

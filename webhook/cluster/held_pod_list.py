@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -11,16 +11,11 @@ import msgspec
 
 from engine.model import api
 from engine.model.pod import Pod, pod_of
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
-from webhook.cluster.client.envelopes import Page, page_of
+from webhook.cluster.client.connection import ApiError, Connection, Query
+from webhook.cluster.client.pages import MOST_ATTEMPTS, PagedLists
 from webhook.cluster.decode_errors import UNREADABLE
 
-_PAGE_SIZE: Final = 500
-_MOST_ATTEMPTS: Final = 3
-_PENDING: Final[Query] = (
-    ("fieldSelector", "status.phase=Pending,spec.nodeName="),
-    ("limit", str(_PAGE_SIZE)),
-)
+_PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
 _pod_of: Final = msgspec.json.Decoder(api.Pod).decode
 
 
@@ -50,34 +45,23 @@ async def list_held_pods(connection: Connection, namespace: str = "") -> list[Li
         ApiError: they cannot be listed.
     """
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    for _ in range(_MOST_ATTEMPTS - 1):
+    lists, attempts = PagedLists(connection), 0
+    while True:
+        attempts += 1
         try:
-            return [held async for held in _held_pods(connection, path)]
+            pages = lists.pages(path, _PENDING)
+            return [held async for page in pages for raw in page.items or () for held in _held(raw)]
         except ApiError as error:
             # Pages are of one resourceVersion, which the API server drops after some minutes.
-            if error.status != HTTPStatus.GONE:
+            if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
                 raise
-    return [held async for held in _held_pods(connection, path)]
 
 
-async def _held_pods(connection: Connection, path: str) -> AsyncIterator[ListedPod]:
-    query: Query = _PENDING
-    while True:
-        page = await _page(connection, path, query)
-        for raw in page.items or ():
-            try:
-                pod = pod_of(_pod_of(raw))
-            except UNREADABLE:
-                continue
-            if pod.is_held and not pod.deleting:
-                yield ListedPod(pod, raw)
-        if not page.metadata.token:
-            return
-        query = (*_PENDING, ("continue", page.metadata.token))
-
-
-async def _page(connection: Connection, path: str, query: Query) -> Page:
+def _held(raw: msgspec.Raw) -> Iterator[ListedPod]:
+    """Yield a pod of a list if it is held."""
     try:
-        return page_of(await connection.get(path, query))
-    except UNREADABLE as error:
-        raise ApiError(NO_CONTACT, "", "the answer is not a list of objects") from error
+        pod = pod_of(_pod_of(raw))
+    except UNREADABLE:
+        return
+    if pod.is_held and not pod.deleting:
+        yield ListedPod(pod, raw)

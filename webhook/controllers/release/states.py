@@ -57,17 +57,23 @@ class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
     patch: ReleasePatch = ReleasePatch()
 
 
-class Reservation(msgspec.Struct, kw_only=True):
-    """A held pod that is decided, until its gate is gone.
+class Reservation(msgspec.Struct, kw_only=True, eq=False):
+    """A held pod that is decided, until it is seen without our gate.
 
     Attributes:
         held: as it was decided.
         decision: what is to be done with it.
         since: when it was decided, by the steady clock of the controller.
+        is_overdue: whether it is released whatever the cluster is like.
         is_writing: whether a write of it is under way.
+        is_counted: whether it counts as released and unbound: its gate is gone, or may be.
+        is_released: whether its release was accepted.
     """
 
     held: HeldPod
     decision: ReleaseDecision
     since: float
+    is_overdue: bool = False
     is_writing: bool = False
+    is_counted: bool = False
+    is_released: bool = False

@@ -1,0 +1,145 @@
+"""The ranking of nodes for a template, brought up to date for the nodes that took pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.batch.score_column import ScoreColumn
+from engine.batch.template_rules import RawScores, TemplateRules
+from engine.model.pod import Pod
+from engine.pipeline import first_of_best
+from engine.view import BoolColumn, ClusterView, name_hashes
+
+_NEVER: Final = -1
+"""The place of a row that was no candidate from the start; the total of one that is none now."""
+
+
+class Ranking:
+    """The candidates of a template with their totals.
+
+    Args:
+        rules: of the template.
+        view: the cluster.
+
+    Raises:
+        UnevenError: some score could not be evaluated.
+
+    Attributes:
+        decision: the one for the first pod of the template.
+        count: the number of candidates.
+        moving: the scores that pods change.
+        ends_version: grows when candidates that took no pod get other points.
+    """
+
+    def __init__(self, rules: TemplateRules, view: ClusterView) -> None:
+        self.decision, self._may_pass = rules.decide(view)
+        self._rows = np.sort(self.decision.candidates)
+        self._columns = [
+            ScoreColumn(rule, score)
+            for rule, score in zip(rules.scores, self.decision.scored, strict=True)
+        ]
+        self.moving: Sequence[ScoreColumn] = [self._columns[i] for i in rules.moving_scores]
+        self._place = np.full(len(view), _NEVER, np.intp)
+        self._place[self._rows] = np.arange(self._rows.size)
+        self._is_in = np.ones(self._rows.size, np.bool_)
+        self._inside: NDArray[np.intp] | None = None  # of the candidates; None while all are
+        self._hashes = name_hashes(view)
+        self._totals = np.zeros(self._rows.size, np.int64)
+        self.count = self._rows.size
+        self.ends_version = 0
+        for column in self._columns:
+            self._totals += column.points
+
+    def best(self, pod: Pod) -> tuple[int, int]:
+        """Return the row of the best candidate for a pod, and its total; there must be one."""
+        best = int(self._totals.max())
+        tied = self._rows.take((self._totals == best).nonzero()[0])
+        return first_of_best(best, self.count, tied, self._hashes, pod), best
+
+    def best_rows(self, most: int) -> NDArray[np.intp]:
+        """Return the rows of the best candidates, in any order."""
+        if most >= self.count:
+            return self._rows[self._is_in]
+        return self._rows[np.argpartition(self._totals, -most)[-most:]]
+
+    def still_points(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return what candidates get by the scores that no pod changes."""
+        places = self._place.take(rows)
+        points = np.zeros(rows.size, np.int64)
+        for column in self._columns:
+            if column not in self.moving:
+                points += column.points.take(places)
+        return points
+
+    def update(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> bool:
+        """Take up what pods have changed.
+
+        Args:
+            rows: that took pods, each once.
+            passes: which of them pass the filters that pods change.
+            raw: the scores that pods change, of those that pass.
+
+        Returns:
+            Whether that is possible: it is not for a node that becomes a candidate by pods.
+        """
+        places = self._place.take(rows)
+        known = places != _NEVER
+        if not known.all():
+            if (passes & self._may_pass.take(rows))[~known].any():
+                return False
+            raw = [each[known[passes]] for each in raw]
+            places, passes = places[known], passes[known]
+        stays, was_in = places[passes], self._is_in.take(places)
+        self._is_in[places] = passes
+        if (passes != was_in).any():
+            for column, new in zip(self.moving, raw, strict=True):
+                column.raw[stays] = new
+            self._inside = self._is_in.nonzero()[0]
+            self.count = self._inside.size
+            self._rank(self._columns)
+            return True
+        stale = [
+            column
+            for column, new in zip(self.moving, raw, strict=True)
+            if column.write(stays, new, self._inside)
+        ]
+        self._totals[stays] = sum(column.points.take(stays) for column in self._columns)
+        if stale:
+            self._rank(stale)
+        return True
+
+    def update_one(self, row: int, raw: Sequence[float], points: Sequence[int], total: int) -> None:
+        """Take up what a pod has changed for a candidate that remains one.
+
+        Args:
+            row: that took a pod.
+            raw: its scores that pods change; none is beyond the ends of the others.
+            points: for these, as long as the ends remain.
+            total: of all its points, likewise.
+        """
+        place = self._place[row]
+        stale = [
+            column
+            for column, new, new_points in zip(self.moving, raw, points, strict=True)
+            if column.write_one(place, new, new_points, self._inside)
+        ]
+        self._totals[place] = total
+        if stale:
+            self._rank(stale)
+
+    def _rank(self, columns: Sequence[ScoreColumn]) -> None:
+        """Give all candidates points by some scores, and the totals of all scores."""
+        self.ends_version += 1
+        if not self.count:
+            return
+        for column in columns:
+            column.normalize(self._inside)
+        self._totals = np.zeros(self._rows.size, np.int64)
+        for column in self._columns:
+            self._totals += column.points
+        if self._inside is not None:
+            self._totals[~self._is_in] = _NEVER

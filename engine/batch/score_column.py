@@ -1,0 +1,94 @@
+"""One score over the candidates of a template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.batch.template_rules import UnevenError
+from engine.model.decision import ScoreOutcome
+from engine.policy import ScoreRule
+from engine.view import IntColumn
+
+
+class ScoreColumn:
+    """One score over the candidates, some of which may be out by now.
+
+    Its points follow from it and its ends (see `Score.normalize`), so that other nodes keep theirs
+    when a pod changes a score between the ends.
+
+    Args:
+        rule: the score.
+        score: its outcome.
+
+    Attributes:
+        raw: before it is normalized, (n_candidates,).
+        points: times the weight, (n_candidates,); anything for those that are out.
+        ends: the least and the greatest of `raw` over those that are in.
+    """
+
+    def __init__(self, rule: ScoreRule, score: ScoreOutcome) -> None:
+        self._rule = rule
+        self._counts = not score.abstained
+        self.raw = score.raw.copy()
+        self.points = score.normalized * rule.weight
+        self.ends: tuple[float, float] = (0, 0)
+        if self.raw.size:
+            self.ends = self.raw.min(), self.raw.max()
+
+    def normalize(self, inside: NDArray[np.intp] | None) -> None:
+        """Give all candidates points.
+
+        Args:
+            inside: those that are in, at least one; None for all.
+
+        Raises:
+            UnevenError: that is not possible.
+        """
+        raw = self.raw if inside is None else self.raw.take(inside)
+        self.ends = raw.min(), raw.max()
+        if inside is None:
+            self.points = self._points_of(raw)
+        else:
+            self.points[inside] = self._points_of(raw)
+
+    def points_between_ends(self, raw: NDArray[Any]) -> IntColumn:
+        """Return the points of raw scores none of which is beyond the ends."""
+        return self._points_of(np.concatenate([raw, np.array(self.ends, raw.dtype)]))[:-2]
+
+    def write(
+        self, places: NDArray[np.intp], raw: NDArray[Any], inside: NDArray[np.intp] | None
+    ) -> bool:
+        """Replace the scores of candidates that are in; return whether others need new points."""
+        if not places.size:
+            return False
+        old, (low, high) = self.raw.take(places), self.ends
+        self.raw[places] = raw
+        touched = min(old.min(), raw.min()) <= low or max(old.max(), raw.max()) >= high
+        if touched and self._ends_of(inside) != self.ends:
+            return True
+        self.points[places] = self.points_between_ends(raw)
+        return False
+
+    def write_one(
+        self, place: int, raw: float, points: int, inside: NDArray[np.intp] | None
+    ) -> bool:
+        """Replace a score that remains between the ends; return whether others need new points."""
+        old, (low, high) = self.raw[place], self.ends
+        self.raw[place] = raw
+        self.points[place] = points
+        return (old <= low or old >= high) and self._ends_of(inside) != self.ends
+
+    def _ends_of(self, inside: NDArray[np.intp] | None) -> tuple[float, float]:
+        raw = self.raw if inside is None else self.raw.take(inside)
+        return raw.min(), raw.max()
+
+    def _points_of(self, raw: NDArray[Any]) -> IntColumn:
+        if not self._counts:
+            return np.zeros(raw.size, np.int64)
+        points = self._rule.evaluator.normalize(raw)
+        if points is None:
+            raise UnevenError
+        return points * self._rule.weight

@@ -1,0 +1,68 @@
+"""The pods of one template: their rules, and the nodes as they rank by these."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.batch.look_ahead import LookAhead
+from engine.batch.placements import Placements
+from engine.batch.ranking import Ranking
+from engine.batch.template_rules import TemplateRules
+from engine.model.pod import Pod
+
+
+class Template:
+    """The nodes for the pods of one template, as the pods placed so far leave them.
+
+    Args:
+        rules: of the template; nodes are independent of each other.
+        placements: the pods placed so far.
+
+    Raises:
+        UnevenError: some score could not be evaluated; so do the methods.
+
+    Attributes:
+        decision: for the first pod.
+        ranking: of the nodes, as of the last `refresh`.
+    """
+
+    def __init__(self, rules: TemplateRules, placements: Placements) -> None:
+        self._rules = rules
+        self._placements = placements
+        self._begin()
+        self.decision = self.ranking.decision
+
+    def _begin(self) -> None:
+        self.ranking = Ranking(self._rules, self._placements.what_if.view)
+        self._ahead = LookAhead(self._rules, self.ranking, len(self._placements.what_if.view))
+        self._seen = len(self._placements.rows)
+        self._own = False  # whether the first pod placed since then is of this template
+
+    def refresh(self, pod: Pod) -> None:
+        """Bring the ranking up to date.
+
+        Args:
+            pod: the next one of the template.
+        """
+        placed = self._placements.rows
+        new, self._seen = placed[self._seen :], len(placed)
+        if not new:
+            return
+        is_alone, self._own = self._own and len(new) == 1, False
+        what_if = self._placements.what_if
+        if is_alone:
+            can = self._ahead.take_up(new[0], pod, what_if)
+        else:
+            rows = np.unique(new)
+            view, places = self._placements.part_with(rows)
+            self._ahead.forget(rows)
+            can = self.ranking.update(rows, *self._rules.evaluate_moving(view, places))
+        if not can:
+            self._begin()
+
+    def place(self, pod: Pod, row: int) -> None:
+        """Place the next pod of the template, right after a refresh."""
+        if self._placements.what_if.is_reported(pod, row):
+            self._ahead.forget(np.array([row]))
+        self._own = True
+        self._placements.add(pod, row)

@@ -1,0 +1,136 @@
+"""The rules that apply to the pods of a template, on any rows of any view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import Decision, and_not
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+from engine.pipeline import decide_in
+from engine.policy import (
+    MOST_ITERATIONS,
+    SCHEDULER_FILTERS,
+    CompiledPolicy,
+    FilterRule,
+    RuleContext,
+    ScoreRule,
+)
+from engine.view import BoolColumn, ClusterView, Domain, Freshness
+
+RawScores: TypeAlias = list[NDArray[Any]]
+"""Scores of some rows before they are normalized, one array for each rule."""
+
+_ENOUGH: Final = MOST_ITERATIONS // 2
+"""Of the iterations that a policy may take: as many are left, so no pod more exhausts them."""
+
+
+class UnevenError(Exception):
+    """What a rule says of a node depends on other nodes, or it could not be evaluated for some."""
+
+
+class TemplateRules:
+    """Filters and scores of all policies that apply to the pods of a template.
+
+    Args:
+        policies: they apply in Enforce mode, highest priority first; at least one.
+        request: of the first pod of the template.
+        view: the cluster.
+        now: the moment of the decisions.
+        freshness: the domains of the view that are too old.
+
+    Raises:
+        UnevenError: nodes are not independent of each other.
+
+    Attributes:
+        scores: all scores, in order.
+        moving_scores: which of them pods change, ascending; none that abstains.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[CompiledPolicy],
+        request: PlacementRequest,
+        view: ClusterView,
+        now: Micros,
+        freshness: Freshness,
+    ) -> None:
+        self._policies = policies
+        self._contexts = [policy.context(request, view, now, freshness) for policy in policies]
+        self._filters = [(rule, 0) for rule in SCHEDULER_FILTERS]
+        self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
+        scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
+        evaluators = [
+            *(rule.evaluator for rule, _ in self._filters),
+            *(rule.evaluator for rule, _ in scores),
+        ]
+        if any(evaluator.reads_other_nodes for evaluator in evaluators):
+            raise UnevenError
+        self._moving_filters = [bound for bound in self._filters if self._is_moving(*bound)]
+        self._moving_scores = [bound for bound in scores if self._is_moving(*bound)]
+        self.scores: Sequence[ScoreRule] = [rule for rule, _ in scores]
+        self.moving_scores = [i for i, bound in enumerate(scores) if self._is_moving(*bound)]
+
+    def decide(self, view: ClusterView) -> tuple[Decision, BoolColumn]:
+        """Decide for the first pod of the template.
+
+        Returns:
+            The decision, and which rows pass the filters that no pod changes, (n,).
+
+        Raises:
+            UnevenError: some score could not be evaluated.
+        """
+        contexts = [context.on(view) for context in self._contexts]
+        decision = decide_in(contexts, self._policies)
+        _check(contexts)
+        if any(score.faults for score in decision.scored):
+            raise UnevenError
+        may_pass = view.valid
+        for bound, outcome in zip(self._filters, decision.filters, strict=True):
+            if not self._is_moving(*bound):
+                may_pass = and_not(may_pass, outcome.rejects)
+        return decision, may_pass
+
+    def evaluate_moving(
+        self, view: ClusterView, rows: NDArray[np.intp]
+    ) -> tuple[BoolColumn, RawScores]:
+        """Return which rows pass the filters that pods change, and the scores that pods change.
+
+        Args:
+            view: any, with the rows.
+            rows: those that matter, which are nodes.
+
+        Returns:
+            Aligned with `rows`; aligned with those of them that pass.
+
+        Raises:
+            UnevenError: a score could not be evaluated for every row that passes.
+        """
+        contexts = [context.on(view) for context in self._contexts]
+        passing = view.valid
+        for rule, number in self._moving_filters:
+            passing = and_not(passing, rule.outcome(contexts[number]).rejects)
+        passes = passing.take(rows)
+        rows = rows[passes]
+        raw = []
+        for score, number in self._moving_scores:
+            values = score.raw(contexts[number], rows)
+            if values is None:
+                raise UnevenError
+            raw.append(values)
+        _check(contexts)
+        return passes, raw
+
+    def _is_moving(self, rule: FilterRule | ScoreRule, policy: int) -> bool:
+        """Return whether pods that come to a node may change what a rule says of it."""
+        reads = rule.evaluator.reads
+        return Domain.PODS in reads and not self._contexts[policy].stale_among(reads)
+
+
+def _check(contexts: Sequence[RuleContext]) -> None:
+    if any(context.budget.steps_left < _ENOUGH for context in contexts):
+        raise UnevenError
