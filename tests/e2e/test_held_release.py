@@ -92,6 +92,31 @@ async def test_a_pod_waits_for_the_gates_of_others(
         await eventually(lambda: is_bound(cluster, namespace, "both"), "the pod is bound")
 
 
+async def test_writes_and_landings_are_counted(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-a", {"cpu": "4"})
+    async with holding(cluster, control_plane, tmp_path) as stowplan:
+        await is_held(cluster, namespace)
+        await cluster.create(pod(namespace, "one"))
+        await all_bound(cluster, namespace, 1)
+        (replica,) = stowplan.replicas
+
+        async def counted() -> bool:
+            lines = (await replica.metrics()).splitlines()
+            accepted = 'stowplan_held_pod_writes_total{result="accepted",write='
+            assert f'{accepted}"nominate"}} 1.0' in lines
+            assert f'{accepted}"release"}} 1.0' in lines
+            assert 'stowplan_released_pods_total{outcome="nominated"} 1.0' in lines
+            assert 'stowplan_nomination_hit_rate{scheduler="default-scheduler"} 1.0' in lines
+            assert "stowplan_hold_seconds_count 1.0" in lines
+            for gauge in ("held_pods", "held_pods_overdue_seconds", "released_pods_unbound"):
+                assert f"stowplan_{gauge} 0.0" in lines, gauge
+            return True
+
+        await eventually(counted, "the pod is counted")
+
+
 @asynccontextmanager
 async def holding(
     cluster: Cluster, control_plane: ControlPlane, folder: Path, policy: str = POLICY

@@ -13,7 +13,7 @@ from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, HeldPod, HeldPods
 
 NOON = Micros(1_767_614_400 * SECOND)
 
@@ -21,7 +21,7 @@ NOON = Micros(1_767_614_400 * SECOND)
 class Watched:
     """Held pods, and a watch and a clock that a test moves."""
 
-    def __init__(self, *, most: int = 10, most_bytes: int = 100_000) -> None:
+    def __init__(self, *, most: int = 10, most_bytes: int = 1_000_000) -> None:
         self.now = NOON
         self.pods = HeldPods(lambda: self.now, hold_seconds=60, most=most, most_bytes=most_bytes)
 
@@ -170,8 +170,20 @@ def test_objects_are_kept_up_to_a_limit_and_pods_are_known_beyond_it() -> None:
     assert not all(each.raw for each in watched.pods)
 
 
+def test_of_many_forged_holds_only_so_many_objects_are_kept() -> None:
+    watched = Watched(most=0, most_bytes=100_000_000)  # none should be held, some may be still
+    watched.show("a")
+    known = held(watched, "a")
+    for number in range(2 * DEFAULT_HOLD_MAX + 5):
+        forged = msgspec.structs.replace(known.pod, name=str(number))
+        watched.pods.pod_changed(forged, 1, known.raw)
+    assert watched.pods.is_full
+    assert len(watched.pods) == 2 * DEFAULT_HOLD_MAX + 6
+    assert sum(bool(each.raw) for each in watched.pods) == 2 * DEFAULT_HOLD_MAX
+
+
 def test_it_is_full_by_number_or_by_bytes() -> None:
-    by_number, by_bytes = Watched(most=2), Watched(most_bytes=len(msgspec.json.encode(pod("a"))))
+    by_number, by_bytes = Watched(most=2), Watched(most_bytes=MOST_BYTES + 1)
     by_number.show("a")
     assert not by_number.pods.is_full
     by_number.show("b")
@@ -195,7 +207,8 @@ def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> 
     )
 )
 def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int]]) -> None:
-    watched, expected = Watched(most=3, most_bytes=400), dict[str, Micros]()
+    most_bytes = MOST_BYTES + 400
+    watched, expected = Watched(most=3, most_bytes=most_bytes), dict[str, Micros]()
     for what, number in events:
         name = f"pod-{number}"
         match what:
@@ -214,5 +227,5 @@ def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int
     overdue = [(watched.now - created) / SECOND - 60 for created in expected.values()]
     assert watched.overdue() == max(0, *overdue, 0)
     assert watched.pods.is_full == (
-        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) >= 400
+        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) > 400
     )
