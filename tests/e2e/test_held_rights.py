@@ -125,7 +125,15 @@ _CHANGED_SPECS: list[list[Json]] = [
         {
             "op": "add",
             "path": "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution",
-            "value": {"nodeSelectorTerms": [_TERM["preference"]]},
+            "value": {
+                "nodeSelectorTerms": [
+                    {
+                        "matchFields": [
+                            {"key": "metadata.name", "operator": "In", "values": ["node-a"]}
+                        ]
+                    }
+                ]
+            },
         }
     ],
     [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1}],
@@ -174,15 +182,24 @@ async def test_an_account_of_ours_releases_and_advises_and_changes_nothing_else(
     preferred = [
         {"op": "add", "path": f"/spec/affinity/nodeAffinity/{_PREFERRED}/-", "value": _TERM}
     ]
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
+    terms = [{"matchExpressions": [zone]}]
+    required = [
+        {
+            "op": "add",
+            "path": "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution",
+            "value": {"nodeSelectorTerms": terms},
+        }
+    ]
     # The foreign gate stays; that it does is what the release is about.
-    assert await _refusal(ours, shop, "held", [*_WITHOUT_GATE, *annotated, *preferred]) == ""
+    changes = [*_WITHOUT_GATE, *annotated, *preferred, *required]
+    assert await _refusal(ours, shop, "held", changes) == ""
     changed = await cluster.get("pods", "held", shop)
     assert changed["spec"]["schedulingGates"] == [{"name": _FOREIGN}]
     assert changed["metadata"]["annotations"] == {"owner": "ann", RELEASED_ANNOTATION: "node-a"}
-    assert changed["spec"]["affinity"]["nodeAffinity"][_PREFERRED] == [
-        {**_TERM, "weight": 1},
-        _TERM,
-    ]
+    affinity = changed["spec"]["affinity"]["nodeAffinity"]
+    assert affinity.pop(_PREFERRED) == [{**_TERM, "weight": 1}, _TERM]
+    assert [one["nodeSelectorTerms"] for one in affinity.values()] == [terms]
 
 
 def _escaped() -> str:
