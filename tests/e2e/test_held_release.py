@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
+from tests.e2e.chart_replicas import passing_namespace
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, installed
 from tests.e2e.nodes import Nodes
+from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.workloads import pod
 
 HELD = ("hold", "true")
@@ -115,6 +117,40 @@ async def test_writes_and_landings_are_counted(
             return True
 
         await eventually(counted, "the pod is counted")
+
+
+async def test_a_refused_release_is_told_and_keeps_nobody_waiting(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-a", {"cpu": "4"})
+    async with (
+        passing_namespace(cluster, f"{namespace}-shop") as shop,
+        holding(cluster, control_plane, tmp_path) as stowplan,
+    ):
+        await is_held(cluster, namespace)
+        async with refusing_releases(cluster, namespace):
+            await cluster.create(pod(namespace, "refused"))
+
+            async def told() -> Json:
+                events = await cluster.list_all("events", namespace)
+                refused = [each for each in events if each["reason"] == "ReleaseRefused"]
+                return refused[0] if refused else {}
+
+            event = await eventually(told, "an Event says so")
+            assert event["involvedObject"]["name"] == "refused"
+            assert "nobody releases here" in event["message"]
+
+            async def given_back() -> bool:
+                held = await cluster.get("pods", "refused", namespace)
+                assert held["spec"]["schedulingGates"] == [{"name": HOLD_GATE}]
+                return not held["status"].get("nominatedNodeName")
+
+            await eventually(given_back, "the nomination is taken back")
+            await cluster.create(pod(shop, "free"))
+            await eventually(lambda: is_bound(cluster, shop, "free"), "another pod is bound")
+            (replica,) = stowplan.replicas
+            assert "stowplan_held_pods_refused 1.0" in (await replica.metrics()).splitlines()
+        await eventually(lambda: is_bound(cluster, namespace, "refused"), "the pod is bound")
 
 
 @asynccontextmanager
