@@ -247,6 +247,9 @@ async def _run(
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(connected(control_plane))
         await create_namespace(cluster, _NAMESPACE)
+        await eventually(
+            lambda: cluster.get("serviceaccounts", "default", "default"), "pods can be created"
+        )
         await asyncio.to_thread(control_plane.controllers.kill)  # nobody needs them from here on
         names = await add_nodes(cluster, size.nodes)
         print(f"{size.nodes} nodes after {time.monotonic() - started:.0f} s", flush=True)
