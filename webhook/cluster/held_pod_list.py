@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from engine.model import api
 from engine.model.pod import Pod, pod_of
-from webhook.cluster.client.connection import ApiError, Connection, Query
-from webhook.cluster.client.pages import MOST_ATTEMPTS, PagedLists
+from webhook.cluster.client.connection import Connection, Query
+from webhook.cluster.client.pages import PagedLists
 from webhook.cluster.decode_errors import UNREADABLE
 
 _PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
@@ -45,23 +43,12 @@ async def list_held_pods(connection: Connection, namespace: str = "") -> list[Li
         ApiError: they cannot be listed.
     """
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    lists, attempts = PagedLists(connection), 0
-    while True:
-        attempts += 1
-        try:
-            pages = lists.pages(path, _PENDING)
-            return [held async for page in pages for raw in page.items or () for held in _held(raw)]
-        except ApiError as error:
-            # Pages are of one resourceVersion, which the API server drops after some minutes.
-            if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
-                raise
+    return await PagedLists(connection).read(path, _PENDING, _held_in)
 
 
-def _held(raw: msgspec.Raw) -> Iterator[ListedPod]:
-    """Yield a pod of a list if it is held."""
+def _held_in(raw: msgspec.Raw) -> ListedPod | None:
     try:
         pod = pod_of(_pod_of(raw))
     except UNREADABLE:
-        return
-    if pod.is_held and not pod.deleting:
-        yield ListedPod(pod, raw)
+        return None
+    return ListedPod(pod, raw) if pod.is_held and not pod.deleting else None
