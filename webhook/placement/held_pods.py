@@ -12,6 +12,7 @@ import msgspec
 
 from engine.model import api
 from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, micros
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
@@ -23,6 +24,20 @@ _MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
 _MOST_OBSOLETE = 1024
 _decode: Final = msgspec.json.Decoder(api.Pod).decode
 _NO_SHAPE: Final = shape_of(api.Pod())
+_POD_KIND: Final = {"group": "", "version": "v1", "kind": "Pod"}
+_PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
+_CREATION: Final = {
+    "operation": "CREATE",
+    "kind": _POD_KIND,
+    "resource": _PODS,
+    "subResource": "",
+    "requestKind": _POD_KIND,
+    "requestResource": _PODS,
+    "requestSubResource": "",
+    "dryRun": False,
+}
+"""What the admission request said of every pod that is held; who created it is forgotten."""
+
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -49,6 +64,12 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def key(self) -> str:
         """`namespace/name`."""
         return self.pod.key
+
+    @property
+    def placement_request(self) -> PlacementRequest:
+        """The request to place it: what expressions may read at a release, see `compile_policy`."""
+        admission = {**_CREATION, "name": self.pod.name, "namespace": self.pod.namespace}
+        return PlacementRequest(pod=self.pod, raw=self.raw, request=admission)
 
     @property
     def overdue_from(self) -> Micros:

@@ -23,9 +23,9 @@ from webhook.controllers.release import (
     ReleaseMetrics,
     ReleaseParts,
     ReleasingStatus,
-    ReservationParts,
     SchedulerLease,
     UnboundReleases,
+    WriteParts,
 )
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.live_policies import LivePolicies
@@ -81,7 +81,7 @@ def release_controller(
         observe_hold=metrics.held_for,
     )
     parts = ReleaseParts(
-        writes=ReservationParts(
+        writes=WriteParts(
             state=cluster.state,
             held=services.held,
             unbound=services.unbound,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from engine.model import api
 from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
+from engine.policy import load_policies
 from webhook.placement.advice_limits import MOST_BYTES
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, HeldPod, HeldPods
 
@@ -94,6 +96,32 @@ def test_only_pods_that_wait_for_us_alone_are_held(
     model = msgspec.structs.replace(held(watched, "a").pod, **change)
     watched.pods.pod_changed(model, 2, held(watched, "a").raw)
     assert (watched.pods.get("shop/a") is not None) is is_held
+
+
+def test_expressions_that_are_allowed_at_release_know_what_they_read(tmp_path: Path) -> None:
+    paths = [
+        "request.operation == 'CREATE'",
+        "request.namespace == 'shop'",
+        "request.name == 'a'",
+        "request.kind.kind == 'Pod'",
+        "request.resource.resource == 'pods'",
+        "request.requestKind.version == 'v1'",
+        "request.requestResource.group == ''",
+        "request.subResource + request.requestSubResource == ''",
+        "!request.dryRun",
+        "object.spec.containers.size() == 0",
+    ]
+    conditions = [f'    - {{name: c{n}, expression: "{text}"}}' for n, text in enumerate(paths)]
+    text = (
+        "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: late}\nspec:\n"
+        "  placement: {at: Release}\n  match:\n    matchConditions:\n" + "\n".join(conditions)
+    )
+    (tmp_path / "policy.yaml").write_text(text)
+    watched = Watched()
+    watched.show("a")
+    match = load_policies([tmp_path]).match(held(watched, "a").placement_request, NOON)
+    assert [policy.name for policy in match.enforced] == ["late"]
+    assert match.errors == ()
 
 
 def test_a_deleted_pod_is_held_no_longer() -> None:

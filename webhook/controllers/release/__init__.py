@@ -6,6 +6,7 @@ bindings. What never does: which node is better, and who is held.
 
 from webhook.controllers.release.conditions import QueuedConditions
 from webhook.controllers.release.controller import ReleaseController, ReleaseParts
+from webhook.controllers.release.decided_pods import WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
@@ -13,7 +14,6 @@ from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
-from webhook.controllers.release.reservations import ReservationParts
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "ReleaseMetrics",
     "ReleaseParts",
     "ReleasingStatus",
-    "ReservationParts",
     "SchedulerLease",
     "UnboundReleases",
+    "WriteParts",
 ]

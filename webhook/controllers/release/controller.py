@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +14,10 @@ from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.queue import QueueOrder
 from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Wait
+from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
-from webhook.controllers.release.reservations import ReservationParts, Reservations
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import ReleaseDecision, ReleaseState
 from webhook.controllers.release.write_error import WriteError
@@ -30,10 +30,10 @@ _MOST_AT_ONCE: Final = 64
 _AT_ONCE_SECONDS: Final = 0.02
 """Pods decided between two turns of the event loop, and for how long: reviews wait meanwhile."""
 
+_MANY: Final = 200
 _REST: Final = 3.0
-_SHORT_SECONDS: Final = 0.005
 _LONGEST_REST_SECONDS: Final = 0.5
-"""The pause after a cycle that is not short, as a multiple of it: reviews share the processor."""
+"""The pause after a cycle over so many pods, as a multiple of it: reviews share the processor."""
 
 _ENOUGH: Final = Wait(QueuedReason.WAITING_FOR_BINDINGS, "the scheduler has enough pods to bind")
 _OVERDUE: Final = "it was held for as long as a pod may be held"
@@ -53,7 +53,7 @@ class ReleaseParts:
         scheduler_lease: tells when the scheduler was restarted.
     """
 
-    writes: ReservationParts
+    writes: WriteParts
     decider: HeldPodDecider
     order: QueueOrder
     outcomes: Outcomes
@@ -85,7 +85,7 @@ class ReleaseController:
     ) -> None:
         self._parts = parts
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
-        self._reservations = Reservations(parts.writes, now=now, clock=clock)
+        self._decided = DecidedPods(parts.writes, now=now, clock=clock)
         self._is_ready = is_ready
         self._now = now
         self._clock = clock
@@ -94,17 +94,17 @@ class ReleaseController:
 
     def state_of(self, held: HeldPod) -> ReleaseState:
         """Return the state of a pod that was seen held."""
-        reservation = self._reservations.get(held.key)
-        if reservation is None:
+        decided = self._decided.get(held.key)
+        if decided is None:
             is_nominated = bool(held.pod.nominated_node_name)
             return ReleaseState.RESERVED if is_nominated else ReleaseState.HELD
-        return ReleaseState.RELEASED if reservation.is_released else ReleaseState.RESERVED
+        return ReleaseState.RELEASED if decided.is_released else ReleaseState.RESERVED
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
         self._unbound.clear()
         beside = [
-            asyncio.create_task(self._parts.scheduler_lease.run(self._reservations.touch)),
+            asyncio.create_task(self._parts.scheduler_lease.run(self._decided.touch)),
             asyncio.create_task(self._write_events()),
         ]
         try:
@@ -114,21 +114,26 @@ class ReleaseController:
                 began = self._clock()
                 await self.cycle()
                 elapsed = self._clock() - began
-                if elapsed > _SHORT_SECONDS:
+                if len(self._held) > _MANY:
                     await asyncio.sleep(min(_REST * elapsed, _LONGEST_REST_SECONDS))
                 await self._event()
         finally:
-            if self._conditions is not None:
-                beside.append(self._conditions)
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-            await self._reservations.end()
+            await self.end()
+
+    async def end(self) -> None:
+        """End all writes, and take back what the view counts ahead of them."""
+        if self._conditions is not None:
+            self._conditions.cancel()
+            await asyncio.gather(self._conditions, return_exceptions=True)
+        await self._decided.end()
 
     async def cycle(self) -> None:
         """Decide the pods that may be released now, and start to write them."""
         # 1. Count what became of those that were released.
-        self._reservations.forget_unheld()
+        self._decided.forget_unheld()
         self._count_outcomes()
 
         waiting: Sequence[HeldPod] = ()
@@ -137,7 +142,7 @@ class ReleaseController:
             self._release_overdue()
 
             # 3. Write again what failed; what is old is decided again.
-            self._reservations.retry()
+            self._decided.retry()
 
             # 4. Decide the next ones in order, and write them.
             if self._is_ready():
@@ -148,51 +153,62 @@ class ReleaseController:
         self._parts.writes.releasing.cycle_ended(waiting=self._is_anything_due())
 
     def _release_overdue(self) -> None:
-        now, reservations = self._now(), self._reservations
+        """Release pods that are held for too long with the node that they are nominated to."""
+        now = self._now()
         for held in self._held:
-            if held.release_by > now or not reservations.may_try(held):
+            if held.release_by > now or not self._decided.may_try(held):
                 continue
-            reservation = reservations.get(held.key)
-            if reservation is None or not (
-                reservation.is_overdue or reservation.is_writing or reservation.is_released
-            ):
+            decided = self._decided.get(held.key)
+            if decided is None or decided.is_idle:
                 node_name = held.pod.nominated_node_name
                 self._parts.writes.state.nominate(held.key, node_name)
-                decision = ReleaseDecision(
-                    node_name=node_name, reason="" if node_name else _OVERDUE
-                )
-                reservations.reserve(held, decision, is_overdue=True)
+                reason = "" if node_name else _OVERDUE
+                decision = ReleaseDecision(node_name=node_name, reason=reason)
+                self._decided.reserve(held, decision, is_overdue=True)
 
     async def _release_next(self) -> Sequence[HeldPod]:
         """Decide pods in order while there is room for more; return those that stay, in order."""
-        waiting = [held for held in self._held if held.key not in self._reservations]
+        waiting = self._undecided(self._held)
         if not waiting:
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
         del view  # each nomination would have to copy it
         remaining = iter(ordered)
-        while batch := list(self._with_room(remaining)):
+        schedulers = {held.pod.scheduler_name for held in ordered}
+        while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                self._reservations.reserve(held, decision)
+                self._decided.reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
-        return [held for held in ordered if held.key not in self._reservations]
+        return self._undecided(ordered)
 
-    def _with_room(self, pods: Iterator[HeldPod]) -> Iterator[HeldPod]:
+    def _undecided(self, pods: Iterable[HeldPod]) -> list[HeldPod]:
+        """Return the pods that are not decided."""
+        if not len(self._decided):
+            return list(pods)
+        return [held for held in pods if held.key not in self._decided]
+
+    def _room_of(self, schedulers: Iterable[str]) -> dict[str, int]:
+        """Return how many more pods may be decided for each scheduler that may get any."""
+        decided = self._decided.uncounted()
+        room = {name: self._unbound.room(name) - decided[name] for name in schedulers}
+        return {name: left for name, left in room.items() if left > 0}
+
+    def _with_room(self, pods: Iterator[HeldPod], room: dict[str, int]) -> Iterator[HeldPod]:
         """Yield the next pods that may be written, and whose schedulers may get more."""
-        reserved, most = self._reservations.uncounted(), self._at_once
-        for held in pods:
+        most = self._at_once
+        while room and most and (held := next(pods, None)):
             name = held.pod.scheduler_name
-            if self._held.get(held.key) is not held or not self._reservations.may_try(held):
+            if name not in room or self._held.get(held.key) is not held:
                 continue
-            if reserved[name] < self._unbound.room(name):
-                reserved[name] += 1
+            if self._decided.may_try(held):
                 yield held
                 most -= 1
-                if not most:
-                    return
+                room[name] -= 1
+                if not room[name]:
+                    del room[name]
 
     def _adapt(self, pods: int, seconds: float) -> None:
         """Let the next batch take as long as one may."""
@@ -202,8 +218,8 @@ class ReleaseController:
     def _is_anything_due(self) -> bool:
         """Return whether a pod that nobody refuses waits for a write."""
         for held in self._held:
-            reservation = self._reservations.get(held.key)
-            is_released = reservation is not None and reservation.is_released
+            decided = self._decided.get(held.key)
+            is_released = decided is not None and decided.is_released
             if not is_released and not self._parts.writes.refusals.message(held.pod):
                 return True
         return False
@@ -226,7 +242,7 @@ class ReleaseController:
 
     async def _write_conditions(self, due: Sequence[DueCondition]) -> None:
         for held, condition in due:
-            if self._held.get(held.key) is not held or held.key in self._reservations:
+            if self._held.get(held.key) is not held or held.key in self._decided:
                 continue
             try:
                 await self._parts.writes.writer.set_condition(held, condition)
@@ -250,7 +266,7 @@ class ReleaseController:
         for release in self._unbound.take_lost():
             _log.info("pod `%s` was released and is not bound", release.key)
             outcomes.count_lost()
-            if release.key not in self._reservations:
+            if release.key not in self._decided:
                 state.nominate(release.key, "")
 
     async def _event(self) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Final
 
 import msgspec
 
@@ -32,15 +30,6 @@ class ReleaseState(Enum):
     LOST = "lost"
 
 
-TRANSITIONS: Final[Mapping[ReleaseState, frozenset[ReleaseState]]] = {
-    ReleaseState.HELD: frozenset({ReleaseState.RESERVED, ReleaseState.RELEASED}),
-    ReleaseState.RESERVED: frozenset({ReleaseState.HELD, ReleaseState.RELEASED}),
-    ReleaseState.RELEASED: frozenset({ReleaseState.LOST}),
-    ReleaseState.LOST: frozenset(),
-}
-"""Where a pod goes from each state. A binding or a deletion ends it in any of them."""
-
-
 class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done with a held pod.
 
@@ -57,7 +46,7 @@ class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
     patch: ReleasePatch = ReleasePatch()
 
 
-class Reservation(msgspec.Struct, kw_only=True, eq=False):
+class DecidedPod(msgspec.Struct, kw_only=True, eq=False):
     """A held pod that is decided, until it is seen without our gate.
 
     Attributes:
@@ -77,3 +66,8 @@ class Reservation(msgspec.Struct, kw_only=True, eq=False):
     is_writing: bool = False
     is_counted: bool = False
     is_released: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is done with it, as a write has failed that was not an overdue pod's."""
+        return not (self.is_overdue or self.is_writing or self.is_released)

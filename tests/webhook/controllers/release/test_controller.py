@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.batch import BatchOutcome
 from engine.model import api
 from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION, RELEASING_ANNOTATION
 from engine.model.node import node_of
+from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros, micros
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
 from engine.queue import QueueOrder
+from engine.view import ClusterView
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
@@ -29,10 +33,11 @@ from webhook.controllers.release import (
     ReleaseController,
     ReleaseParts,
     ReleasingStatus,
-    ReservationParts,
     SchedulerLease,
     UnboundReleases,
+    WriteParts,
 )
+from webhook.controllers.release.pacing import Landing, Release
 from webhook.controllers.release.states import ReleaseState
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.placer import Placer
@@ -72,7 +77,7 @@ class Replica:
         self.state.track_sums(policies.sum_profiles)
         self.controller = ReleaseController(
             ReleaseParts(
-                writes=ReservationParts(
+                writes=WriteParts(
                     state=self.state,
                     held=self.held,
                     unbound=self.unbound,
@@ -139,7 +144,7 @@ class World:
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name, "labels": {"pool": "main"}},
+                "metadata": {"name": name, "labels": {"pool": "main", HOSTNAME_LABEL: name}},
                 "status": {"allocatable": allocatable, "capacity": allocatable},
             }
         )
@@ -193,7 +198,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def _is_a_write(task: asyncio.Task[Any]) -> bool:
-    return "Reservations._write" in repr(task.get_coro()) or "_conditions" in repr(task.get_coro())
+    return "DecidedPods._write" in repr(task.get_coro()) or "_conditions" in repr(task.get_coro())
 
 
 # The way of a pod.
@@ -374,6 +379,52 @@ async def test_its_end_takes_back_what_was_not_written(world: World) -> None:
     await asyncio.gather(run, return_exceptions=True)
     assert world.released("p") is None
     assert replica.counted() == {}
+
+
+async def test_a_scheduler_that_follows_no_nominations_gets_preferred_terms(world: World) -> None:
+    world.node("a")
+    world.node("b", cpu="3")  # full of it, as the policy likes it
+    world.hold("p")
+    replica = world.replica()
+    replica.see()
+    (held,) = replica.held
+    elsewhere = msgspec.structs.replace(held.pod, node_name="b")
+    release = Release(key="shop/x", uid="x", scheduler_name=held.pod.scheduler_name, node_name="a")
+    for _ in range(50):
+        replica.outcomes.count(Landing(release, elsewhere), lambda _pod, _node_name: True)
+    await replica.cycle()
+    assert (world.nominated("p"), world.released("p")) == ("", "b")
+    affinity = world.stored("p")["spec"]["affinity"]["nodeAffinity"]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity
+    assert replica.counted() == {"b": 1}
+
+
+async def test_a_pod_that_is_too_large_is_released_without_a_decision(world: World) -> None:
+    world.node("a")
+    world.hold("p", containers=[{"name": f"c{number}"} for number in range(200)])
+    await world.replica().cycle()
+    assert world.released("p") == "the pod is too large for a decision"
+
+
+async def test_a_bug_in_a_decision_keeps_no_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node("a", cpu="64")
+    for name in "pqr":
+        world.hold(name)
+    decide_batch = Placer.decide_batch
+
+    def failing(
+        placer: Placer, requests: Sequence[PlacementRequest], policies: PolicySet
+    ) -> tuple[list[BatchOutcome], ClusterView]:
+        if any(request.pod.name == "q" for request in requests):
+            raise AssertionError
+        return decide_batch(placer, requests, policies)
+
+    monkeypatch.setattr(Placer, "decide_batch", failing)
+    await world.replica().cycle()
+    released = [world.released(name) for name in "pqr"]
+    assert released == ["a", "the decision failed by an internal error", "a"]
 
 
 # What it says of itself.

@@ -1,4 +1,4 @@
-"""Reservations: held pods that are decided, and their writes until our gate is gone."""
+"""Held pods that are decided, and their writes until our gate is gone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from webhook.controllers.release.pacing import Release, UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
-from webhook.controllers.release.states import ReleaseDecision, Reservation
+from webhook.controllers.release.states import DecidedPod, ReleaseDecision
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 from webhook.placement.held_pods import HeldPod, HeldPods
 
 _CHECK_AGAIN_SECONDS: Final = 5.0
-"""After which a reservation is decided again: its scheduler may have forgotten the nomination."""
+"""After which a pod is decided again: its scheduler may have forgotten the nomination."""
 
 _CHANGED_SECONDS: Final = 1.0
 """After which a pod that was not as we knew it is tried again, even if nothing is seen of it."""
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationParts:
-    """What reservations work with.
+class WriteParts:
+    """What writes work with.
 
     Attributes:
-        state: the cluster, in which they count.
+        state: the cluster, in which decided pods count.
         held: the pods that are held.
         unbound: those that are released and not bound.
         writer: writes them.
@@ -54,8 +54,8 @@ class ReservationParts:
     conditions: QueuedConditions
 
 
-class Reservations:
-    """The reservations of the leader, each with its writes.
+class DecidedPods:
+    """The decided pods of the leader, each with its writes.
 
     What fails is left for a later cycle. Writes may end between any two requests, and be repeated.
 
@@ -67,7 +67,7 @@ class Reservations:
 
     def __init__(
         self,
-        parts: ReservationParts,
+        parts: WriteParts,
         *,
         now: Callable[[], Micros],
         clock: Callable[[], float] = time.monotonic,
@@ -75,29 +75,29 @@ class Reservations:
         self._parts = parts
         self._now = now
         self._clock = clock
-        self._by_key: dict[str, Reservation] = {}
+        self._by_key: dict[str, DecidedPod] = {}
         self._not_before: dict[str, tuple[int, float]] = {}  # of a key: version, moment
         self._writes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def __iter__(self) -> Iterator[Reservation]:
+    def __iter__(self) -> Iterator[DecidedPod]:
         return iter(list(self._by_key.values()))
 
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
 
-    def get(self, key: str) -> Reservation | None:
-        """Return the reservation of a pod, None if it has none."""
+    def get(self, key: str) -> DecidedPod | None:
+        """Return a decided pod, None if it is not decided."""
         return self._by_key.get(key)
 
     def uncounted(self) -> Counter[str]:
         """Return how many placed pods of each scheduler are about to be released."""
         return Counter(
-            reservation.held.pod.scheduler_name
-            for reservation in self._by_key.values()
-            if reservation.decision.node_name and not reservation.is_counted
+            decided.held.pod.scheduler_name
+            for decided in self._by_key.values()
+            if decided.decision.node_name and not decided.is_counted
         )
 
     def may_try(self, held: HeldPod) -> bool:
@@ -110,83 +110,81 @@ class Reservations:
         self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
     ) -> None:
         """Nominate and release a pod, beside others; the view counts it already."""
-        reservation = Reservation(
+        decided = DecidedPod(
             held=held, decision=decision, since=self._clock(), is_overdue=is_overdue
         )
-        self._by_key[held.key] = reservation
-        self._start(reservation)
+        self._by_key[held.key] = decided
+        self._start(decided)
 
     def forget_unheld(self) -> None:
         """Forget what is gone, or seen without our gate: then the view follows the watch."""
         held = self._parts.held
-        for key, reservation in list(self._by_key.items()):
+        for key, decided in list(self._by_key.items()):
             now = held.get(key)
-            if now is None or now.pod.uid != reservation.held.pod.uid:
+            if now is None or now.pod.uid != decided.held.pod.uid:
                 del self._by_key[key]
         for key in [key for key in self._not_before if held.get(key) is None]:
             del self._not_before[key]
 
     def retry(self) -> None:
         """Write again what failed, and give back what is old."""
-        for reservation in self:
-            if reservation.is_writing or reservation.is_released:
+        for decided in self:
+            if decided.is_writing or decided.is_released:
                 continue
-            if self._is_old(reservation):
-                self._give_back(reservation)
-            elif self.may_try(reservation.held):
-                self._start(reservation)
+            if self._is_old(decided):
+                self._give_back(decided)
+            elif self.may_try(decided.held):
+                self._start(decided)
 
     async def touch(self) -> None:
         """Let a scheduler that was restarted note the nominations again that it has forgotten."""
-        for reservation in self:
-            if reservation.is_released or not reservation.decision.node_name:
+        for decided in self:
+            if decided.is_released or not decided.decision.node_name:
                 continue
             try:
-                await self._parts.writer.touch(reservation.held)
+                await self._parts.writer.touch(decided.held)
             except WriteError as error:
-                _log.info("pod `%s` is not touched: %s", reservation.held.key, error)
+                _log.info("pod `%s` is not touched: %s", decided.held.key, error)
 
     async def end(self) -> None:
         """End the writes, and take back what the view counts ahead of them."""
         for task in self._writes:
             task.cancel()
         await asyncio.gather(*self._writes, return_exceptions=True)
-        for reservation in self:
-            self._give_back(reservation)
+        for decided in self:
+            self._give_back(decided)
 
-    def _is_old(self, reservation: Reservation) -> bool:
-        return (
-            not reservation.is_overdue and self._clock() - reservation.since >= _CHECK_AGAIN_SECONDS
-        )
+    def _is_old(self, decided: DecidedPod) -> bool:
+        return not decided.is_overdue and self._clock() - decided.since >= _CHECK_AGAIN_SECONDS
 
-    def _start(self, reservation: Reservation) -> None:
-        reservation.is_writing = True
-        task = asyncio.create_task(self._write(reservation))
+    def _start(self, decided: DecidedPod) -> None:
+        decided.is_writing = True
+        task = asyncio.create_task(self._write(decided))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
 
-    async def _write(self, reservation: Reservation) -> None:
-        held, parts = reservation.held, self._parts
+    async def _write(self, decided: DecidedPod) -> None:
+        held, parts = decided.held, self._parts
         try:
-            await self._nominate(reservation)
-            if self._is_old(reservation):
+            await self._nominate(decided)
+            if self._is_old(decided):
                 return  # the writes are slow; it is checked again
-            await self._release(reservation)
-            reservation.is_released = True
+            await self._release(decided)
+            decided.is_released = True
             self._not_before.pop(held.key, None)
             parts.refusals.forget(held.pod)
             parts.releasing.accepted()
         except WriteError as error:
-            await self._failed(reservation, error)
+            await self._failed(decided, error)
         except Exception:  # noqa: BLE001 - no bug in the writes of a pod ends those of others
             _log.exception("pod `%s` could not be released", held.key)
-            self._postpone(reservation)
+            self._postpone(decided)
         finally:
-            reservation.is_writing = False
+            decided.is_writing = False
 
-    async def _nominate(self, reservation: Reservation) -> None:
+    async def _nominate(self, decided: DecidedPod) -> None:
         """Write the nominated node, with the end of the condition if there is one."""
-        held, decision, writer = reservation.held, reservation.decision, self._parts.writer
+        held, decision, writer = decided.held, decided.decision, self._parts.writer
         node_name = decision.node_name if decision.nominates else ""
         message = f"nominated to {node_name}" if node_name else decision.reason
         condition = self._parts.conditions.released(held, message, self._now())
@@ -198,9 +196,9 @@ class Reservations:
         else:
             await writer.withdraw(held, condition)
 
-    async def _release(self, reservation: Reservation) -> None:
+    async def _release(self, decided: DecidedPod) -> None:
         """Remove the gate; the pod counts as unbound before, as its binding may be seen first."""
-        held, decision = reservation.held, reservation.decision
+        held, decision = decided.held, decided.decision
         release = Release(
             key=held.key,
             uid=held.pod.uid,
@@ -209,32 +207,32 @@ class Reservations:
             is_placed=bool(decision.node_name),
         )
         self._parts.unbound.add(release)
-        reservation.is_counted = True
+        decided.is_counted = True
         released = {RELEASED_ANNOTATION: decision.node_name or decision.reason}
         patch = decision.patch
         await self._parts.writer.release(held, patch.operations, {**patch.annotations, **released})
 
-    async def _failed(self, reservation: Reservation, error: WriteError) -> None:
+    async def _failed(self, decided: DecidedPod, error: WriteError) -> None:
         """Do what the failure of a write asks for."""
-        held, failure = reservation.held, error.failure
+        held, failure = decided.held, error.failure
         if failure is WriteFailure.UNREACHABLE:
             return  # maybe it was written
-        if reservation.is_counted:
+        if decided.is_counted:
             self._parts.unbound.discard(held.key)
-            reservation.is_counted = False
+            decided.is_counted = False
         if failure is not WriteFailure.REFUSED:
-            self._postpone(reservation)
+            self._postpone(decided)
             return
         self._parts.releasing.refused(held.pod.uid)
         if self._parts.refusals.refused(held.pod, error):
-            self._give_back(reservation)
+            self._give_back(decided)
             await self._withdraw(held)
 
-    def _postpone(self, reservation: Reservation) -> None:
+    def _postpone(self, decided: DecidedPod) -> None:
         """Give back what a pod has until it is seen as it is now, or for a moment."""
-        held = reservation.held
+        held = decided.held
         self._not_before[held.key] = held.version, self._clock() + _CHANGED_SECONDS
-        self._give_back(reservation)
+        self._give_back(decided)
 
     async def _withdraw(self, held: HeldPod) -> None:
         """Let the room go that the scheduler keeps for a pod; without success it is kept."""
@@ -243,9 +241,9 @@ class Reservations:
         except WriteError as error:
             _log.info("nomination of pod `%s` stays: %s", held.key, error)
 
-    def _give_back(self, reservation: Reservation) -> None:
-        key = reservation.held.key
-        if self._by_key.get(key) is reservation:
+    def _give_back(self, decided: DecidedPod) -> None:
+        key = decided.held.key
+        if self._by_key.get(key) is decided:
             del self._by_key[key]
-            if not reservation.is_released:
+            if not decided.is_released:
                 self._parts.state.nominate(key, "")
