@@ -1,4 +1,4 @@
-"""Tasks that run beside the reviews, and one of them: watching files."""
+"""Work that runs beside the reviews: tasks, one of which watches files, and turns of threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+_T = TypeVar("_T")
+
+_ONE_LARGE_OBJECT: Final = Lock()
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +26,16 @@ def in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, object]) -> N
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(end)
+
+
+def one_at_a_time(work: Callable[[], _T]) -> _T:
+    """Return the result of work on a large object, in the thread that it is called in.
+
+    The interpreter runs one thread at a time, and decoding keeps it for many milliseconds: a review
+    that waits for one large object must not wait for a second one, whoever brings it.
+    """
+    with _ONE_LARGE_OBJECT:
+        return work()
 
 
 async def on_change(

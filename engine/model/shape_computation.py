@@ -39,6 +39,7 @@ from engine.model.well_known import (
 _SHAPE_CACHE_BYTES = 32 * 2**20  # some 18,000 shapes of everyday pods
 _LONGEST_KEY = 4_096  # some 20 for each amount
 _MOST_DETAILED_BYTES = 16_384  # some 500 amounts; no node runs a pod with more
+_CONTAINER_BYTES = 3  # at least
 _MOST_DIGITS = 18  # below 2**63
 
 _BANDS = (
@@ -144,7 +145,13 @@ def requests_of(wire: api.Pod) -> Amounts:
 
 
 def _encoded(key: _ShapeKey) -> bytes | None:
-    """Return a key as bytes; None with a number beyond 64 bits, or with half a character."""
+    """Return a key as bytes; None with a number beyond 64 bits, or with half a character.
+
+    Also None where it would be too long anyway: no thread runs while 10,000 containers are encoded.
+    """
+    containers = len(key.containers) + len(key.init_containers)
+    if containers * _CONTAINER_BYTES > _MOST_DETAILED_BYTES:
+        return None
     try:
         return _encode(key)
     except (OverflowError, UnicodeEncodeError):

@@ -17,12 +17,14 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         digest: the same on every replica with the same policies.
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded; empty if they were.
+        at_release: names of those that decide when a pod is released.
     """
 
     loaded: int
     digest: str
     loaded_at: str = ""
     last_reload_error: str = ""
+    at_release: tuple[str, ...] = ()
 
 
 class ViewStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,17 +74,22 @@ class CertificateStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     is_trusted: bool | None = None
 
 
-class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The held pods as the replica observes them.
 
     Attributes:
         overdue_seconds: for which the oldest is held beyond its bound, 0 if none is.
         not_holding: why no further pods are held, "" if they are.
+        hit_rates: the part of their latest nominations that schedulers followed, by name; known
+            to the leader alone.
+        not_nominated: the schedulers whose pods get preferred terms instead.
     """
 
     held: int
     overdue_seconds: float = 0.0
     not_holding: str = ""
+    hit_rates: Mapping[str, float] = {}
+    not_nominated: tuple[str, ...] = ()
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

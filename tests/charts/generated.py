@@ -45,6 +45,7 @@ CHARTS_OWN = frozenset(
         "metrics_host",
         "metrics_port",
         "namespace",
+        "node_marks",
         "placement_mode",
         "policies",
         "port",

@@ -43,6 +43,7 @@ from tests.e2e.hot_nodes import (
 )
 from tests.e2e.installed import installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
+from tests.e2e.part import Part
 from tests.e2e.pod_stream import Course, PodStream, streaming
 from tests.e2e.workloads import create_namespace, pod
 
@@ -50,6 +51,7 @@ _NAMESPACE = "outcome"
 _STOCK, _ADVICE, _HELD, _IDEAL = "stock", "advice", "held", "ideal"
 _ARMS = (_STOCK, _ADVICE, _HELD)
 _LOADS = ("burst", "steady", "idle")
+_COSTS = ("scheduler_ms", "api_server_ms", "webhook_ms")
 _CLIENTS = 40
 _IDLE_PODS = 40
 _AT: Final = {_ADVICE: "Admission", _HELD: "Release"}
@@ -74,6 +76,7 @@ class Figures:
         p99: the same.
         scheduler_ms: CPU time of the scheduler for each pod.
         api_server_ms: the same of the API server.
+        webhook_ms: the same of stowplan.
     """
 
     nodes: int
@@ -90,6 +93,7 @@ class Figures:
     p99: float = 0.0
     scheduler_ms: float = 0.0
     api_server_ms: float = 0.0
+    webhook_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +116,9 @@ class Bench:
         figures = [self._ideal(loads, recording, seed, load) for load in self.size.loads]
         for arm in self.size.arms:
             loads.measured(self.metrics)  # a report is good for three minutes
-            async with self._arm(arm, seed):
+            async with self._arm(arm, seed) as replicas:
                 for load in self.size.loads:
-                    figures.append(await self._load(loads, seed, arm, load))
+                    figures.append(await self._load(loads, seed, arm, load, replicas))
                     _show(figures[-1])
         return figures
 
@@ -142,20 +146,21 @@ class Bench:
         _show(figures)
         return figures
 
-    async def _load(self, loads: HotNodes, seed: int, arm: str, load: str) -> Figures:
+    async def _load(
+        self, loads: HotNodes, seed: int, arm: str, load: str, replicas: Sequence[Part]
+    ) -> Figures:
         pods = self._pods(seed, load)
         plane = self.control_plane
+        groups = ([plane.scheduler], [plane.api_server], replicas)
         async with streaming(self.cluster, _NAMESPACE) as stream:
-            before = plane.scheduler.cpu_seconds, plane.api_server.cpu_seconds
+            before = [_cpu_seconds(parts) for parts in groups]
             await self._create(stream, pods, load)
-            after = plane.scheduler.cpu_seconds, plane.api_server.cpu_seconds
+            used = [_cpu_seconds(parts) - was for parts, was in zip(groups, before, strict=True)]
         courses = list(stream.courses.values())
         bound = [one for one in courses if one.node]
         there = loads.loads((one.node, millicores_of(one.raw)) for one in bound)
         nominated = [one for one in bound if one.nominated]
-        scheduler, api_server = (
-            (b - a) / len(pods) * 1_000 for a, b in zip(before, after, strict=True)
-        )
+        scheduler, api_server, webhook = (seconds / len(pods) * 1_000 for seconds in used)
         p50, p99 = _percentiles(bound)
         return Figures(
             nodes=len(self.names),
@@ -172,6 +177,7 @@ class Bench:
             p99=p99,
             scheduler_ms=scheduler,
             api_server_ms=api_server,
+            webhook_ms=webhook,
         )
 
     async def _create(
@@ -185,10 +191,10 @@ class Bench:
             await stream.idle(pods)
 
     @asynccontextmanager
-    async def _arm(self, arm: str, seed: int) -> AsyncIterator[None]:
-        """Have pods placed as an arm does until the block is left."""
+    async def _arm(self, arm: str, seed: int) -> AsyncIterator[Sequence[Part]]:
+        """Have pods placed as an arm does until the block is left; yield the replicas."""
         if arm == _STOCK:
-            yield
+            yield []
             return
         folder = self.folder / f"{arm}-{seed}"
         await asyncio.to_thread(folder.mkdir)
@@ -199,7 +205,7 @@ class Bench:
             await stowplan.knows_usage(len(self.names))
             if arm == _HELD:
                 await eventually(self._is_held, "pods are held")
-            yield
+            yield stowplan.replicas
 
     async def _is_held(self) -> bool:
         tried = await self.cluster.create(pod(_NAMESPACE, "tried"), dry_run=True)
@@ -241,12 +247,19 @@ async def _run(
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(connected(control_plane))
         await create_namespace(cluster, _NAMESPACE)
+        await eventually(
+            lambda: cluster.get("serviceaccounts", "default", "default"), "pods can be created"
+        )
         await asyncio.to_thread(control_plane.controllers.kill)  # nobody needs them from here on
         names = await add_nodes(cluster, size.nodes)
         print(f"{size.nodes} nodes after {time.monotonic() - started:.0f} s", flush=True)
         metrics = await stack.enter_async_context(metrics_server(cluster, control_plane.authority))
         bench = Bench(size, control_plane, cluster, metrics, names, folder)
         return [one for seed in range(size.seeds) for one in await bench.seed(seed)]
+
+
+def _cpu_seconds(parts: Sequence[Part]) -> float:
+    return sum(part.cpu_seconds for part in parts)
 
 
 def _percentiles(courses: Sequence[Course]) -> tuple[float, float]:
@@ -260,7 +273,8 @@ def _show(one: Figures) -> None:
         f"  seed {one.seed} {one.load:6} {one.arm:6}: spread {one.spread:.4f}, {one.over} nodes"
         f" over, {one.on_hot} pods on hot nodes; landed {one.landed} of {one.nominated}, unbound"
         f" {one.unbound}; p50 {one.p50:.0f} p99 {one.p99:.0f} ms;"
-        f" CPU ms a pod: scheduler {one.scheduler_ms:.1f}, API server {one.api_server_ms:.1f}",
+        f" CPU ms a pod: scheduler {one.scheduler_ms:.1f}, API server {one.api_server_ms:.1f},"
+        f" webhook {one.webhook_ms:.1f}",
         flush=True,
     )
 
@@ -275,7 +289,7 @@ def _table(figures: Sequence[Figures]) -> str:
         "on hot nodes",
         "landed where nominated",
         "p50 / p99 ms",
-        "scheduler ms a pod",
+        "scheduler / API server / stowplan ms a pod",
     ]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     loads, arms = (dict.fromkeys(getattr(one, name) for one in figures) for name in ("load", "arm"))
@@ -295,8 +309,8 @@ def _row(rows: Sequence[Figures], figures: Sequence[Figures]) -> str:
     nominated = sum(one.nominated for one in rows)
     landed = f"{sum(one.landed for one in rows)} of {nominated}" if nominated else ""
     latency = f"{mean('p50'):.0f} / {mean('p99'):.0f}" if mean("p99") else ""
-    scheduler = f"{mean('scheduler_ms'):.1f}" if mean("scheduler_ms") else ""
-    cells = (rows[0].load, rows[0].arm, gaps, over, hot, landed, latency, scheduler)
+    costs = " / ".join(f"{mean(name):.1f}" for name in _COSTS) if mean(_COSTS[0]) else ""
+    cells = (rows[0].load, rows[0].arm, gaps, over, hot, landed, latency, costs)
     return f"| {' | '.join(cells)} |"
 
 

@@ -97,7 +97,7 @@ def account(control_plane: ControlPlane) -> Path:
 
 
 @asynccontextmanager
-async def installed(
+async def installed(  # noqa: PLR0913 - named parts, most of them left out
     cluster: Cluster,
     control_plane: ControlPlane,
     folder: Path,
@@ -106,6 +106,7 @@ async def installed(
     replicas: int = 1,
     quotas: FailurePolicy | None = None,
     options: Sequence[tuple[str, str]] = (),
+    kubeconfig: Path | None = None,
 ) -> AsyncIterator[Installed]:
     """Install stowplan until the block is left.
 
@@ -117,9 +118,10 @@ async def installed(
         replicas: how many.
         quotas: what the API server does without an answer about quotas; None asks for none.
         options: more of `stowplan serve`.
+        kubeconfig: of the account, where replicas shall not reach the API server directly.
     """
     usual = {
-        "kubeconfig": account(control_plane),
+        "kubeconfig": kubeconfig or account(control_plane),
         "certificate-secret": SECRET,
         "certificate-names": LOCAL,
         "webhook-configurations": NAME,

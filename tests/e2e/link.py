@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -15,6 +16,8 @@ from aiohttp import web
 from tests.e2e.cluster import Json
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.serving import LOCAL, serving
+
+Hook = Callable[[web.Request], Awaitable[None]]
 
 _Piece = tuple[float, bytes]  # when it may go on
 
@@ -27,6 +30,8 @@ class Link:
     Attributes:
         watch_delay_seconds: how much later than sent the events of a watch arrive; may only grow.
         open: closed, requests are taken and not answered; open watches go on.
+        before: called with each request before it goes on.
+        after: called with each request that is answered, before the answer goes back.
         kubeconfig: for whoever shall use it.
     """
 
@@ -34,6 +39,8 @@ class Link:
         self.watch_delay_seconds = 0.0
         self.open = asyncio.Event()
         self.open.set()
+        self.before: Hook = _pass
+        self.after: Hook = _pass
         self.kubeconfig = Path()
         self._session = session
         self._url = url
@@ -41,6 +48,9 @@ class Link:
     async def carry(self, request: web.Request) -> web.StreamResponse:
         """Answer one request as the API server does."""
         await self.open.wait()
+        await self.before(request)
+        if request.transport is None:  # whoever asked has gone meanwhile
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
         headers = {name: value for name, value in request.headers.items() if name not in _LEFT_OUT}
         async with self._session.request(
             request.method,
@@ -50,7 +60,9 @@ class Link:
         ) as answer:
             kept = {name: value for name, value in answer.headers.items() if name not in _LEFT_OUT}
             if "watch" not in request.query:
-                return web.Response(status=answer.status, headers=kept, body=await answer.read())
+                body = await answer.read()
+                await self.after(request)
+                return web.Response(status=answer.status, headers=kept, body=body)
             response = web.StreamResponse(status=answer.status, headers=kept)
             await response.prepare(request)
             await self._stream(answer, response)
@@ -76,6 +88,10 @@ class Link:
                     await response.write(piece)
         finally:
             reading.cancel()
+
+
+async def _pass(_: web.Request) -> None:
+    """Let a request go on."""
 
 
 @asynccontextmanager

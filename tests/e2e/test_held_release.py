@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
+from tests.e2e.chart_replicas import passing_namespace
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, installed
 from tests.e2e.nodes import Nodes
+from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.workloads import pod
 
 HELD = ("hold", "true")
@@ -24,16 +28,129 @@ spec:
 """
 
 
-async def test_a_held_pod_is_nominated_and_released(
+async def test_held_pods_land_where_they_are_nominated(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    # The policy packs, the scheduler spreads: whoever lands packed has followed the nomination.
+    names = [f"node-{number}" for number in range(10)]
+    for name in names:
+        await nodes.add(name, {"cpu": "16"})
+    async with holding(cluster, control_plane, tmp_path):
+        await is_held(cluster, namespace)
+        burst = [pod(namespace, f"p{number:03}", requests={"cpu": "1"}) for number in range(100)]
+        await asyncio.gather(*map(cluster.create, burst))
+        pods = await all_bound(cluster, namespace, len(burst))
+    for found in pods:
+        assert found["metadata"]["annotations"][RELEASED_ANNOTATION] == found["spec"]["nodeName"]
+        assert "schedulingGates" not in found["spec"]
+        assert HOLD_REASONS_ANNOTATION in found["metadata"]["annotations"]
+    # 16 of one core fill a node, and 100 take 6 nodes and a quarter of the next.
+    counts = Counter(found["spec"]["nodeName"] for found in pods)
+    assert sorted(counts.values()) == [4, 16, 16, 16, 16, 16, 16]
+
+
+async def test_a_pod_that_fits_nowhere_is_released_and_waits_for_a_node(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-small", {"cpu": "2"})
+    async with holding(cluster, control_plane, tmp_path):
+        await is_held(cluster, namespace)
+        await cluster.create(pod(namespace, "large", requests={"cpu": "3"}))
+
+        async def unschedulable() -> Json:
+            found = await cluster.get("pods", "large", namespace)
+            (condition,) = (
+                each for each in found["status"]["conditions"] if each["type"] == "PodScheduled"
+            )
+            assert condition["reason"] == "Unschedulable", condition
+            return found
+
+        found = await eventually(unschedulable, "an autoscaler sees the pod")
+        assert "0 of 1 nodes fit" in found["metadata"]["annotations"][RELEASED_ANNOTATION]
+        await nodes.add("node-large", {"cpu": "4"})
+        (found,) = await all_bound(cluster, namespace, 1)
+        assert found["spec"]["nodeName"] == "node-large"
+
+
+async def test_a_pod_waits_for_the_gates_of_others(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
     await nodes.add("node-a", {"cpu": "4"})
+    both = pod(namespace, "both")
+    both["spec"]["schedulingGates"] = [{"name": HOLD_GATE}, {"name": "example.com/other"}]
     async with holding(cluster, control_plane, tmp_path):
-        await cluster.create(held(namespace, "one"))
-        found = await landed(cluster, namespace, "one")
-    assert found["metadata"]["annotations"][RELEASED_ANNOTATION] == "node-a"
-    assert found["spec"]["nodeName"] == "node-a"
-    assert "schedulingGates" not in found["spec"]
+        await cluster.create(both)
+        await is_held(cluster, namespace)
+        await cluster.create(pod(namespace, "after"))  # created later, and bound before
+        await eventually(lambda: is_bound(cluster, namespace, "after"), "the other pod is bound")
+        found = await cluster.get("pods", "both", namespace)
+        gates = [gate["name"] for gate in found["spec"]["schedulingGates"]]
+        assert gates == [HOLD_GATE, "example.com/other"]
+        without = [
+            {"op": "test", "path": "/spec/schedulingGates/1/name", "value": "example.com/other"},
+            {"op": "remove", "path": "/spec/schedulingGates/1"},
+        ]
+        await cluster.patch("pods", "both", without, namespace, how="json")
+        await eventually(lambda: is_bound(cluster, namespace, "both"), "the pod is bound")
+
+
+async def test_writes_and_landings_are_counted(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-a", {"cpu": "4"})
+    async with holding(cluster, control_plane, tmp_path) as stowplan:
+        await is_held(cluster, namespace)
+        await cluster.create(pod(namespace, "one"))
+        await all_bound(cluster, namespace, 1)
+        (replica,) = stowplan.replicas
+
+        async def counted() -> bool:
+            lines = (await replica.metrics()).splitlines()
+            accepted = 'stowplan_held_pod_writes_total{result="accepted",write='
+            assert f'{accepted}"nominate"}} 1.0' in lines
+            assert f'{accepted}"release"}} 1.0' in lines
+            assert 'stowplan_released_pods_total{outcome="nominated"} 1.0' in lines
+            assert 'stowplan_nomination_hit_rate{scheduler="default-scheduler"} 1.0' in lines
+            assert "stowplan_hold_seconds_count 1.0" in lines
+            for gauge in ("held_pods", "held_pods_overdue_seconds", "released_pods_unbound"):
+                assert f"stowplan_{gauge} 0.0" in lines, gauge
+            return True
+
+        await eventually(counted, "the pod is counted")
+
+
+async def test_a_refused_release_is_told_and_keeps_nobody_waiting(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-a", {"cpu": "4"})
+    async with (
+        passing_namespace(cluster, f"{namespace}-shop") as shop,
+        holding(cluster, control_plane, tmp_path) as stowplan,
+    ):
+        await is_held(cluster, namespace)
+        async with refusing_releases(cluster, namespace):
+            await cluster.create(pod(namespace, "refused"))
+
+            async def told() -> Json:
+                events = await cluster.list_all("events", namespace)
+                refused = [each for each in events if each["reason"] == "ReleaseRefused"]
+                return refused[0] if refused else {}
+
+            event = await eventually(told, "an Event says so")
+            assert event["involvedObject"]["name"] == "refused"
+            assert "nobody releases here" in event["message"]
+
+            async def given_back() -> bool:
+                held = await cluster.get("pods", "refused", namespace)
+                assert held["spec"]["schedulingGates"] == [{"name": HOLD_GATE}]
+                return not held["status"].get("nominatedNodeName")
+
+            await eventually(given_back, "the nomination is taken back")
+            await cluster.create(pod(shop, "free"))
+            await eventually(lambda: is_bound(cluster, shop, "free"), "another pod is bound")
+            (replica,) = stowplan.replicas
+            assert "stowplan_held_pods_refused 1.0" in (await replica.metrics()).splitlines()
+        await eventually(lambda: is_bound(cluster, namespace, "refused"), "the pod is bound")
 
 
 @asynccontextmanager
@@ -47,19 +164,29 @@ async def holding(
         yield stowplan
 
 
-def held(namespace: str, name: str, cpu: str = "1") -> Json:
-    """Return a pod with our gate."""
-    made = pod(namespace, name, requests={"cpu": cpu})
-    made["spec"]["schedulingGates"] = [{"name": HOLD_GATE}]
-    return made
+async def is_held(cluster: Cluster, namespace: str) -> None:
+    """Wait until stowplan holds pods: its leader says on the Lease that it releases them."""
+
+    async def gated() -> bool:
+        tried = await cluster.create(pod(namespace, "tried"), dry_run=True)
+        return bool(tried["spec"].get("schedulingGates") == [{"name": HOLD_GATE}])
+
+    await eventually(gated, "pods are held")
 
 
-async def landed(cluster: Cluster, namespace: str, name: str) -> Json:
-    """Wait until a pod is bound; return it."""
+async def is_bound(cluster: Cluster, namespace: str, name: str) -> bool:
+    """Return whether a pod is bound."""
+    return bool((await cluster.get("pods", name, namespace))["spec"].get("nodeName"))
 
-    async def bound() -> Json:
-        found = await cluster.get("pods", name, namespace)
-        assert found["spec"].get("nodeName"), found
-        return found
 
-    return await eventually(bound, f"pod {name} is bound")
+async def all_bound(cluster: Cluster, namespace: str, count: int) -> list[Json]:
+    """Wait until so many pods are bound; return them."""
+
+    async def bound() -> list[Json]:
+        pods = await cluster.list_all("pods", namespace)
+        waiting = [each["metadata"]["name"] for each in pods if "nodeName" not in each["spec"]]
+        assert len(pods) == count, len(pods)
+        assert not waiting, waiting
+        return pods
+
+    return await eventually(bound, f"{count} pods are bound")

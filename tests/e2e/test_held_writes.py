@@ -14,10 +14,11 @@ from engine.model import api
 from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, RELEASED_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import Micros
-from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes
 from tests.e2e.nominations import Nominations, only_on
+from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.reviewer import Reviewer, rule
 from webhook.cluster.client.connection import Connection, connected
 from webhook.controllers.release.pod_writer import PodWriter
@@ -219,7 +220,7 @@ async def test_a_pod_that_somebody_else_released_has_changed(stage: Stage) -> No
 @pytest.mark.parametrize("reason", ["", "Forbidden"])  # 422 by default, 403
 async def test_a_policy_of_somebody_else_refuses_a_release(stage: Stage, reason: str) -> None:
     held = await stage.held("web")
-    async with refusing_policy(stage, reason):
+    async with refusing_releases(stage.cluster, stage.namespace, reason):
         with failing(WriteFailure.REFUSED, "nobody releases here"):
             await stage.writer.release(held)
         with failing(WriteFailure.REFUSED, "nobody releases here"):
@@ -318,57 +319,3 @@ async def test_another_holder_of_the_schedulers_lease_is_noticed(
         await asyncio.to_thread(control_plane.scheduler.restart)
         await eventually(lease.has_new_holder, "the scheduler that was restarted leads")
         assert not await lease.has_new_holder()
-
-
-@asynccontextmanager
-async def refusing_policy(stage: Stage, reason: str) -> AsyncIterator[None]:
-    """Have a ValidatingAdmissionPolicy refuse that gates come off in the namespace."""
-    name = f"{stage.namespace}-no-release"
-    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    gates = "size({}.spec.?schedulingGates.orValue([]))"
-    expression = f"{gates.format('object')} == {gates.format('oldObject')}"
-    validation: Json = {"expression": expression, "message": "nobody releases here"}
-    if reason:
-        validation["reason"] = reason
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    here = {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}}
-    await stage.cluster.create(
-        {
-            **kind,
-            "kind": "ValidatingAdmissionPolicy",
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {"resourceRules": [{**pods, "operations": ["UPDATE"]}]},
-                "validations": [validation],
-            },
-        }
-    )
-    await stage.cluster.create(
-        {
-            **kind,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "spec": {
-                "policyName": name,
-                "validationActions": ["Deny"],
-                "matchResources": {"namespaceSelector": here},
-            },
-        }
-    )
-    await stage.held("probe")
-    remove = [{"op": "remove", "path": "/spec/schedulingGates"}]
-
-    async def is_in_force() -> bool:
-        try:
-            await stage.cluster.patch(
-                "pods", "probe", remove, stage.namespace, how="json", dryRun="All"
-            )
-        except CallError as refused:
-            return "nobody releases here" in refused.message
-        return False
-
-    try:
-        await eventually(is_in_force, "the policy is in force")
-        yield
-    finally:
-        for resource in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-            await stage.cluster.delete(resource, name)

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from webhook.background import fingerprint, on_change
+from webhook.background import fingerprint, on_change, one_at_a_time
 
 AT_ONCE = 0.0
 
@@ -77,3 +78,31 @@ async def test_each_change_is_acted_on_also_after_a_failure(
     watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
     assert "cannot take it up" in caplog.text
+
+
+def test_large_objects_take_turns_whoever_brings_them() -> None:
+    inside = 0
+    most = 0
+
+    def work() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        for _ in range(20_000):
+            pass  # long enough for the interpreter to switch threads
+        inside -= 1
+
+    with ThreadPoolExecutor(8) as one, ThreadPoolExecutor(8) as other:
+        for _ in range(100):
+            one.submit(one_at_a_time, work)
+            other.submit(one_at_a_time, work)
+    assert most == 1
+
+
+def test_a_large_object_that_fails_gives_up_its_turn() -> None:
+    def fail() -> None:
+        raise ValueError("unreadable")
+
+    with pytest.raises(ValueError, match="unreadable"):
+        one_at_a_time(fail)
+    assert one_at_a_time(lambda: 1) == 1

@@ -4,7 +4,8 @@ import asyncio
 import copy
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,15 +17,19 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
 from webhook.admission.handler import ReviewHandler, ReviewLimits
+from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
@@ -43,9 +48,14 @@ JSON_VALUES = st.recursive(
 
 
 class Mutate:
-    """The mutating handler over a small cluster, called without a network."""
+    """The mutating handler over a small cluster, called without a network.
 
-    def __init__(self, policies: Path) -> None:
+    Args:
+        policies: their folder.
+        holding: whether it holds pods whose policy decides at release.
+    """
+
+    def __init__(self, policies: Path, *, holding: bool) -> None:
         state = small_cluster()
         loaded = load_policies([policies])
         state.track_sums(loaded.sum_profiles)
@@ -56,7 +66,9 @@ class Mutate:
             clock=time.monotonic,
             explanations=Explanations(9),
         )
-        placement = PlacementReviews(placer, lambda: loaded, time.monotonic, PolicyCounts())
+        guard = HoldGuard(_Releasing, HeldPods(lambda: Micros(0)))
+        holder = PodHolder(placer, guard, now=lambda: Micros(0), seconds=60) if holding else None
+        placement = PlacementReviews(placer, lambda: loaded, time.monotonic, PolicyCounts(), holder)
         self._handler = ReviewHandler(
             "mutate",
             placement.review,
@@ -88,12 +100,23 @@ class Mutate:
         return await self._handler.handle(request)
 
 
-@pytest.fixture(scope="module")
-def mutate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mutate]:
+@dataclass(frozen=True, slots=True)
+class _Releasing:
+    """The Lease of a leader that releases pods."""
+
+    holder: str = "a leader"
+    annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
+    age_seconds: float = 1.0
+
+
+@pytest.fixture(scope="module", params=["Admission", "Release"])
+def mutate(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mutate]:
     folder = tmp_path_factory.mktemp("policies")
-    (folder / "advising.yaml").write_text(ADVISING)
+    (folder / "advising.yaml").write_text(f"{ADVISING}  placement: {{at: {request.param}}}\n")
     (folder / "denying.yaml").write_text(DENYING)
-    one = Mutate(folder)
+    one = Mutate(folder, holding=request.param == "Release")
     yield one
     one.close()
 

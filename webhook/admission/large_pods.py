@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from webhook.background import one_at_a_time
+
 _T = TypeVar("_T")
 
 _MOST_WAITING = 4
@@ -42,7 +44,7 @@ class LargePods:
         if self._waiting >= self._most_waiting:
             raise LargePodsError("too many large pods at a time")
         self._waiting += 1
-        future = self._executor.submit(work)
+        future = self._executor.submit(one_at_a_time, work)
         future.add_done_callback(self._done(asyncio.get_running_loop()))
         try:
             async with asyncio.timeout(self._seconds):

@@ -22,6 +22,7 @@ from engine.view import counted_requests
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
+from webhook.cli.held_explanation import ReleaseReport, release_report
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show_patch, show_reasons, verdict_line
@@ -34,11 +35,17 @@ _SCOPE = Scope()
 
 
 class ExplainReport(DecisionReport, frozen=True, kw_only=True):
-    """A decision, with the verdict on its quota and with the answer of the webhook."""
+    """A decision, with the verdict on its quota and with the answer of the webhook.
+
+    Attributes:
+        patch: of the answer; of a held pod that of its release.
+        release: of a held pod; None for others.
+    """
 
     quota: QuotaReport
     patch: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
+    release: ReleaseReport | None = None
 
 
 def explain(
@@ -67,7 +74,7 @@ def explain(
         nodes: how many candidates, and how many of the others, to list.
         inputs: for how many of these to show the inputs of rules, such as cpu limits of 10 of 8
             cores.
-        patch: also print the JSON patch of the webhook.
+        patch: also print the JSON patch of the webhook; of a held pod that of its release.
         json: print everything as JSON, and nothing else.
     """
     manifest = read_manifest(pod)
@@ -75,10 +82,11 @@ def explain(
     notes = console.errors()
     recording = load_cluster(cluster, notes)
     recording.state.track_sums(policy_set.sum_profiles)
-    view = recording.state.view()
     moment, origin = _moment(now, recording)
 
-    request = placement_request(manifest, namespace=namespace, view=view)
+    request = placement_request(manifest, namespace=namespace, view=recording.state.view())
+    recording.state.nominate(request.pod.key, "")  # it competes with others, not with itself
+    view = recording.state.view()
     namespace, quota = request.pod.namespace, QuotaVerdict()
     placer = Placer(view=lambda: view, now=lambda: moment, scope=_SCOPE)
     decision, advice = placer.decide(request, policy_set)
@@ -88,23 +96,31 @@ def explain(
         used = view.namespaces.requested.get(namespace, {})
         quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
 
+    operations, release = advice.operations, None
+    if request.pod.is_held:
+        release = release_report(request, placer, policy_set, recording.state, moment)
+        operations = release.patch
+
     output = console.output()
     if json:
         report = ExplainReport(
             **structs.asdict(decision_report(decision, most_inputs=None)),
             quota=QuotaReport(quota.allowed, quota.message),
-            patch=tuple(advice.operations),
+            patch=tuple(operations),
             warnings=tuple(advice.warnings),
+            release=release,
         )
         output.print_json(msgspec.json.encode(report).decode())
     else:
         judged = f"judged at {_text(moment)}, {origin}"
+        if release is not None:
+            judged = f"{release}\n{judged}"
         _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)
         for warning in advice.warnings:
             output.print(f"[yellow]warning:[/] {escape(warning)}")
         if patch:
             output.print()
-            show_patch(output, advice.operations)
+            show_patch(output, operations)
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
 
 

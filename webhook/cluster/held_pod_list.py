@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from engine.model import api
 from engine.model.pod import Pod, pod_of
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
-from webhook.cluster.client.envelopes import Page, page_of
+from webhook.cluster.client.connection import Connection, Query
+from webhook.cluster.client.pages import PagedLists
 from webhook.cluster.decode_errors import UNREADABLE
 
-_PAGE_SIZE: Final = 500
-_MOST_ATTEMPTS: Final = 3
-_PENDING: Final[Query] = (
-    ("fieldSelector", "status.phase=Pending,spec.nodeName="),
-    ("limit", str(_PAGE_SIZE)),
-)
+_PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
 _pod_of: Final = msgspec.json.Decoder(api.Pod).decode
 
 
@@ -50,34 +43,12 @@ async def list_held_pods(connection: Connection, namespace: str = "") -> list[Li
         ApiError: they cannot be listed.
     """
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    for _ in range(_MOST_ATTEMPTS - 1):
-        try:
-            return [held async for held in _held_pods(connection, path)]
-        except ApiError as error:
-            # Pages are of one resourceVersion, which the API server drops after some minutes.
-            if error.status != HTTPStatus.GONE:
-                raise
-    return [held async for held in _held_pods(connection, path)]
+    return await PagedLists(connection).read(path, _PENDING, _held_in)
 
 
-async def _held_pods(connection: Connection, path: str) -> AsyncIterator[ListedPod]:
-    query: Query = _PENDING
-    while True:
-        page = await _page(connection, path, query)
-        for raw in page.items or ():
-            try:
-                pod = pod_of(_pod_of(raw))
-            except UNREADABLE:
-                continue
-            if pod.is_held and not pod.deleting:
-                yield ListedPod(pod, raw)
-        if not page.metadata.token:
-            return
-        query = (*_PENDING, ("continue", page.metadata.token))
-
-
-async def _page(connection: Connection, path: str, query: Query) -> Page:
+def _held_in(raw: msgspec.Raw) -> ListedPod | None:
     try:
-        return page_of(await connection.get(path, query))
-    except UNREADABLE as error:
-        raise ApiError(NO_CONTACT, "", "the answer is not a list of objects") from error
+        pod = pod_of(_pod_of(raw))
+    except UNREADABLE:
+        return None
+    return ListedPod(pod, raw) if pod.is_held and not pod.deleting else None

@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from engine.model.hold import HOLD_REASONS_ANNOTATION
 from engine.placement import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
@@ -68,7 +69,9 @@ async def admission(installation: Installation) -> AsyncIterator[Finding]:
     after = await _review_counts(installation)
     advice = {name: pod.metadata.annotations.get(name, "") for name in ANNOTATIONS}
     for kind, configuration in configurations.items():
-        if kind == MUTATING and any(advice.values()):
+        if kind == MUTATING and HOLD_REASONS_ANNOTATION in pod.metadata.annotations:
+            yield Finding(Level.OK, "a pod comes back held, to be decided when it is released")
+        elif kind == MUTATING and any(advice.values()):
             reason = advice[REASON_ANNOTATION]
             yield Finding(Level.OK, f"a pod comes back with advice: {reason or 'no reason given'}")
         elif any(webhook.covers_pod_creation for webhook in configuration.webhooks):

@@ -11,6 +11,8 @@ from webhook.cluster.client.connection import ApiError
 from webhook.doctor.admission import admission, webhooks
 from webhook.doctor.certificates import certificates
 from webhook.doctor.finding import Finding, Level
+from webhook.doctor.held_pods import held_pods
+from webhook.doctor.hold_limits import hold_limits
 from webhook.doctor.installation import Installation
 from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
@@ -29,6 +31,8 @@ CHECKS: Mapping[str, Check] = {
     "sources": sources,
     "rights": rights,
     "webhooks": webhooks,
+    "held pods": held_pods,
+    "hold limits": hold_limits,
     "marks": node_marks,
     "platform": platform,
 }

@@ -19,6 +19,7 @@ class Metadata(_Part, frozen=True):
     """Name, labels and annotations of an object."""
 
     name: str = ""
+    namespace: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
@@ -203,6 +204,7 @@ class DeploymentSpec(_Part, frozen=True):
     selector: Selector
     template: Pod
     replicas: int = 1
+    progress_deadline_seconds: int | None = None
 
 
 class Deployment(_Part, frozen=True):
@@ -210,6 +212,20 @@ class Deployment(_Part, frozen=True):
 
     metadata: Metadata
     spec: DeploymentSpec
+
+
+class Used(_Part, frozen=True):
+    """Limits of a ResourceQuota, and what counts against them."""
+
+    hard: dict[str, str | int | float] = {}
+    used: dict[str, str | int | float] = {}
+
+
+class ResourceQuota(_Part, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: Metadata
+    status: Used = Used()
 
 
 class LeaseSpec(_Part, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,14 @@ class Right(NamedTuple):
         """Return the right in the syntax of `kubectl auth can-i`."""
         kind = f"{self.resource}.{self.group}" if self.group else self.resource
         return f"{self.verb} {kind}" + (f"/{self.name}" if self.name else "")
+
+
+_HOLD_RIGHTS: Final = (
+    Right("patch", "", "pods"),
+    Right("patch", "", "pods/status"),
+    Right("create", "", "events"),
+    Right("get", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+)
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -84,12 +92,19 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
         yield Right("create", "authorization.k8s.io", "subjectaccessreviews")
     if spec.setting("STOWPLAN_NODE_MARKS") == "true":
         yield Right("patch", "", "nodes")
+    if spec.setting("STOWPLAN_HOLD") == "true":
+        yield from _HOLD_RIGHTS
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")
             yield Right("patch", group, "elasticquotas/status")
         yield Right("create", "", "events")
-    secret = spec.setting("STOWPLAN_CERTIFICATE_SECRET")
+    yield from _secret_rights(installation, spec.setting("STOWPLAN_CERTIFICATE_SECRET"))
+
+
+def _secret_rights(installation: Installation, secret: str) -> Iterator[Right]:
+    """Yield the rights to keep a certificate in a Secret; none where it is kept elsewhere."""
+    namespace = installation.namespace
     if secret:
         yield Right("create", "", "secrets", namespace)
         for verb in ("get", "patch"):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from engine.model import api
 from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, micros
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
@@ -22,6 +24,21 @@ _MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
 _MOST_OBSOLETE = 1024
 _decode: Final = msgspec.json.Decoder(api.Pod).decode
 _NO_SHAPE: Final = shape_of(api.Pod())
+_POD_KIND: Final = {"group": "", "version": "v1", "kind": "Pod"}
+_PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
+_CREATION: Final = {
+    "operation": "CREATE",
+    "kind": _POD_KIND,
+    "resource": _PODS,
+    "subResource": "",
+    "requestKind": _POD_KIND,
+    "requestResource": _PODS,
+    "requestSubResource": "",
+    "dryRun": False,
+}
+"""What the admission request said of every pod that is held; who created it is forgotten."""
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -49,6 +66,12 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.pod.key
 
     @property
+    def placement_request(self) -> PlacementRequest:
+        """The request to place it: what expressions may read at a release, see `compile_policy`."""
+        admission = {**_CREATION, "name": self.pod.name, "namespace": self.pod.namespace}
+        return PlacementRequest(pod=self.pod, raw=self.raw, request=admission)
+
+    @property
     def overdue_from(self) -> Micros:
         """The moment from which it counts as overdue: nobody can release what is not seen yet."""
         return max(self.release_by, self.seen_at)
@@ -58,13 +81,14 @@ class HeldPods:
     """An observer that lists the pods which nothing but our gate keeps from the scheduler.
 
     Pods that another gate keeps too are left out: nobody waits for us. Whoever may create pods may
-    write our gate on them, in any number and size, so objects are kept within a limit, and beyond
-    it only who the pods are, some 600 bytes each, less than they take in the view.
+    write our gate on them, in any number and size. So objects are kept of twice as many pods as
+    should be held, or are by default, and within a number of bytes; of the others only who they
+    are, about 1 KiB each.
 
     Args:
         now: the time of day.
         hold_seconds: the bound of a hold.
-        most: number of pods at which no further ones should be held.
+        most: number of pods at which no further ones should be held; 0 where none should be.
         most_bytes: bytes of objects that are kept.
 
     Attributes:
@@ -83,6 +107,7 @@ class HeldPods:
         self._now = now
         self._hold_micros = hold_seconds * SECOND
         self._most = most
+        self._most_objects = 2 * max(most, DEFAULT_HOLD_MAX)
         self._most_bytes = most_bytes
         self._held: dict[str, HeldPod] = {}
         self._bytes = 0  # INVARIANT: of the objects in `_held`
@@ -103,7 +128,7 @@ class HeldPods:
     @property
     def is_full(self) -> bool:
         """Whether no further pods should be held."""
-        return len(self._held) >= self._most or self._bytes >= self._most_bytes
+        return len(self._held) >= self._most or self._bytes + MOST_BYTES > self._most_bytes
 
     def oldest_overdue_seconds(self, now: Micros) -> float:
         """Return for how long the oldest overdue hold has been overdue, 0 if none is."""
@@ -124,7 +149,10 @@ class HeldPods:
         if old is not None and old.pod.uid != pod.uid:
             old = None
         self._drop(pod.key)
-        is_kept = len(raw) <= self._most_bytes - self._bytes and _may_be_decided(raw)
+        has_room = (
+            len(self._held) < self._most_objects and self._bytes + len(raw) <= self._most_bytes
+        )
+        is_kept = has_room and _may_be_decided(raw)
         seen_at = self._now() if old is None else old.seen_at
         created = seen_at if pod.created is None else micros(pod.created)
         held = HeldPod(
@@ -167,6 +195,9 @@ def _identity_of(pod: Pod) -> Pod:
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
+        labels=_NOTHING,
+        annotations=_NOTHING,
+        node_selector=_NOTHING,
         scheduler_name=pod.scheduler_name,
         scheduling_gates=pod.scheduling_gates,
         nominated_node_name=pod.nominated_node_name,

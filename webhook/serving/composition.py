@@ -81,7 +81,15 @@ async def run_server(
             builder.keep_node_marks(services.leadership, cluster, policies)
 
         if services.releasing is not None:
-            controller = release_controller(services.releasing, cluster, placer, policies, now)
+            controller = release_controller(
+                services.releasing,
+                cluster,
+                placer=placer,
+                policies=policies,
+                order=settings.queue_order(),
+                registry=metrics.registry,
+                now=now,
+            )
             services.releasing.elector.add_duty(controller.run)
 
         # 3. Certificate, readiness and metrics.

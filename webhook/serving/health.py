@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from engine.model.decision import PlacementAt
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
     CertificateStatus,
@@ -92,6 +93,11 @@ class Health:
                 digest=self._policies.digest,
                 loaded_at=self._policies.loaded_at.isoformat(),
                 last_reload_error=self._policies.last_error,
+                at_release=tuple(
+                    policy.name
+                    for policy in self._policies.current.policies
+                    if policy.placement.at is PlacementAt.RELEASE
+                ),
             ),
             view=ViewStatus(
                 version=self._cluster.state.version,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry
+
 from engine.model.time import Micros
 from engine.queue import QueueOrder
 from webhook.cluster import Cluster
@@ -14,12 +16,16 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    QueuedConditions,
     Refusals,
+    ReleaseCollector,
     ReleaseController,
+    ReleaseMetrics,
     ReleaseParts,
     ReleasingStatus,
     SchedulerLease,
     UnboundReleases,
+    WriteParts,
 )
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.live_policies import LivePolicies
@@ -46,30 +52,47 @@ class ReleaseServices:
 def release_controller(
     services: ReleaseServices,
     cluster: Cluster,
+    *,
     placer: Placer,
     policies: LivePolicies,
+    order: QueueOrder,
+    registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
-    """Return the controller, a duty of the leader.
+    """Return the controller, a task of the leader.
 
     Args:
         services: what it works with.
         cluster: the cluster.
-        placer: decides; must not assume pods, which are nominated instead.
+        placer: decides.
         policies: those in force.
+        order: of the held pods.
+        registry: of metrics.
         now: the time of day.
     """
-    elector, outcomes = services.elector, Outcomes()
+    elector, metrics = services.elector, ReleaseMetrics(registry)
+    outcomes = Outcomes(show=metrics.landed)
+    refusals = Refusals(services.connection, identity=elector.identity)
+    registry.register(ReleaseCollector(services.held, services.unbound, outcomes, refusals, now))
+    writer = PodWriter(
+        services.connection,
+        may_write=lambda: elector.is_leader,
+        count_write=metrics.written,
+        observe_hold=metrics.held_for,
+    )
     parts = ReleaseParts(
-        held=services.held,
-        unbound=services.unbound,
-        state=cluster.state,
+        writes=WriteParts(
+            state=cluster.state,
+            held=services.held,
+            unbound=services.unbound,
+            writer=writer,
+            refusals=refusals,
+            releasing=ReleasingStatus(elector.annotate),
+            conditions=QueuedConditions(),
+        ),
         decider=HeldPodDecider(placer, lambda: policies.current, cluster.state, outcomes.nominates),
-        order=QueueOrder(),
-        writer=PodWriter(services.connection, may_write=lambda: elector.is_leader),
+        order=order,
         outcomes=outcomes,
-        refusals=Refusals(services.connection, identity=elector.identity),
-        releasing=ReleasingStatus(elector.annotate),
         scheduler_lease=SchedulerLease(services.connection),
     )
     return ReleaseController(

@@ -141,7 +141,8 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods, unbound = ObservedPods(), UnboundReleases()
+        pods = ObservedPods()
+        unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         cluster = await self._live_cluster(connection, [pods, held, unbound])
 

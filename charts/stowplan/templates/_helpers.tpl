@@ -193,6 +193,8 @@ matchExpressions:
 - name: STOWPLAN_HOLD_SECONDS
   value: {{ .Values.hold.seconds | int | quote }}
 {{- end }}
+- name: STOWPLAN_NODE_MARKS
+  value: {{ .Values.nodeMarks.enabled | quote }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES
   value: {{ include "stowplan.excludedNamespaces" . | fromJsonArray | join "," }}
 - name: STOWPLAN_DRAIN_SECONDS
@@ -276,12 +278,11 @@ securityContext:
   verbs: [get, list, patch]
 {{- end }}
 
-{{/* The container that runs `stowplan release`: (dict "root" $ "args" (list ...)). */}}
-{{- define "stowplan.releaseContainer" -}}
-name: release
+{{/* The container of a command: (dict "root" $ "args" (list "release" ...)). */}}
+{{- define "stowplan.commandContainer" -}}
+name: {{ first .args }}
 {{ include "stowplan.hookContainer" .root }}
 args:
-  - release
   {{- toYaml .args | nindent 2 }}
 terminationMessagePolicy: FallbackToLogsOnError
 resources:

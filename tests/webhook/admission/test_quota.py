@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from engine.model import api
+from engine.model.hold import HOLD_GATE
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
@@ -80,6 +82,17 @@ async def test_admitted_pods_count_before_they_are_observed(state: ClusterState)
     reviews = quota_reviews(state)
     requests = (asking("a"), asking("b"), asking("c"))
     assert await outcomes(reviews, *requests) == [ADMITTED, ADMITTED, DENIED]
+
+
+async def test_held_pods_count_like_others_before_and_after_they_are_observed(
+    state: ClusterState,
+) -> None:
+    reviews = quota_reviews(state)
+    gated = {"containers": [{"name": "c"}], "schedulingGates": [{"name": HOLD_GATE}]}
+    held = {"metadata": {"name": "a", "namespace": "shop", "uid": "a"}, "spec": gated}
+    state.set_pod(pod_of(msgspec.convert(held, api.Pod)), seen_at=Micros(0))
+    requests = [asking(name, object={"metadata": {"name": name}, "spec": gated}) for name in "bc"]
+    assert await outcomes(reviews, *requests) == [ADMITTED, DENIED]
 
 
 async def test_a_denial_reads_like_that_of_a_resource_quota(state: ClusterState) -> None:

@@ -266,3 +266,55 @@ def test_a_pod_that_is_never_held_is_not_told_to_be(stowplan: Stowplan, tmp_path
     ran = stowplan("explain", str(pod), *CLUSTER, "--policies", str(late))
     assert ran.out.startswith("Place shop/a")
     assert "decided at release" not in ran.out
+
+
+HELD = """
+apiVersion: v1
+kind: Pod
+metadata: {namespace: shop, name: web-1, uid: uid-1}
+spec:
+  schedulingGates: [%s]
+  containers: [{name: web, resources: {limits: {cpu: "1", memory: 1Gi}}}]
+status: {phase: Pending%s}
+"""
+AT_RELEASE = policy("late", "{scores: [{plugin: LimitAware}], placement: {at: Release}}")
+
+
+def _explain_held(
+    stowplan: Stowplan, tmp_path: Path, pod: str, *arguments: str, late: str = AT_RELEASE
+) -> str:
+    (tmp_path / "late.yaml").write_text(late)
+    (tmp_path / "pod.yaml").write_text(pod)
+    policies = ("--policies", tmp_path / "late.yaml")
+    return stowplan("explain", tmp_path / "pod.yaml", *CLUSTER, *policies, *arguments).out
+
+
+def test_a_held_pod_is_told_where_it_would_be_nominated_now(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    pod = HELD % ("{name: stowplan.dev/hold}", "")
+    verdict, release, *_ = _explain_held(stowplan, tmp_path, pod).splitlines()
+    best = verdict.partition("best ")[2].split(",")[0].split(";")[0]
+    assert release == f"held; decided now, it would be nominated to {best}"
+    report = json.loads(_explain_held(stowplan, tmp_path, pod, "--json"))
+    assert report["release"]["nominatedNode"] == best
+    # The patch is that of the release: our gate goes, nobody else's.
+    assert {"op": "remove", "path": "/spec/schedulingGates/0"} in report["patch"]
+
+
+def test_a_held_pod_that_another_gate_keeps_is_told_so(stowplan: Stowplan, tmp_path: Path) -> None:
+    pod = HELD % ("{name: stowplan.dev/hold}, {name: example.com/x}", "")
+    _, release, *_ = _explain_held(stowplan, tmp_path, pod).splitlines()
+    waits = "held, and waits for others to remove example.com/x; decided now, it would be"
+    assert release.startswith(f"{waits} nominated to ")
+
+
+def test_a_held_pod_that_fits_nowhere_would_be_released_all_the_same(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    nowhere = "{filters: [{name: no, expression: \"node.name == 'x'\"}], placement: {at: Release}}"
+    pod = HELD % ("{name: stowplan.dev/hold}", "")
+    out = _explain_held(stowplan, tmp_path, pod, late=policy("late", nowhere))
+    assert out.splitlines()[1].startswith(
+        "held; decided now, it would be released without a nomination: 0 of 4 nodes fit"
+    )

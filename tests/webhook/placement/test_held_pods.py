@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +13,9 @@ from engine.model import api
 from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
+from engine.policy import load_policies
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, HeldPod, HeldPods
 
 NOON = Micros(1_767_614_400 * SECOND)
 
@@ -21,7 +23,7 @@ NOON = Micros(1_767_614_400 * SECOND)
 class Watched:
     """Held pods, and a watch and a clock that a test moves."""
 
-    def __init__(self, *, most: int = 10, most_bytes: int = 100_000) -> None:
+    def __init__(self, *, most: int = 10, most_bytes: int = 1_000_000) -> None:
         self.now = NOON
         self.pods = HeldPods(lambda: self.now, hold_seconds=60, most=most, most_bytes=most_bytes)
 
@@ -94,6 +96,32 @@ def test_only_pods_that_wait_for_us_alone_are_held(
     model = msgspec.structs.replace(held(watched, "a").pod, **change)
     watched.pods.pod_changed(model, 2, held(watched, "a").raw)
     assert (watched.pods.get("shop/a") is not None) is is_held
+
+
+def test_expressions_that_are_allowed_at_release_know_what_they_read(tmp_path: Path) -> None:
+    paths = [
+        "request.operation == 'CREATE'",
+        "request.namespace == 'shop'",
+        "request.name == 'a'",
+        "request.kind.kind == 'Pod'",
+        "request.resource.resource == 'pods'",
+        "request.requestKind.version == 'v1'",
+        "request.requestResource.group == ''",
+        "request.subResource + request.requestSubResource == ''",
+        "!request.dryRun",
+        "object.spec.containers.size() == 0",
+    ]
+    conditions = [f'    - {{name: c{n}, expression: "{text}"}}' for n, text in enumerate(paths)]
+    text = (
+        "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: late}\nspec:\n"
+        "  placement: {at: Release}\n  match:\n    matchConditions:\n" + "\n".join(conditions)
+    )
+    (tmp_path / "policy.yaml").write_text(text)
+    watched = Watched()
+    watched.show("a")
+    match = load_policies([tmp_path]).match(held(watched, "a").placement_request, NOON)
+    assert [policy.name for policy in match.enforced] == ["late"]
+    assert match.errors == ()
 
 
 def test_a_deleted_pod_is_held_no_longer() -> None:
@@ -170,8 +198,20 @@ def test_objects_are_kept_up_to_a_limit_and_pods_are_known_beyond_it() -> None:
     assert not all(each.raw for each in watched.pods)
 
 
+def test_of_many_forged_holds_only_so_many_objects_are_kept() -> None:
+    watched = Watched(most=0, most_bytes=100_000_000)  # none should be held, some may be still
+    watched.show("a")
+    known = held(watched, "a")
+    for number in range(2 * DEFAULT_HOLD_MAX + 5):
+        forged = msgspec.structs.replace(known.pod, name=str(number))
+        watched.pods.pod_changed(forged, 1, known.raw)
+    assert watched.pods.is_full
+    assert len(watched.pods) == 2 * DEFAULT_HOLD_MAX + 6
+    assert sum(bool(each.raw) for each in watched.pods) == 2 * DEFAULT_HOLD_MAX
+
+
 def test_it_is_full_by_number_or_by_bytes() -> None:
-    by_number, by_bytes = Watched(most=2), Watched(most_bytes=len(msgspec.json.encode(pod("a"))))
+    by_number, by_bytes = Watched(most=2), Watched(most_bytes=MOST_BYTES + 1)
     by_number.show("a")
     assert not by_number.pods.is_full
     by_number.show("b")
@@ -195,7 +235,8 @@ def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> 
     )
 )
 def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int]]) -> None:
-    watched, expected = Watched(most=3, most_bytes=400), dict[str, Micros]()
+    most_bytes = MOST_BYTES + 400
+    watched, expected = Watched(most=3, most_bytes=most_bytes), dict[str, Micros]()
     for what, number in events:
         name = f"pod-{number}"
         match what:
@@ -214,5 +255,5 @@ def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int
     overdue = [(watched.now - created) / SECOND - 60 for created in expected.values()]
     assert watched.overdue() == max(0, *overdue, 0)
     assert watched.pods.is_full == (
-        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) >= 400
+        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) > 400
     )

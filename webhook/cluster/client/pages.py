@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
+from typing import TypeVar
+
+import msgspec
 
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import Page, page_of
 from webhook.cluster.decode_errors import UNREADABLE
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, ReflectorConfig
+
+_Item = TypeVar("_Item")
 
 MOST_ATTEMPTS = 5  # some eight seconds of waiting
 
@@ -65,6 +70,33 @@ class PagedLists:
             if not page.metadata.token:
                 return
             asked = [*first, ("continue", page.metadata.token)]
+
+    async def read(
+        self, path: str, query: Query, decode: Callable[[msgspec.Raw], _Item | None]
+    ) -> list[_Item]:
+        """Return what the objects of a list decode to, all of one version; read anew after a 410.
+
+        Args:
+            path: of the collection.
+            query: selectors, not yet encoded.
+            decode: returns None for an object to leave out.
+
+        Raises:
+            ApiError: it was refused.
+        """
+        attempts = 0
+        while True:
+            attempts += 1
+            found = []
+            try:
+                async for page in self.pages(path, query):
+                    items = map(decode, page.items or ())
+                    found += [item for item in items if item is not None]
+            except ApiError as error:
+                if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
+                    raise
+            else:
+                return found
 
     async def _page(self, path: str, query: Query) -> Page:
         config = self._config

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from engine.model.api import version_number
+from webhook.background import one_at_a_time
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import event_of, meta_of, page_of, status_of
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
@@ -226,7 +227,7 @@ class Reflector:
             if len(raw) <= _MOST_INLINE_BYTES:
                 wire, apply = self._prepare(raw)
             else:
-                wire, apply = await asyncio.to_thread(self._prepare, raw)
+                wire, apply = await asyncio.to_thread(one_at_a_time, partial(self._prepare, raw))
             apply()
             key = f"{wire.metadata.namespace}/{wire.metadata.name}"
             version: str = wire.metadata.resource_version
@@ -335,6 +336,6 @@ async def _decoded(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | ms
     try:
         if len(data) <= _MOST_INLINE_BYTES:
             return decode(data)
-        return await asyncio.to_thread(decode, data)
+        return await asyncio.to_thread(one_at_a_time, partial(decode, data))
     except UNREADABLE as error:
         raise ApiError(NO_CONTACT, "", f"an answer that cannot be read: {error}") from error

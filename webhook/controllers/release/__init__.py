@@ -4,8 +4,11 @@ What belongs here: the controller of the leader, its writes, and what it learns 
 bindings. What never does: which node is better, and who is held.
 """
 
+from webhook.controllers.release.conditions import QueuedConditions
 from webhook.controllers.release.controller import ReleaseController, ReleaseParts
+from webhook.controllers.release.decided_pods import WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
+from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
@@ -17,10 +20,14 @@ __all__ = [
     "HeldPodDecider",
     "Outcomes",
     "PodWriter",
+    "QueuedConditions",
     "Refusals",
+    "ReleaseCollector",
     "ReleaseController",
+    "ReleaseMetrics",
     "ReleaseParts",
     "ReleasingStatus",
     "SchedulerLease",
     "UnboundReleases",
+    "WriteParts",
 ]

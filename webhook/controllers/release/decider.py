@@ -79,7 +79,7 @@ class HeldPodDecider:
         return decisions
 
     def _decide_batch(self, pods: Sequence[HeldPod]) -> Iterator[ReleaseDecision]:
-        requests = [PlacementRequest(pod=held.pod, raw=held.raw) for held in pods]
+        requests = [held.placement_request for held in pods]
         outcomes, view = self._placer.decide_batch(requests, self._policies())
         for request, outcome in zip(requests, outcomes, strict=True):
             yield _decision_of(request, outcome, view)
@@ -98,8 +98,7 @@ class HeldPodDecider:
         return decisions
 
     def _preferring(self, held: HeldPod) -> ReleaseDecision:
-        request = PlacementRequest(pod=held.pod, raw=held.raw)
-        decision, patch = self._placer.decide(request, self._policies())
+        decision, patch = self._placer.decide(held.placement_request, self._policies())
         nodes = patch.advice.nodes
         return ReleaseDecision(
             node_name=nodes[0] if nodes else "",

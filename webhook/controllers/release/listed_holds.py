@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from http import HTTPStatus
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,8 +13,8 @@ from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, date, micros
-from webhook.cluster.client.connection import ApiError, Connection, Query
-from webhook.cluster.client.pages import MOST_ATTEMPTS, PagedLists
+from webhook.cluster.client.connection import Connection, Query
+from webhook.cluster.client.pages import PagedLists
 from webhook.cluster.decode_errors import UNREADABLE
 from webhook.cluster.readable_part import readable_part
 from webhook.placement.held_pods import HeldPod
@@ -68,21 +68,9 @@ async def list_holds(
         ApiError: they cannot be listed.
     """
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    lists, attempts = PagedLists(connection), 0
-    while True:
-        attempts += 1
-        found = {}
-        try:
-            async for page in lists.pages(path, _UNBOUND):
-                for raw in page.items or ():
-                    hold = _hold_in(raw, hold_seconds, now)
-                    if hold is not None:
-                        found[hold.pod.uid] = hold
-        except ApiError as error:
-            if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
-                raise
-        else:
-            return found
+    decode = partial(_hold_in, hold_seconds=hold_seconds, now=now)
+    holds = await PagedLists(connection).read(path, _UNBOUND, decode)
+    return {hold.pod.uid: hold for hold in holds}
 
 
 def release_by_of(

@@ -10,14 +10,16 @@ from engine.model.hold import RELEASING_ANNOTATION
 
 _LONGEST_SECONDS: Final = 10.0
 _TRY_AGAIN_SECONDS: Final = 60.0
+_MANY: Final = 3
 
 
 class ReleasingStatus:
     """Says whether pods are released, from what became of the last writes.
 
-    It is so while a cycle has ended in the last 10 s, and either no pod waits for a write or one
-    was accepted in that time. After a refusal only an accepted write counts; a minute later it is
-    tried again, with the few pods that are held then.
+    It is so while no pod waits for a write, or one was accepted in the last 10 s. Where somebody
+    refused those of several pods, one after the other, only an accepted write counts; a minute
+    later it is tried again, with the few pods that are held then. One pod alone proves nothing: who
+    created it may be the one who has it refused.
 
     Args:
         annotate: writes an annotation on the Lease.
@@ -30,22 +32,26 @@ class ReleasingStatus:
         self._annotate = annotate
         self._clock = clock
         self._waiting_since: float | None = None
-        self._refused_at: float | None = None
+        self._refused: set[str] = set()  # uids, since the last accepted write
+        self._refused_at = 0.0
 
     def accepted(self) -> None:
         """Note that a release was accepted."""
-        self._waiting_since = self._refused_at = None
+        self._waiting_since = None
+        self._refused.clear()
 
-    def refused(self) -> None:
-        """Note that somebody refused a write."""
+    def refused(self, uid: str) -> None:
+        """Note that somebody refused a write of a pod."""
         self._refused_at = self._clock()
+        if len(self._refused) < _MANY:
+            self._refused.add(uid)
 
     def cycle_ended(self, *, waiting: bool) -> None:
         """Note that a cycle ended, and whether pods wait for writes; write what follows."""
         now = self._clock()
-        if self._refused_at is not None and now - self._refused_at >= _TRY_AGAIN_SECONDS:
-            self._refused_at = None
-        if not waiting and self._refused_at is None:
+        if now - self._refused_at >= _TRY_AGAIN_SECONDS:
+            self._refused.clear()
+        if not waiting and len(self._refused) < _MANY:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Final
 
 import msgspec
 
@@ -32,15 +30,6 @@ class ReleaseState(Enum):
     LOST = "lost"
 
 
-TRANSITIONS: Final[Mapping[ReleaseState, frozenset[ReleaseState]]] = {
-    ReleaseState.HELD: frozenset({ReleaseState.RESERVED, ReleaseState.RELEASED}),
-    ReleaseState.RESERVED: frozenset({ReleaseState.HELD, ReleaseState.RELEASED}),
-    ReleaseState.RELEASED: frozenset({ReleaseState.LOST}),
-    ReleaseState.LOST: frozenset(),
-}
-"""Where a pod goes from each state. A binding or a deletion ends it in any of them."""
-
-
 class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done with a held pod.
 
@@ -57,17 +46,28 @@ class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
     patch: ReleasePatch = ReleasePatch()
 
 
-class Reservation(msgspec.Struct, kw_only=True):
-    """A held pod that is decided, until its gate is gone.
+class DecidedPod(msgspec.Struct, kw_only=True, eq=False):
+    """A held pod that is decided, until it is seen without our gate.
 
     Attributes:
         held: as it was decided.
         decision: what is to be done with it.
         since: when it was decided, by the steady clock of the controller.
+        is_overdue: whether it is released whatever the cluster is like.
         is_writing: whether a write of it is under way.
+        is_counted: whether it counts as released and unbound: its gate is gone, or may be.
+        is_released: whether its release was accepted.
     """
 
     held: HeldPod
     decision: ReleaseDecision
     since: float
+    is_overdue: bool = False
     is_writing: bool = False
+    is_counted: bool = False
+    is_released: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is done with it, as a write has failed that was not an overdue pod's."""
+        return not (self.is_overdue or self.is_writing or self.is_released)

@@ -1,0 +1,448 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.batch import BatchOutcome
+from engine.model import api
+from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION, RELEASING_ANNOTATION
+from engine.model.node import node_of
+from engine.model.request import PlacementRequest
+from engine.model.time import SECOND, Micros, micros
+from engine.model.well_known import HOSTNAME_LABEL
+from engine.pipeline import Scope
+from engine.policy import PolicySet, load_policies
+from engine.queue import QueueOrder
+from engine.view import ClusterView
+from tests.fake_api_server import FakeApiServer, fake_api_server
+from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.watch.event_applier import EventApplier
+from webhook.controllers.release import (
+    HeldPodDecider,
+    Outcomes,
+    PodWriter,
+    QueuedConditions,
+    Refusals,
+    ReleaseController,
+    ReleaseParts,
+    ReleasingStatus,
+    SchedulerLease,
+    UnboundReleases,
+    WriteParts,
+)
+from webhook.controllers.release.pacing import Landing, Release
+from webhook.controllers.release.states import ReleaseState
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.placer import Placer
+
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: packed}
+spec:
+  filters: [{name: pool, expression: "node.labels[?'pool'].orValue('') == 'main'"}]
+  scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
+  placement: {at: Release}
+"""
+CREATED = "2026-01-02T03:04:05Z"
+BEGIN = micros(datetime.fromisoformat(CREATED))
+HOLD_SECONDS = 60
+PODS = "/api/v1/namespaces/shop/pods"
+
+
+class Replica:
+    """One replica: what its watch has shown it, and its controller."""
+
+    def __init__(
+        self, world: World, connection: Connection, policies: PolicySet, *, most: int
+    ) -> None:
+        self.world = world
+        self.leads = True
+        self.is_ready = True
+        self.annotations: dict[str, str] = {}
+        self.held = HeldPods(world.now, hold_seconds=HOLD_SECONDS)
+        self.unbound = UnboundReleases(most=most, clock=world.clock)
+        self.applier = EventApplier(now=world.now, observers=[self.held, self.unbound])
+        self.state = self.applier.state
+        self.outcomes = Outcomes(clock=world.clock)
+        self.refusals = Refusals(connection, identity="me", clock=world.clock)
+        placer = Placer(view=self.state.view, now=world.now, scope=Scope())
+        self.state.track_sums(policies.sum_profiles)
+        self.controller = ReleaseController(
+            ReleaseParts(
+                writes=WriteParts(
+                    state=self.state,
+                    held=self.held,
+                    unbound=self.unbound,
+                    writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
+                    refusals=self.refusals,
+                    releasing=ReleasingStatus(self.annotations.__setitem__, world.clock),
+                    conditions=QueuedConditions(),
+                ),
+                decider=HeldPodDecider(
+                    placer, lambda: policies, self.state, self.outcomes.nominates
+                ),
+                order=QueueOrder(),
+                outcomes=self.outcomes,
+                scheduler_lease=SchedulerLease(connection),
+            ),
+            is_ready=lambda: self.is_ready,
+            now=world.now,
+            clock=world.clock,
+        )
+
+    def see(self) -> None:
+        """Show it what the server has, as its watches would."""
+        for node in self.world.server.objects("nodes").values():
+            self.state.set_node(node_of(msgspec.convert(node, api.Node)))
+        for pod in self.world.server.objects("pods").values():
+            raw = msgspec.Raw(msgspec.json.encode(pod))
+            self.applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
+
+    async def cycle(self) -> None:
+        """See, run one cycle, and wait for its writes."""
+        self.see()
+        await self.controller.cycle()
+        while tasks := [task for task in asyncio.all_tasks() if _is_a_write(task)]:
+            await asyncio.wait(tasks)
+        self.see()
+
+    def counted(self) -> dict[str, int]:
+        view = self.state.view()
+        pods = {name: int(view.assumed[row]) for name, row in view.rows.items()}
+        return {name: count for name, count in pods.items() if count}
+
+
+class World:
+    """A server with nodes and held pods, a clock, and replicas."""
+
+    def __init__(self, server: FakeApiServer, connection: Connection, policies: PolicySet) -> None:
+        self.server = server
+        self.seconds = 0.0
+        self._connection = connection
+        self._policies = policies
+
+    def now(self) -> Micros:
+        return Micros(BEGIN + int(self.seconds * SECOND))
+
+    def clock(self) -> float:
+        return 1000 + self.seconds
+
+    def replica(self, *, most: int = 200) -> Replica:
+        return Replica(self, self._connection, self._policies, most=most)
+
+    def node(self, name: str, cpu: str = "4") -> None:
+        allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+        self.server.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {"pool": "main", HOSTNAME_LABEL: name}},
+                "status": {"allocatable": allocatable, "capacity": allocatable},
+            }
+        )
+
+    def hold(self, name: str, cpu: str = "3", **spec: Any) -> None:  # noqa: ANN401 (parts of a pod)
+        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        self.server.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "shop", "creationTimestamp": CREATED},
+                "spec": {
+                    "containers": [container],
+                    "schedulingGates": [{"name": HOLD_GATE}],
+                    **spec,
+                },
+            }
+        )
+
+    def stored(self, name: str) -> dict[str, Any]:
+        return dict(self.server.objects("pods")["shop", name])
+
+    def gates(self, name: str) -> list[str]:
+        return [gate["name"] for gate in self.stored(name)["spec"].get("schedulingGates", ())]
+
+    def nominated(self, name: str) -> str:
+        found: str = (self.stored(name).get("status") or {}).get("nominatedNodeName", "")
+        return found
+
+    def released(self, name: str) -> str | None:
+        """Return what a pod was released with, None while it is held."""
+        if HOLD_GATE in self.gates(name):
+            return None
+        noted: str = self.stored(name)["metadata"]["annotations"][RELEASED_ANNOTATION]
+        return noted
+
+    def bind(self, name: str, node_name: str) -> None:
+        pod = self.stored(name)
+        self.server.replace({**pod, "spec": {**pod["spec"], "nodeName": node_name}})
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    async with (
+        fake_api_server() as server,
+        connected(server.kubeconfig(tmp_path), None) as connection,
+    ):
+        yield World(server, connection, load_policies([policy]))
+
+
+def _is_a_write(task: asyncio.Task[Any]) -> bool:
+    return "DecidedPods._write" in repr(task.get_coro()) or "_conditions" in repr(task.get_coro())
+
+
+# The way of a pod.
+
+
+async def test_a_held_pod_is_nominated_then_released(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    replica.see()
+    (held,) = replica.held
+    assert replica.controller.state_of(held) is ReleaseState.HELD
+    await replica.cycle()
+    assert (world.nominated("p"), world.released("p")) == ("a", "a")
+    assert replica.controller.state_of(held) is ReleaseState.RELEASED
+    writes = [request.path for request in world.server.requests if request.method == "PATCH"]
+    assert writes == [f"{PODS}/p/status", f"{PODS}/p"]
+
+
+async def test_what_filters_promise_of_labels_is_written_with_the_release(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    world.hold("nowhere", cpu="5")
+    await world.replica().cycle()
+    expected = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["main"]}]}]
+    for name in ("p", "nowhere"):
+        affinity = world.stored(name)["spec"]["affinity"]["nodeAffinity"]
+        (required,) = affinity.values()  # and nothing is preferred
+        assert required["nodeSelectorTerms"] == expected
+
+
+async def test_no_node_is_given_to_more_pods_than_fit(world: World) -> None:
+    for name in "ab":
+        world.node(name)
+    for name in ("p", "q", "r"):
+        world.hold(name)
+    await world.replica().cycle()
+    released = [world.released(name) or "" for name in ("p", "q", "r")]
+    assert sorted(released)[1:] == ["a", "b"]
+    assert min(released).startswith("0 of 2 nodes fit")
+
+
+async def test_a_pod_with_another_gate_is_left_alone(world: World) -> None:
+    world.node("a")
+    world.hold("p", schedulingGates=[{"name": HOLD_GATE}, {"name": "other.example/gate"}])
+    replica = world.replica()
+    world.seconds = 2 * HOLD_SECONDS
+    await replica.cycle()
+    assert world.released("p") is None
+
+
+async def test_only_so_many_are_released_before_they_are_bound(world: World) -> None:
+    world.node("a", cpu="64")
+    for number in range(5):
+        world.hold(f"p{number}", cpu="1")
+    replica = world.replica(most=2)
+    for released in (2, 4, 5):
+        for _ in range(2):  # a second cycle releases no more
+            await replica.cycle()
+            assert sum(world.released(f"p{n}") is not None for n in range(5)) == released
+        for number in range(5):
+            if world.released(f"p{number}") is not None:
+                world.bind(f"p{number}", "a")
+
+
+async def test_the_first_in_order_are_released_first(world: World) -> None:
+    world.node("a")
+    world.hold("low", priority=1)
+    world.hold("high", priority=2)
+    await world.replica(most=1).cycle()
+    assert (world.released("high"), world.released("low")) == ("a", None)
+
+
+async def test_a_pod_that_is_not_bound_in_time_counts_no_longer(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    await replica.cycle()
+    assert replica.counted() == {"a": 1}
+    world.seconds = 61
+    await replica.cycle()
+    assert replica.counted() == {}
+    assert len(replica.unbound) == 0
+
+
+# What goes wrong.
+
+
+async def test_before_the_view_is_complete_only_overdue_pods_are_released(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    replica.is_ready = False
+    world.seconds = HOLD_SECONDS - 1
+    await replica.cycle()
+    assert world.released("p") is None
+    world.seconds = HOLD_SECONDS
+    await replica.cycle()
+    assert world.released("p") == "it was held for as long as a pod may be held"
+
+
+async def test_an_overdue_pod_keeps_the_node_it_is_nominated_to(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    pod = world.stored("p")
+    world.server.replace({**pod, "status": {"nominatedNodeName": "a"}})
+    world.seconds = HOLD_SECONDS
+    await world.replica().cycle()
+    assert (world.nominated("p"), world.released("p")) == ("a", "a")
+
+
+async def test_a_refused_pod_backs_off_and_gives_its_room_back(world: World) -> None:
+    world.node("a")
+    world.hold("p", priority=1)
+    replica = world.replica()
+    world.server.fail_next(3, status=403, method="PATCH", path_prefix=f"{PODS}/p")
+    for _ in range(3):
+        await replica.cycle()
+        world.seconds += 5
+    assert replica.counted() == {}
+    assert len(replica.refusals) == 1
+    world.hold("q")  # takes the room
+    replica.see()
+    world.seconds += 30
+    await replica.cycle()
+    assert {world.released("p"), world.released("q")} >= {"a"}
+    assert len(replica.refusals) == 0
+
+
+async def test_while_the_api_server_is_away_pods_stay_reserved(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    world.server.fail_next(1, status=503, method="PATCH")
+    await replica.cycle()
+    assert world.released("p") is None
+    assert replica.counted() == {"a": 1}
+    await replica.cycle()  # within the pause nothing is sent
+    assert world.released("p") is None
+    world.seconds = 2
+    await replica.cycle()
+    assert world.released("p") == "a"
+
+
+@pytest.mark.parametrize("writes", range(7))
+async def test_a_leader_may_end_between_any_two_writes(world: World, writes: int) -> None:
+    for name in "abc":
+        world.node(name)
+    for name in ("p", "q", "r"):
+        world.hold(name)
+    first, second = world.replica(), world.replica()
+    left = writes
+
+    def may_write() -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0
+
+    first.controller._parts.writes.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    await first.cycle()
+    await second.cycle()
+    on_nodes = Counter(world.released(name) for name in ("p", "q", "r"))
+    assert on_nodes == {"a": 1, "b": 1, "c": 1}
+    nominated = Counter(world.nominated(name) for name in ("p", "q", "r"))
+    assert nominated == on_nodes
+    assert second.counted() == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_its_end_takes_back_what_was_not_written(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    replica.leads = False
+    replica.see()
+    run = asyncio.create_task(replica.controller.run())
+    await world.server.until(lambda: bool(world.server.requests))  # it has begun
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert world.released("p") is None
+    assert replica.counted() == {}
+
+
+async def test_a_scheduler_that_follows_no_nominations_gets_preferred_terms(world: World) -> None:
+    world.node("a")
+    world.node("b", cpu="3")  # full of it, as the policy likes it
+    world.hold("p")
+    replica = world.replica()
+    replica.see()
+    (held,) = replica.held
+    elsewhere = msgspec.structs.replace(held.pod, node_name="b")
+    release = Release(key="shop/x", uid="x", scheduler_name=held.pod.scheduler_name, node_name="a")
+    for _ in range(50):
+        replica.outcomes.count(Landing(release, elsewhere), lambda _pod, _node_name: True)
+    await replica.cycle()
+    assert (world.nominated("p"), world.released("p")) == ("", "b")
+    affinity = world.stored("p")["spec"]["affinity"]["nodeAffinity"]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity
+    assert replica.counted() == {"b": 1}
+
+
+async def test_a_pod_that_is_too_large_is_released_without_a_decision(world: World) -> None:
+    world.node("a")
+    world.hold("p", containers=[{"name": f"c{number}"} for number in range(200)])
+    await world.replica().cycle()
+    assert world.released("p") == "the pod is too large for a decision"
+
+
+async def test_a_bug_in_a_decision_keeps_no_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node("a", cpu="64")
+    for name in "pqr":
+        world.hold(name)
+    decide_batch = Placer.decide_batch
+
+    def failing(
+        placer: Placer, requests: Sequence[PlacementRequest], policies: PolicySet
+    ) -> tuple[list[BatchOutcome], ClusterView]:
+        if any(request.pod.name == "q" for request in requests):
+            raise AssertionError
+        return decide_batch(placer, requests, policies)
+
+    monkeypatch.setattr(Placer, "decide_batch", failing)
+    await world.replica().cycle()
+    released = [world.released(name) for name in "pqr"]
+    assert released == ["a", "the decision failed by an internal error", "a"]
+
+
+# What it says of itself.
+
+
+async def test_it_says_that_it_releases_while_nothing_waits(world: World) -> None:
+    replica = world.replica()
+    await replica.cycle()
+    assert replica.annotations == {RELEASING_ANNOTATION: "true"}
+    world.node("a")
+    world.hold("p")
+    replica.leads = False
+    for seconds, said in ((1, "true"), (10, "true"), (12, "false")):
+        world.seconds = seconds
+        await replica.cycle()
+        assert replica.annotations == {RELEASING_ANNOTATION: said}
+    replica.leads = True
+    world.seconds = 14
+    await replica.cycle()
+    await replica.cycle()
+    assert replica.annotations == {RELEASING_ANNOTATION: "true"}

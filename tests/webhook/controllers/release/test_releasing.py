@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.model.hold import RELEASING_ANNOTATION
+from webhook.controllers.release.releasing import ReleasingStatus
+
+
+class World:
+    """A status, what it said last, and its clock."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+        self.said: dict[str, str] = {}
+        self.status = ReleasingStatus(self.said.__setitem__, lambda: self.seconds)
+
+    def cycle(self, *, waiting: bool, after: float = 1.0) -> str:
+        self.seconds += after
+        self.status.cycle_ended(waiting=waiting)
+        return self.said[RELEASING_ANNOTATION]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_nothing_to_release_is_enough(world: World) -> None:
+    assert world.cycle(waiting=False) == "true"
+
+
+def test_a_write_is_accepted_within_ten_seconds_while_pods_wait(world: World) -> None:
+    said = [world.cycle(waiting=True) for _ in range(12)]
+    assert said == ["true"] * 10 + ["false"] * 2
+    world.status.accepted()
+    assert world.cycle(waiting=True) == "true"
+    assert world.cycle(waiting=True, after=10) == "false"
+    assert world.cycle(waiting=False) == "true"
+
+
+def test_refusals_of_several_pods_count_until_a_write_is_accepted(world: World) -> None:
+    for uid in "123":
+        world.status.refused(uid)
+    assert [world.cycle(waiting=False, after=6) for _ in range(3)] == ["true", "true", "false"]
+    world.status.accepted()
+    assert world.cycle(waiting=False) == "true"
+
+
+def test_it_is_tried_again_after_a_minute(world: World) -> None:
+    for uid in "123":
+        world.status.refused(uid)
+    world.cycle(waiting=False)
+    assert world.cycle(waiting=False, after=50) == "false"
+    assert world.cycle(waiting=False, after=10) == "true"
+
+
+def test_a_pod_alone_proves_nothing_however_often_it_is_refused(world: World) -> None:
+    for _ in range(20):
+        world.status.refused("1")
+        assert world.cycle(waiting=False) == "true"

@@ -1,0 +1,249 @@
+"""Held pods that are decided, and their writes until our gate is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from engine.model.hold import RELEASED_ANNOTATION
+from engine.model.time import Micros
+from engine.view import ClusterState
+from webhook.controllers.release.conditions import QueuedConditions
+from webhook.controllers.release.pacing import Release, UnboundReleases
+from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.refusals import Refusals
+from webhook.controllers.release.releasing import ReleasingStatus
+from webhook.controllers.release.states import DecidedPod, ReleaseDecision
+from webhook.controllers.release.write_error import WriteError, WriteFailure
+from webhook.placement.held_pods import HeldPod, HeldPods
+
+_CHECK_AGAIN_SECONDS: Final = 5.0
+"""After which a pod is decided again: its scheduler may have forgotten the nomination."""
+
+_CHANGED_SECONDS: Final = 1.0
+"""After which a pod that was not as we knew it is tried again, even if nothing is seen of it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteParts:
+    """What writes work with.
+
+    Attributes:
+        state: the cluster, in which decided pods count.
+        held: the pods that are held.
+        unbound: those that are released and not bound.
+        writer: writes them.
+        refusals: those that somebody refuses.
+        releasing: whether pods are released.
+        conditions: what held pods say of their wait.
+    """
+
+    state: ClusterState
+    held: HeldPods
+    unbound: UnboundReleases
+    writer: PodWriter
+    refusals: Refusals
+    releasing: ReleasingStatus
+    conditions: QueuedConditions
+
+
+class DecidedPods:
+    """The decided pods of the leader, each with its writes.
+
+    What fails is left for a later cycle. Writes may end between any two requests, and be repeated.
+
+    Args:
+        parts: what they work with.
+        now: the time of day.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        parts: WriteParts,
+        *,
+        now: Callable[[], Micros],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._parts = parts
+        self._now = now
+        self._clock = clock
+        self._by_key: dict[str, DecidedPod] = {}
+        self._not_before: dict[str, tuple[int, float]] = {}  # of a key: version, moment
+        self._writes: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[DecidedPod]:
+        return iter(list(self._by_key.values()))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def get(self, key: str) -> DecidedPod | None:
+        """Return a decided pod, None if it is not decided."""
+        return self._by_key.get(key)
+
+    def uncounted(self) -> Counter[str]:
+        """Return how many placed pods of each scheduler are about to be released."""
+        return Counter(
+            decided.held.pod.scheduler_name
+            for decided in self._by_key.values()
+            if decided.decision.node_name and not decided.is_counted
+        )
+
+    def may_try(self, held: HeldPod) -> bool:
+        """Whether a pod may be written: nobody refuses it, and it is as we know it."""
+        version, moment = self._not_before.get(held.key, (0, 0.0))
+        is_as_known = held.version != version or self._clock() >= moment
+        return is_as_known and self._parts.refusals.is_due(held.pod)
+
+    def reserve(
+        self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
+    ) -> None:
+        """Nominate and release a pod, beside others; the view counts it already."""
+        decided = DecidedPod(
+            held=held, decision=decision, since=self._clock(), is_overdue=is_overdue
+        )
+        self._by_key[held.key] = decided
+        self._start(decided)
+
+    def forget_unheld(self) -> None:
+        """Forget what is gone, or seen without our gate: then the view follows the watch."""
+        held = self._parts.held
+        for key, decided in list(self._by_key.items()):
+            now = held.get(key)
+            if now is None or now.pod.uid != decided.held.pod.uid:
+                del self._by_key[key]
+        for key in [key for key in self._not_before if held.get(key) is None]:
+            del self._not_before[key]
+
+    def retry(self) -> None:
+        """Write again what failed, and give back what is old."""
+        for decided in self:
+            if decided.is_writing or decided.is_released:
+                continue
+            if self._is_old(decided):
+                self._give_back(decided)
+            elif self.may_try(decided.held):
+                self._start(decided)
+
+    async def touch(self) -> None:
+        """Let a scheduler that was restarted note the nominations again that it has forgotten."""
+        for decided in self:
+            if decided.is_released or not decided.decision.node_name:
+                continue
+            try:
+                await self._parts.writer.touch(decided.held)
+            except WriteError as error:
+                _log.info("pod `%s` is not touched: %s", decided.held.key, error)
+
+    async def end(self) -> None:
+        """End the writes, and take back what the view counts ahead of them."""
+        for task in self._writes:
+            task.cancel()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        for decided in self:
+            self._give_back(decided)
+
+    def _is_old(self, decided: DecidedPod) -> bool:
+        return not decided.is_overdue and self._clock() - decided.since >= _CHECK_AGAIN_SECONDS
+
+    def _start(self, decided: DecidedPod) -> None:
+        decided.is_writing = True
+        task = asyncio.create_task(self._write(decided))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _write(self, decided: DecidedPod) -> None:
+        held, parts = decided.held, self._parts
+        try:
+            await self._nominate(decided)
+            if self._is_old(decided):
+                return  # the writes are slow; it is checked again
+            await self._release(decided)
+            decided.is_released = True
+            self._not_before.pop(held.key, None)
+            parts.refusals.forget(held.pod)
+            parts.releasing.accepted()
+        except WriteError as error:
+            await self._failed(decided, error)
+        except Exception:  # noqa: BLE001 - no bug in the writes of a pod ends those of others
+            _log.exception("pod `%s` could not be released", held.key)
+            self._postpone(decided)
+        finally:
+            decided.is_writing = False
+
+    async def _nominate(self, decided: DecidedPod) -> None:
+        """Write the nominated node, with the end of the condition if there is one."""
+        held, decision, writer = decided.held, decided.decision, self._parts.writer
+        node_name = decision.node_name if decision.nominates else ""
+        message = f"nominated to {node_name}" if node_name else decision.reason
+        condition = self._parts.conditions.released(held, message, self._now())
+        if node_name == held.pod.nominated_node_name:
+            if condition is not None:
+                await writer.set_condition(held, condition)
+        elif node_name:
+            await writer.nominate(held, node_name, condition)
+        else:
+            await writer.withdraw(held, condition)
+
+    async def _release(self, decided: DecidedPod) -> None:
+        """Remove the gate; the pod counts as unbound before, as its binding may be seen first."""
+        held, decision = decided.held, decided.decision
+        release = Release(
+            key=held.key,
+            uid=held.pod.uid,
+            scheduler_name=held.pod.scheduler_name,
+            node_name=decision.node_name if decision.nominates else "",
+            is_placed=bool(decision.node_name),
+        )
+        self._parts.unbound.add(release)
+        decided.is_counted = True
+        released = {RELEASED_ANNOTATION: decision.node_name or decision.reason}
+        patch = decision.patch
+        await self._parts.writer.release(held, patch.operations, {**patch.annotations, **released})
+
+    async def _failed(self, decided: DecidedPod, error: WriteError) -> None:
+        """Do what the failure of a write asks for."""
+        held, failure = decided.held, error.failure
+        if failure is WriteFailure.UNREACHABLE:
+            return  # maybe it was written
+        if decided.is_counted:
+            self._parts.unbound.discard(held.key)
+            decided.is_counted = False
+        if failure is not WriteFailure.REFUSED:
+            self._postpone(decided)
+            return
+        self._parts.releasing.refused(held.pod.uid)
+        if self._parts.refusals.refused(held.pod, error):
+            self._give_back(decided)
+            await self._withdraw(held)
+
+    def _postpone(self, decided: DecidedPod) -> None:
+        """Give back what a pod has until it is seen as it is now, or for a moment."""
+        held = decided.held
+        self._not_before[held.key] = held.version, self._clock() + _CHANGED_SECONDS
+        self._give_back(decided)
+
+    async def _withdraw(self, held: HeldPod) -> None:
+        """Let the room go that the scheduler keeps for a pod; without success it is kept."""
+        try:
+            await self._parts.writer.withdraw(held)
+        except WriteError as error:
+            _log.info("nomination of pod `%s` stays: %s", held.key, error)
+
+    def _give_back(self, decided: DecidedPod) -> None:
+        key = decided.held.key
+        if self._by_key.get(key) is decided:
+            del self._by_key[key]
+            if not decided.is_released:
+                self._parts.state.nominate(key, "")

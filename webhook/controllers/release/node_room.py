@@ -1,0 +1,25 @@
+"""Whether a node has room for a pod, as the scheduler's main filters judge it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.model.pod import Pod
+from engine.model.resource_names import PODS
+from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from engine.view import ClusterView, Sum
+
+_REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
+
+def has_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
+    """Return whether a pod that does not count on a node would fit there."""
+    row = view.rows.get(node_name)
+    node = None if row is None else view.nodes[row]
+    if row is None or node is None or node.unschedulable:
+        return False
+    if untolerated(node.taints, pod.tolerations, _REPELLING):
+        return False
+    free = view.allocatable - view.sums[Sum.REQUESTS]
+    needs = {**pod.shape.requests, PODS: 1}
+    return all(view.amount(free, name)[row] >= amount for name, amount in needs.items())
