@@ -12,7 +12,9 @@ from engine.batch.ranking import Ranking
 from engine.model.pod import Pod
 from engine.view import ClusterView, WhatIf
 
-_FIRST_ROWS: Final = 512
+_LEAST_ROWS: Final = 1024
+_ROOM: Final = 4  # for every row that took a pod
+_MOST_RANKINGS: Final = 16  # that are looked at; most agree
 _OUTSIDE: Final = -1
 
 
@@ -20,7 +22,7 @@ class Placements:
     """The cluster with the pods of a batch, and the part of it where they are.
 
     That part is a small cluster of its own, quick to evaluate: the rows that have taken pods, and
-    those that probably will. When a pod goes elsewhere, it begins anew with twice as many rows.
+    those that probably will. When a pod goes elsewhere, it begins anew.
 
     Args:
         view: the cluster without them.
@@ -35,7 +37,6 @@ class Placements:
         self.what_if = WhatIf(view)
         self.rows: list[int] = []
         self._rankings = rankings
-        self._most = _FIRST_ROWS
         self._part: WhatIf | None = None
         self._place = np.full(len(view), _OUTSIDE, np.intp)
 
@@ -54,19 +55,19 @@ class Placements:
         """Return a view of a part of the cluster, and where in it rows that took pods are."""
         if self._part is None:
             part = self._rows_of_part()
-            self._most *= 2
             self._place[:] = _OUTSIDE
             self._place[part] = np.arange(part.size)
             self._part = self.what_if.take(part)
         return self._part.view, self._place.take(rows)
 
     def _rows_of_part(self) -> NDArray[np.intp]:
-        """Return the rows that took pods, and those that are among the best of most rankings."""
-        n = self._place.size
-        if self._most > n // 2:
+        """Return the rows that took pods, and those that are among the best of some rankings."""
+        n, touched = self._place.size, np.unique(self.rows)
+        most = max(_LEAST_ROWS, _ROOM * touched.size)
+        if most > n // 2:
             return np.arange(n)
-        best = [ranking.best_rows(self._most) for ranking in self._rankings()]
+        some = self._rankings()[-_MOST_RANKINGS:]
+        best = [ranking.best_rows(most - touched.size) for ranking in some]
         votes = np.bincount(np.concatenate(best), minlength=n)
-        votes[self.rows] = len(best) + 1
-        most = max(self._most, int((votes > len(best)).sum()))
+        votes[touched] = len(best) + 1
         return np.sort(np.argpartition(votes, -most)[-most:])

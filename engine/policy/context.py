@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -136,10 +135,11 @@ class RuleContext(PolicyContext):
 
     def on(self, view: ClusterView) -> RuleContext:
         """Return the context of the same request on another view, with a budget of its own."""
-        context = copy(self)
+        context = object.__new__(RuleContext)
+        context.__dict__.update(self.__dict__)  # a third of the time of `copy`
         context.view, context.errors = view, []
         context.budget = Budget(MOST_ITERATIONS, expired=self.request.expired)
-        context._rows = None  # noqa: SLF001 (of its own kind)
+        context._rows = None
         return context
 
     def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:

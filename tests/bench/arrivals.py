@@ -52,6 +52,12 @@ class Arrivals:
             if left > 1:
                 going.append((template, workload, left - 1))
 
+    def interleaved(self, templates: int) -> Iterator[PlacementRequest]:
+        """Yield pods of so many workloads, or of all if there are fewer, by turns."""
+        chosen = self._random.sample(self._workloads, min(templates, len(self._workloads)))
+        for template, workload in cycle([(PodTemplate(each), each) for each in chosen]):
+            yield self._request(template, workload)
+
     def _request(self, template: PodTemplate, workload: Workload) -> PlacementRequest:
         self._created += 1
         ordinal = workload.pods + self._created

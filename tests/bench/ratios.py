@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from engine.batch import decide_batch
 from engine.cel.functions.regex import Pattern
 from engine.model import api
 from engine.model.decision import Decision
@@ -59,6 +60,8 @@ _NODES_EXPLAINED: Final = 10  # as many as the webhook keeps
 _EXPLANATIONS: Final = 256
 _EVENTS: Final = 2_000  # different pods
 _REVIEWS: Final = 500  # different ones
+_BATCH: Final = 1_000  # pods
+_TEMPLATES: Final = 100
 
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
 
@@ -118,6 +121,30 @@ class _World:
             make(decision, request)
             spent.append(clock() - start)
         return spent
+
+
+class _Batches:
+    """Many held pods that are decided together."""
+
+    def __init__(self, world: _World) -> None:
+        self._world = world
+        arrivals = Arrivals(world.cluster.workloads)
+        self._alike = list(islice(arrivals.all_of_one_workload(), _BATCH))
+        self._different = list(islice(arrivals.interleaved(_TEMPLATES), _BATCH))
+
+    def of_one_template(self) -> Spent:
+        """Decide for pods that differ in name alone."""
+        return [self._decided(self._alike)]
+
+    def of_many_templates(self) -> Spent:
+        """Decide for pods no two of which are of one template and follow each other."""
+        return [self._decided(self._different)]
+
+    def _decided(self, requests: Sequence[PlacementRequest]) -> int:
+        view = self._world.state.view()
+        start = clock()
+        decide_batch(requests, self._world.policies, view, _NOW)
+        return clock() - start
 
 
 class _Rules:
@@ -243,11 +270,14 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     world = _World(nodes, pods)
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
+    batches = _Batches(world)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
     return {
         "a decision": (world.still, world.plain_score),
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
+        "a batch of 1,000 pods, one template": (batches.of_one_template, world.plain_score),
+        "a batch of 1,000 pods, 100 templates": (batches.of_many_templates, world.plain_score),
         "a patch": (world.patches, world.plain_score),
         "an explanation": (world.explanations, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),

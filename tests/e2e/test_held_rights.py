@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, RELEASED_ANNOTATION
 from tests.e2e.chart import Release, rendered
+from tests.e2e.chart_replicas import chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.front import fronting
 from tests.e2e.nodes import Nodes
+from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 
 _FOREIGN = "example.com/hold"
@@ -332,3 +336,60 @@ async def test_without_the_guard_whoever_may_patch_a_pod_releases_it(
     await release.change(hold={"enabled": True}, placement={"mode": "Enforce"})
     await cluster.create(held(shop, "held"))
     assert await _refusal(cluster, shop, "held", _WITHOUT_GATE) == ""
+
+
+@pytest.mark.usefixtures("crds")
+async def test_a_leader_with_the_account_of_the_chart_holds_and_releases_under_the_policies(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    nodes: Nodes,
+    release: Release,
+    shop: str,
+    tmp_path: Path,
+) -> None:
+    zone = "topology.kubernetes.io/zone"
+    for name in ("node-a", "node-b"):
+        await nodes.add(name, labels={zone: "z"})
+    policy = {
+        "apiVersion": "stowplan.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "late"},
+        "spec": {
+            "filters": [
+                {"name": "zone", "expression": f"node.labels[?'{zone}'].orValue('') == 'z'"}
+            ],
+            "scores": [{"name": "b", "expression": "node.name == 'node-b' ? 100 : 0"}],
+            "placement": {"at": "Release"},
+        },
+    }
+    async with fronting([]) as front:
+        values = values_beside(
+            f"https://{LOCAL}:{front.port}",
+            "node-b",
+            **{
+                "hold": {"enabled": True, "gateGuard": {"enabled": True}},
+                "policies.inline": {"late": policy},
+            },
+        )
+        await release.change(**values)
+        (leader,) = chart_replicas(release, control_plane, tmp_path / "one", count=1, values=values)
+        async with running([leader]):
+            front.targets = [leader.port]
+
+            async def holds() -> bool:
+                tried = await cluster.create(pod(shop, "tried"), dry_run=True)
+                return "schedulingGates" in tried["spec"]
+
+            await eventually(holds, "pods are held")
+            for number in range(5):
+                await cluster.create(pod(shop, f"held-{number}", requests={"cpu": "10m"}))
+
+            async def all_run() -> bool:
+                pods = await cluster.list_all("pods", shop)
+                return all(one["status"]["phase"] == "Running" for one in pods)
+
+            await eventually(all_run, "all pods run")
+            pods = await cluster.list_all("pods", shop)
+    assert {one["spec"]["nodeName"] for one in pods} == {"node-b"}
+    assert all(one["metadata"]["annotations"][RELEASED_ANNOTATION] for one in pods)
+    assert not [one for one in pods if "schedulingGates" in one["spec"]]

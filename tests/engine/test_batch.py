@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from msgspec.structs import asdict
 
 from engine.batch import BatchOutcome, decide_batch
+from engine.model.node import Node
+from engine.model.request import PlacementRequest
 from engine.pipeline import decide
-from tests.engine.batch_worlds import BatchWorld, worlds
-from tests.engine.measured_cluster import NOW
+from tests.engine.batch_worlds import BatchWorld, request, worlds
+from tests.engine.measured_cluster import GI, NOW, node, report
+from tests.engine.policy.worlds import Json, policies
 
 
 def plain(outcomes: Sequence[BatchOutcome]) -> list[dict[str, object]]:
@@ -21,17 +25,76 @@ def plain(outcomes: Sequence[BatchOutcome]) -> list[dict[str, object]]:
 def one_by_one(world: BatchWorld) -> list[BatchOutcome]:
     """Decide each pod on a cluster that was told of those before it."""
     state, outcomes = world.state(), []
-    for request in world.requests:
-        outcome = BatchOutcome.of(decide(request, world.policies, state.view(), NOW))
+    for each in world.requests:
+        outcome = BatchOutcome.of(decide(each, world.policies, state.view(), NOW))
         outcomes.append(outcome)
         if outcome.node:
-            state.nominate(request.pod.key, outcome.node)
+            state.nominate(each.pod.key, outcome.node)
     return outcomes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(worlds())
 def test_a_batch_is_decided_as_its_pods_are_one_by_one(world: BatchWorld) -> None:
     view = world.state().view()
     batch = decide_batch(world.requests, world.policies, view, NOW)
     assert plain(batch) == plain(one_by_one(world))
+
+
+def _alike(count: int, spec: Json, **metadata: str) -> list[PlacementRequest]:
+    template = {"metadata": {"namespace": "default", **metadata}, "spec": spec}
+    return [request(template, f"p{i}") for i in range(count)]
+
+
+def _nodes(count: int) -> list[Node]:
+    return [node(f"n{i}", cpu="4", memory="8Gi", pods="3") for i in range(count)]
+
+
+SPREAD = policies(spread="scores: [{name: few, expression: -node.podCount}]")
+CONTAINERS = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
+
+
+def test_pods_spread_as_each_sees_those_before_it() -> None:
+    # Two nodes of 3 pods each: by turns, and the seventh pod fits nowhere.
+    world = BatchWorld(SPREAD, _nodes(2), [], _alike(7, CONTAINERS))
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    taken = [outcome.node for outcome in outcomes]
+    assert [len(set(taken[i : i + 2])) for i in (0, 2, 4)] == [2, 2, 2]
+    assert taken[6] == ""
+    assert outcomes[6].message.startswith(
+        "0 of 2 nodes fit; left out: 2 NodeResourcesFit (Too many"
+    )
+    assert [outcome.candidates for outcome in outcomes] == [2, 2, 2, 2, 2, 1, 0]
+
+
+def test_a_batch_leaves_the_view_and_what_it_remembers_as_they_are() -> None:
+    world = BatchWorld(SPREAD, _nodes(3), [], _alike(5, CONTAINERS))
+    view, first = world.state().view(), world.requests[0]
+    before = decide(first, SPREAD, view, NOW)
+    decide_batch(world.requests, SPREAD, view, NOW)
+    after = decide(first, SPREAD, view, NOW)
+    assert after.totals.tolist() == before.totals.tolist()
+    assert after.candidates.tolist() == before.candidates.tolist()
+
+
+@pytest.mark.parametrize("templates", [1, 3])
+def test_a_batch_on_many_nodes_is_decided_as_one_by_one(templates: int) -> None:
+    ratios = "{defaultLimitToAllocatableRatio: {cpu: 150%}}"
+    policy_set = policies(
+        few="scores: [{name: few, expression: -node.podCount}]",
+        fit="scores: [{plugin: NodeResourcesFit}]",
+        limits=f"scores: [{{plugin: LimitAware, args: {ratios}}}]",
+        load="scores: [{plugin: LoadAware, weight: 2}]",
+    )
+    nodes = [node(f"n{i}", cpu=str(2 + i % 7), memory="8Gi", pods="4") for i in range(700)]
+    reports = [report(f"n{i}", {"cpu": 37 * i % 1900, "memory": GI}) for i in range(0, 700, 2)]
+    specs: list[Json] = [
+        {"containers": [{"resources": {"requests": {"cpu": f"{i}00m"}, "limits": {"cpu": "1"}}}]}
+        for i in range(1, templates + 1)
+    ]
+    by_template = [_alike(300, spec) for spec in specs]
+    requests = [by_template[i % templates][i] for i in range(300)]
+    world = BatchWorld(policy_set, [*nodes, *reports], [], requests)
+    batch = decide_batch(requests, policy_set, world.state().view(), NOW)
+    assert plain(batch) == plain(one_by_one(world))
+    assert len({outcome.node for outcome in batch}) > 100

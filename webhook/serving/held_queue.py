@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from engine.model.hold import RELEASING_ANNOTATION
@@ -13,10 +14,13 @@ from engine.model.time import Micros
 from engine.queue import QueueOrder
 from engine.report import HeldStatus, QueueEntry, QueueReport, ReleaserReport, queue_report
 from engine.view import ClusterView
+from webhook.controllers.release import Outcomes
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.hold_guard import HoldGuard, Lease
 
 _MOST_LISTED: Final = 1_000  # in some 20 ms, during which no review is answered
+
+_MOST_SCHEDULERS: Final = 20  # a pod may name any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ class HeldQueue:
     Attributes:
         held: the pods that are held.
         guard: says whether further ones may be held.
+        outcomes: whether schedulers follow nominations; the leader alone learns it.
         lease: as this replica observes it.
         order: in which they are released.
         view: for the order.
@@ -34,6 +39,7 @@ class HeldQueue:
 
     held: HeldPods
     guard: HoldGuard
+    outcomes: Outcomes
     lease: Callable[[], Lease]
     order: QueueOrder
     view: Callable[[], ClusterView]
@@ -62,10 +68,13 @@ class HeldQueue:
     def status(self) -> HeldStatus:
         """Return the held pods in numbers."""
         now = self.now()
+        rates = list(islice(self.outcomes.hit_rates(), _MOST_SCHEDULERS))
         return HeldStatus(
             held=len(self.held),
             overdue_seconds=round(self.held.oldest_overdue_seconds(now), 3),
             not_holding=self.guard.refusal(now),
+            hit_rates={name: round(rate, 3) for name, rate in rates},
+            not_nominated=tuple(name for name, _ in rates if not self.outcomes.nominates(name)),
         )
 
     def _releaser(self) -> ReleaserReport:

@@ -41,12 +41,16 @@ class ReleaseServices:
         elector: of the leader.
         held: the pods that are held.
         unbound: those that are released and not bound.
+        metrics: of writes, holds and landings.
+        outcomes: whether schedulers follow nominations.
     """
 
     connection: Connection
     elector: LeaseElector
     held: HeldPods
     unbound: UnboundReleases
+    metrics: ReleaseMetrics
+    outcomes: Outcomes
 
 
 def release_controller(
@@ -70,8 +74,7 @@ def release_controller(
         registry: of metrics.
         now: the time of day.
     """
-    elector, metrics = services.elector, ReleaseMetrics(registry)
-    outcomes = Outcomes(show=metrics.landed)
+    elector, metrics, outcomes = services.elector, services.metrics, services.outcomes
     refusals = Refusals(services.connection, identity=elector.identity)
     registry.register(ReleaseCollector(services.held, services.unbound, outcomes, refusals, now))
     writer = PodWriter(

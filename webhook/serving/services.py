@@ -35,7 +35,7 @@ from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.controllers.release.pacing import UnboundReleases
+from webhook.controllers.release import Outcomes, ReleaseMetrics, UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -177,18 +177,19 @@ class ServiceBuilder:
             authorize=TokenAuthorizer(connection).authorize,
             record_denial=denials.record,
             hold_guard=guard if settings.hold else None,
-            held_queue=self._held_queue(held, guard, elector, cluster) if settings.hold else None,
+            held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
             releasing=releasing,
             leadership=Leadership(connection=connection, elector=elector),
         )
 
     def _held_queue(
-        self, held: HeldPods, guard: HoldGuard, elector: LeaseElector, cluster: Cluster
+        self, releasing: ReleaseServices, guard: HoldGuard, cluster: Cluster
     ) -> HeldQueue:
         return HeldQueue(
-            held=held,
+            held=releasing.held,
             guard=guard,
-            lease=lambda: elector.observed,
+            outcomes=releasing.outcomes,
+            lease=lambda: releasing.elector.observed,
             order=self.settings.queue_order(),
             view=cluster.state.view,
             now=self.now,
@@ -201,7 +202,15 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(self.settings.kubeconfig, self.settings.context)
         )
-        return ReleaseServices(connection=connection, elector=elector, held=held, unbound=unbound)
+        metrics = ReleaseMetrics(self.metrics.registry)
+        return ReleaseServices(
+            connection=connection,
+            elector=elector,
+            held=held,
+            unbound=unbound,
+            metrics=metrics,
+            outcomes=Outcomes(show=metrics.landed),
+        )
 
     def keep_node_marks(
         self, leadership: Leadership, cluster: Cluster, policies: LivePolicies

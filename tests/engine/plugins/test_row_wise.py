@@ -15,7 +15,7 @@ from engine.model.domain import Domain
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState, ClusterView, WhatIf
 from engine.view.memo import Memo
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.row_clusters import (
@@ -116,7 +116,7 @@ class Rules:
     """The filter and the score of one plugin, over a random cluster that has what they read."""
 
     def __init__(self, name: str, args: dict[str, Any]) -> None:
-        plugin = PLUGINS[name]
+        self.plugin = plugin = PLUGINS[name]
         parsed = plugin.args.model_validate(args)
         self.filter = plugin.filter(parsed) if plugin.filter else None
         self.node_filter = plugin.node_filter(parsed) if plugin.node_filter else None
@@ -244,3 +244,38 @@ def test_a_node_that_is_rejected_whatever_the_pod_is_rejected_for_each_pod_that_
     forgetful = replace(rules.state(events).view(), memo=Memo(), scratch={})
     afresh = rules.node_filter.rejects_every_pod(forgetful, NOW)
     assert (afresh & view.valid).tolist() == (whatever_the_pod & view.valid).tolist()
+
+
+@every_rule
+@settings(max_examples=15)
+@given(st.data())
+def test_where_pods_change_scores_points_follow_from_a_score_and_the_ends(
+    rules: Rules, data: st.DataObject
+) -> None:
+    if rules.score is None or Domain.PODS not in rules.plugin.reads:
+        return
+    pod, events = data.draw(rules.cluster.incoming), data.draw(rules.cluster.events)
+    view = rules.state(events).view()
+    scores = rules.score.score(pod, view, NOW).values[view.valid]
+    if not scores.size:
+        return
+    ends = [scores.min(), scores.max()]
+    alone = [rules.score.normalize(np.array([each, *ends], np.int64))[0] for each in scores]
+    assert rules.score.normalize(scores).tolist() == alone
+
+
+@every_rule
+@settings(max_examples=15)
+@given(st.data(), st.integers(0, 2))
+def test_a_pod_that_comes_to_a_node_changes_no_other_unless_the_plugin_says_so(
+    rules: Rules, data: st.DataObject, row: int
+) -> None:
+    if rules.plugin.reads_other_nodes:
+        return
+    pod, other = data.draw(rules.cluster.incoming), data.draw(rules.cluster.incoming)
+    view = rules.state(data.draw(rules.cluster.events)).view()
+    what_if = WhatIf(view)
+    what_if.place(other, row)
+    before, after = rules.answers(pod, view), rules.answers(pod, what_if.view)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= ({view.names[row]} if Domain.PODS in rules.plugin.reads else set())

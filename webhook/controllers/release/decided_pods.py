@@ -28,6 +28,9 @@ _CHECK_AGAIN_SECONDS: Final = 5.0
 _CHANGED_SECONDS: Final = 1.0
 """After which a pod that was not as we knew it is tried again, even if nothing is seen of it."""
 
+_UNSEEN_SECONDS: Final = 15.0
+"""After which a pod whose release may have been written is tried again, though nothing is seen."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -155,7 +158,8 @@ class DecidedPods:
             self._give_back(decided)
 
     def _is_old(self, decided: DecidedPod) -> bool:
-        return not decided.is_overdue and self._clock() - decided.since >= _CHECK_AGAIN_SECONDS
+        may_be_decided_again = not (decided.is_overdue or decided.is_counted)
+        return may_be_decided_again and self._clock() - decided.since >= _CHECK_AGAIN_SECONDS
 
     def _start(self, decided: DecidedPod) -> None:
         decided.is_writing = True
@@ -166,9 +170,9 @@ class DecidedPods:
     async def _write(self, decided: DecidedPod) -> None:
         held, parts = decided.held, self._parts
         try:
-            await self._nominate(decided)
-            if self._is_old(decided):
-                return  # the writes are slow; it is checked again
+            if not decided.is_counted:
+                await self._nominate(decided)
+                decided.since = self._clock()
             await self._release(decided)
             decided.is_released = True
             self._not_before.pop(held.key, None)
@@ -216,7 +220,13 @@ class DecidedPods:
         """Do what the failure of a write asks for."""
         held, failure = decided.held, error.failure
         if failure is WriteFailure.UNREACHABLE:
-            return  # maybe it was written
+            decided.is_unanswered = decided.is_counted
+            return
+        if decided.is_unanswered and failure is not WriteFailure.REFUSED:
+            # It was written after all. While the watch is behind, it must not be decided again.
+            self._not_before[held.key] = held.version, self._clock() + _UNSEEN_SECONDS
+            self._by_key.pop(held.key, None)
+            return
         if decided.is_counted:
             self._parts.unbound.discard(held.key)
             decided.is_counted = False

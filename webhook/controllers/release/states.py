@@ -52,10 +52,12 @@ class DecidedPod(msgspec.Struct, kw_only=True, eq=False):
     Attributes:
         held: as it was decided.
         decision: what is to be done with it.
-        since: when it was decided, by the steady clock of the controller.
+        since: when it was decided, or its nomination accepted, by the controller's steady clock.
         is_overdue: whether it is released whatever the cluster is like.
         is_writing: whether a write of it is under way.
-        is_counted: whether it counts as released and unbound: its gate is gone, or may be.
+        is_counted: whether it counts as released and unbound: its gate is gone, or may be, as its
+            release was sent and not answered. From then on its nomination stays.
+        is_unanswered: whether its release was sent before, and may have been written.
         is_released: whether its release was accepted.
     """
 
@@ -65,6 +67,7 @@ class DecidedPod(msgspec.Struct, kw_only=True, eq=False):
     is_overdue: bool = False
     is_writing: bool = False
     is_counted: bool = False
+    is_unanswered: bool = False
     is_released: bool = False
 
     @property

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from engine.policy import PolicySet, load_policies
 from engine.queue import QueueOrder
 from engine.view import ClusterView
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.release import (
     HeldPodDecider,
@@ -39,7 +39,8 @@ from webhook.controllers.release import (
 )
 from webhook.controllers.release.pacing import Landing, Release
 from webhook.controllers.release.states import ReleaseState
-from webhook.placement.held_pods import HeldPods
+from webhook.controllers.release.write_error import WriteError, WriteFailure
+from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 
 POLICY = """
@@ -110,9 +111,13 @@ class Replica:
         """See, run one cycle, and wait for its writes."""
         self.see()
         await self.controller.cycle()
+        await self.writes()
+        self.see()
+
+    async def writes(self) -> None:
+        """Wait until all writes have ended."""
         while tasks := [task for task in asyncio.all_tasks() if _is_a_write(task)]:
             await asyncio.wait(tasks)
-        self.see()
 
     def counted(self) -> dict[str, int]:
         view = self.state.view()
@@ -341,6 +346,40 @@ async def test_while_the_api_server_is_away_pods_stay_reserved(world: World) -> 
     world.seconds = 2
     await replica.cycle()
     assert world.released("p") == "a"
+
+
+async def test_a_release_that_is_not_answered_is_not_decided_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    replica.see()
+    release, behind = PodWriter.release, list(world.server.objects("pods").values())
+
+    async def unanswered(
+        writer: PodWriter,
+        held: HeldPod,
+        operations: Sequence[Mapping[str, Any]],
+        annotations: Mapping[str, str],
+    ) -> None:
+        await release(writer, held, operations, annotations)
+        raise WriteError(WriteFailure.UNREACHABLE, ApiError(0, "", "no answer in time"))
+
+    monkeypatch.setattr(PodWriter, "release", unanswered)
+    await replica.cycle()
+    monkeypatch.setattr(PodWriter, "release", release)
+    world.node("b", cpu="3")  # better by now
+    for pod in behind:  # and the watch is behind
+        raw = msgspec.Raw(msgspec.json.encode(pod))
+        replica.applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
+    world.seconds = 8
+    for _ in range(3):
+        await replica.controller.cycle()
+        await replica.writes()
+        world.seconds += 1
+    assert (world.nominated("p"), world.released("p")) == ("a", "a")
+    assert len(replica.unbound) == 1
 
 
 @pytest.mark.parametrize("writes", range(7))
