@@ -45,6 +45,7 @@ from webhook.controllers.release import (
 from webhook.controllers.release.states import ReleaseDecision
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 _ROUNDS = 9
 _NODES = 1_000
@@ -114,7 +115,7 @@ def _controller(texts: Sequence[bytes], connection: Connection, most: int) -> Re
                 releasing=ReleasingStatus(lambda _key, _value: None),
                 conditions=QueuedConditions(),
             ),
-            decider=_Decided(placer, PolicySet, applier.state, outcomes.nominates),
+            decider=_Decided(placer, PolicySet, applier.state, outcomes.nominates, PolicyCounts()),
             order=QueueOrder(),
             outcomes=outcomes,
             scheduler_lease=SchedulerLease(connection),

@@ -15,6 +15,7 @@ from engine.policy import PolicySet
 from engine.view import ClusterState
 from webhook.placement.held_pods import HeldPod
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 
 class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -63,7 +64,9 @@ def release_report(
     from webhook.controllers.release.release_patch import release_patch  # noqa: PLC0415
 
     pod, raw = request.pod, bytes(request.raw)
-    decider = HeldPodDecider(placer, lambda: policies, state, nominates=lambda _: True)
+    decider = HeldPodDecider(
+        placer, lambda: policies, state, nominates=lambda _: True, counts=PolicyCounts()
+    )
     held = HeldPod(pod=pod, version=0, raw=raw, release_by=now, seen_at=now)
     (decision,) = decider.decide([held])
     patch: Sequence[Any] = release_patch(

@@ -189,6 +189,9 @@ class Placer:
         outcomes = decide_batch(
             completed, policies, view, self._now(), scope=scope, freshness=freshness
         )
+        for request, outcome in zip(completed, outcomes, strict=True):
+            if outcome.decision.pod is request.pod:  # the first of its template
+                self._explain(outcome.decision)
         return outcomes, view
 
     def warm_up(self, policies: PolicySet) -> Iterator[None]:
@@ -213,10 +216,7 @@ class Placer:
     ) -> Placement:
         decision, patch = self.decide(request, policies)
         if not dry_run:
-            self._explanations.offer(
-                lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
-                always=decision.verdict is Verdict.DENY or bool(decision.errors),
-            )
+            self._explain(decision)
         return Placement(
             pod=decision.pod,
             verdict=decision.verdict,
@@ -225,11 +225,17 @@ class Placer:
             candidates=decision.candidates.size,
             errors=decision.errors,
             abstained=Counter(domain for rule in decision.abstained for domain in rule.abstained),
-            rejections=_rejections(decision),
+            rejections=rejections_of(decision),
             audit=_audited(decision.audit),
             at=decision.placement.at,
             patch=patch,
             advice=patch.advice,
+        )
+
+    def _explain(self, decision: Decision) -> None:
+        self._explanations.offer(
+            lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
+            always=decision.verdict is Verdict.DENY or bool(decision.errors),
         )
 
     def _completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
@@ -257,12 +263,12 @@ def _audited(audit: Decision | None) -> AuditedDecision | None:
         policies=audit.policies,
         verdict=audit.verdict,
         message=audit.message,
-        rejections=_rejections(audit),
+        rejections=rejections_of(audit),
     )
 
 
-def _rejections(decision: Decision) -> Rejections:
-    """Rejections by policies; those of the scheduler's own filters are no policy's."""
+def rejections_of(decision: Decision) -> Rejections:
+    """Return the rejections by policies; those of the scheduler's own filters are no policy's."""
     rejected = zip(decision.filters, decision.first_rejections, strict=True)
     return tuple(
         [

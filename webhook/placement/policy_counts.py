@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from engine.model.decision import Verdict
+from engine.model.decision import Decision, Verdict
 from engine.policy import Mode, PolicySet
-from webhook.placement.placer import Placement, Rejections
+from webhook.placement.placer import Placement, Rejections, rejections_of
 
 _OUTCOMES: Final = {
     Verdict.PLACE: "placed",
@@ -41,6 +41,17 @@ class PolicyCounts:
         audit = placement.audit
         if audit is not None:
             self._add(_AUDIT, audit.policies, audit.verdict, audit.rejections)
+
+    def count_release(self, decision: Decision, verdict: Verdict, policies: PolicySet) -> None:
+        """Count the decision at the release of one held pod.
+
+        Args:
+            decision: for the pod, or for the first of its template.
+            verdict: on this pod.
+            policies: those it was decided by.
+        """
+        self._follow(policies)
+        self._add(_ENFORCE, decision.policies, verdict, rejections_of(decision))
 
     def decisions(self, policies: PolicySet) -> Counts:
         """Number of decisions that a policy took part in, by policy, mode and outcome."""

@@ -76,7 +76,7 @@ async def run_server(
         # 2. Placement by the policies in force.
         explanations = Explanations(settings.explanations_kept)
         placer = _placer(settings, cluster, explanations)
-        policies = _policies(settings, cluster, placer, now)
+        policies, counts = _policies(settings, cluster, placer, now), PolicyCounts()
         if services.leadership is not None:
             builder.keep_node_marks(services.leadership, cluster, policies)
 
@@ -86,6 +86,7 @@ async def run_server(
                 cluster,
                 placer=placer,
                 policies=policies,
+                counts=counts,
                 order=settings.queue_order(),
                 registry=metrics.registry,
                 now=now,
@@ -108,7 +109,6 @@ async def run_server(
             reviews=metrics.answered,
             held=services.held_queue.status if services.held_queue else None,
         )
-        counts = PolicyCounts()
         _show_state(metrics, cluster, policies, counts, certificate, health, now)
 
         # 4. The HTTP applications.

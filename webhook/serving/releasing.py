@@ -30,6 +30,7 @@ from webhook.controllers.release import (
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +54,13 @@ class ReleaseServices:
     outcomes: Outcomes
 
 
-def release_controller(
+def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     services: ReleaseServices,
     cluster: Cluster,
     *,
     placer: Placer,
     policies: LivePolicies,
+    counts: PolicyCounts,
     order: QueueOrder,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
@@ -70,6 +72,7 @@ def release_controller(
         cluster: the cluster.
         placer: decides.
         policies: those in force.
+        counts: where decisions are counted.
         order: of the held pods.
         registry: of metrics.
         now: the time of day.
@@ -93,7 +96,9 @@ def release_controller(
             releasing=ReleasingStatus(elector.annotate),
             conditions=QueuedConditions(),
         ),
-        decider=HeldPodDecider(placer, lambda: policies.current, cluster.state, outcomes.nominates),
+        decider=HeldPodDecider(
+            placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
+        ),
         order=order,
         outcomes=outcomes,
         scheduler_lease=SchedulerLease(services.connection),

@@ -19,7 +19,7 @@ from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.scheduler_lease import SchedulerLease
-from webhook.controllers.release.states import ReleaseDecision, ReleaseState
+from webhook.controllers.release.states import ReleaseDecision
 from webhook.controllers.release.write_error import WriteError
 from webhook.placement.held_pods import HeldPod
 
@@ -91,14 +91,6 @@ class ReleaseController:
         self._clock = clock
         self._at_once = _MOST_AT_ONCE
         self._conditions: asyncio.Task[None] | None = None
-
-    def state_of(self, held: HeldPod) -> ReleaseState:
-        """Return the state of a pod that was seen held."""
-        decided = self._decided.get(held.key)
-        if decided is None:
-            is_nominated = bool(held.pod.nominated_node_name)
-            return ReleaseState.RESERVED if is_nominated else ReleaseState.HELD
-        return ReleaseState.RELEASED if decided.is_released else ReleaseState.RESERVED
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""

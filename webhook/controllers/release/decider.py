@@ -16,6 +16,7 @@ from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.states import ReleaseDecision
 from webhook.placement.held_pods import HeldPod
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 _TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision")
 _FAILED: Final = ReleaseDecision(reason="the decision failed by an internal error")
@@ -33,6 +34,7 @@ class HeldPodDecider:
         policies: those in force.
         state: the cluster, which the pods are nominated in.
         nominates: whether a pod's scheduler follows nominations.
+        counts: where decisions are counted, also those of a pod that is decided again.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class HeldPodDecider:
         policies: Callable[[], PolicySet],
         state: ClusterState,
         nominates: Callable[[str], bool],
+        counts: PolicyCounts,
     ) -> None:
         self._placer = placer
         self._policies = policies
         self._state = state
         self._nominates = nominates
+        self._counts = counts
 
     def decide(self, pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
         """Return the decision for each pod, which then counts where it is to go.
@@ -79,9 +83,10 @@ class HeldPodDecider:
         return decisions
 
     def _decide_batch(self, pods: Sequence[HeldPod]) -> Iterator[ReleaseDecision]:
-        requests = [held.placement_request for held in pods]
-        outcomes, view = self._placer.decide_batch(requests, self._policies())
+        requests, policies = [held.placement_request for held in pods], self._policies()
+        outcomes, view = self._placer.decide_batch(requests, policies)
         for request, outcome in zip(requests, outcomes, strict=True):
+            self._counts.count_release(outcome.decision, outcome.verdict, policies)
             yield _decision_of(request, outcome, view)
 
     def _preferred(self, pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
@@ -98,7 +103,9 @@ class HeldPodDecider:
         return decisions
 
     def _preferring(self, held: HeldPod) -> ReleaseDecision:
-        decision, patch = self._placer.decide(held.placement_request, self._policies())
+        policies = self._policies()
+        decision, patch = self._placer.decide(held.placement_request, policies)
+        self._counts.count_release(decision, decision.verdict, policies)
         nodes = patch.advice.nodes
         return ReleaseDecision(
             node_name=nodes[0] if nodes else "",

@@ -1,33 +1,16 @@
-"""States of a held pod as the controller sees it, apart from what brings them about."""
+"""What the controller knows of a pod between its decision and its release.
+
+A pod is HELD while our gate is on it and no node is chosen, RESERVED while it is decided and counts
+on a node, RELEASED from when our gate is gone, and LOST if it is not bound in time. All of it is on
+the pod itself, so whoever begins to lead finds every pod in its state.
+"""
 
 from __future__ import annotations
-
-from enum import Enum
 
 import msgspec
 
 from engine.placement import ReleasePatch
 from webhook.placement.held_pods import HeldPod
-
-
-class ReleaseState(Enum):
-    """The states of a pod from its hold to its binding.
-
-    All of it is on the pod itself: our gate, its nominated node, the annotation of its release. So
-    whoever begins to lead finds every pod in its state.
-
-    Attributes:
-        HELD: our gate is on it, and no node is chosen.
-        RESERVED: our gate is on it, and it counts on a node.
-        RELEASED: our gate is gone, and the scheduler has not bound it yet.
-        LOST: it was not bound in time; its nomination counts no longer, the rest is the
-            scheduler's.
-    """
-
-    HELD = "held"
-    RESERVED = "reserved"
-    RELEASED = "released"
-    LOST = "lost"
 
 
 class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,10 +38,11 @@ from webhook.controllers.release import (
     WriteParts,
 )
 from webhook.controllers.release.pacing import Landing, Release
-from webhook.controllers.release.states import ReleaseState
 from webhook.controllers.release.write_error import WriteError, WriteFailure
+from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -65,6 +66,7 @@ class Replica:
         self, world: World, connection: Connection, policies: PolicySet, *, most: int
     ) -> None:
         self.world = world
+        self.policies = policies
         self.leads = True
         self.is_ready = True
         self.annotations: dict[str, str] = {}
@@ -74,7 +76,11 @@ class Replica:
         self.state = self.applier.state
         self.outcomes = Outcomes(clock=world.clock)
         self.refusals = Refusals(connection, identity="me", clock=world.clock)
-        placer = Placer(view=self.state.view, now=world.now, scope=Scope())
+        self.counts = PolicyCounts()
+        self.explanations = Explanations(limit=10)
+        placer = Placer(
+            view=self.state.view, now=world.now, scope=Scope(), explanations=self.explanations
+        )
         self.state.track_sums(policies.sum_profiles)
         self.controller = ReleaseController(
             ReleaseParts(
@@ -88,7 +94,7 @@ class Replica:
                     conditions=QueuedConditions(),
                 ),
                 decider=HeldPodDecider(
-                    placer, lambda: policies, self.state, self.outcomes.nominates
+                    placer, lambda: policies, self.state, self.outcomes.nominates, self.counts
                 ),
                 order=QueueOrder(),
                 outcomes=self.outcomes,
@@ -214,13 +220,23 @@ async def test_a_held_pod_is_nominated_then_released(world: World) -> None:
     world.hold("p")
     replica = world.replica()
     replica.see()
-    (held,) = replica.held
-    assert replica.controller.state_of(held) is ReleaseState.HELD
     await replica.cycle()
     assert (world.nominated("p"), world.released("p")) == ("a", "a")
-    assert replica.controller.state_of(held) is ReleaseState.RELEASED
     writes = [request.path for request in world.server.requests if request.method == "PATCH"]
     assert writes == [f"{PODS}/p/status", f"{PODS}/p"]
+
+
+async def test_decisions_are_counted_for_each_pod_and_explained_for_each_template(
+    world: World,
+) -> None:
+    world.node("a", cpu="8")
+    for name in ("p", "q"):
+        world.hold(name)
+    replica = world.replica()
+    await replica.cycle()
+    (policy,) = replica.policies.policies
+    assert replica.counts.decisions(replica.policies)[policy.name, "Enforce", "placed"] == 2
+    assert len(replica.explanations) == 1
 
 
 async def test_what_filters_promise_of_labels_is_written_with_the_release(world: World) -> None:
