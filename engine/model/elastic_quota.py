@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from engine.model import api, resources
 from engine.model.koordinator_quota import IS_PARENT_LABEL, namespaces_in
+from engine.model.quantity import INT64_MAX
 from engine.model.resources import Amounts
 
 UPSTREAM_GROUP = "scheduling.x-k8s.io"
@@ -17,6 +20,30 @@ KOORDINATOR_GROUP = "scheduling.sigs.k8s.io"
 
 RESERVATIONS_ANNOTATION = "stowplan.dev/reservations"
 """Annotation of an ElasticQuota: amounts reserved for pods that may not be observed yet."""
+
+WEIGHT_ANNOTATION = "stowplan.dev/weight"
+"""Annotation of an ElasticQuota: its weight in fair sharing, a positive integer."""
+
+MAX_QUEUED_ANNOTATION = "stowplan.dev/max-queued"
+"""Annotation of an ElasticQuota: pods that may wait for it; a further one is denied."""
+
+RECLAIM_ANNOTATION = "stowplan.dev/reclaim"
+"""Annotation of an ElasticQuota: whether its pods within `min` take back what others borrow."""
+
+DEFAULT_WEIGHT = 1
+MOST_WEIGHT = 1_000_000
+DEFAULT_MAX_QUEUED = 1_000
+
+_MOST_DIGITS: Final = 18
+
+
+class ReclaimMode(StrEnum):
+    """Whether pods within `min` take back what other quotas borrow."""
+
+    OFF = "Off"
+    DRY_RUN = "DryRun"  # plans are made and reported
+    ON = "On"
+
 
 QuotaKey: TypeAlias = tuple[str, str, str]
 """Namespace, API group and name of an ElasticQuota: unique in the cluster."""
@@ -36,6 +63,9 @@ class ElasticQuota:
         reservations: text of the annotation of that name, empty if there is none.
         namespaces: further namespaces in Koordinator's annotation.
         is_parent: whether Koordinator's label marks it as a parent of quotas, not of pods.
+        weight: its weight in fair sharing.
+        max_queued: pods that may wait for it.
+        reclaim: whether its pods within `min` take back what others borrow.
     """
 
     namespace: str
@@ -49,6 +79,9 @@ class ElasticQuota:
     reservations: str = ""
     namespaces: tuple[str, ...] = ()
     is_parent: bool = False
+    weight: int = DEFAULT_WEIGHT
+    max_queued: int = DEFAULT_MAX_QUEUED
+    reclaim: ReclaimMode = ReclaimMode.DRY_RUN
 
     @property
     def key(self) -> QuotaKey:
@@ -63,6 +96,7 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         QuantityError: an amount is not a quantity.
     """
     spec = wire.spec
+    annotations = wire.metadata.annotations or {}
     return ElasticQuota(
         namespace=wire.metadata.namespace,
         name=wire.metadata.name,
@@ -72,7 +106,26 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         used=resources.amounts(wire.status.used),
         uid=wire.metadata.uid,
         version=wire.metadata.version,
-        reservations=(wire.metadata.annotations or {}).get(RESERVATIONS_ANNOTATION, ""),
+        reservations=annotations.get(RESERVATIONS_ANNOTATION, ""),
         namespaces=namespaces_in(wire.metadata),
         is_parent=(wire.metadata.labels or {}).get(IS_PARENT_LABEL) == "true",
+        weight=_integer(annotations, WEIGHT_ANNOTATION, DEFAULT_WEIGHT, 1, MOST_WEIGHT),
+        max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
+        reclaim=_reclaim_mode(annotations),
     )
+
+
+def _integer(
+    annotations: Mapping[str, str], name: str, default: int, least: int, greatest: int
+) -> int:
+    """Return the integer in an annotation, the default where there is none within the bounds."""
+    text = annotations.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        return default
+    value = int(text)
+    return value if least <= value <= greatest else default
+
+
+def _reclaim_mode(annotations: Mapping[str, str]) -> ReclaimMode:
+    text = annotations.get(RECLAIM_ANNOTATION)
+    return next((mode for mode in ReclaimMode if mode == text), ReclaimMode.DRY_RUN)

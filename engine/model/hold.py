@@ -16,6 +16,9 @@ HOLD_REASONS_ANNOTATION: Final = "stowplan.dev/hold-reasons"
 HOLD_FOR_PLACEMENT: Final = "placement"
 """The reason of a pod whose policy decides at release."""
 
+HOLD_FOR_QUOTA: Final = "quota"
+"""The reason of a pod that waits for its quota: it does not count as used."""
+
 RELEASE_BY_ANNOTATION: Final = "stowplan.dev/release-by"
 """The moment by which a held pod is released, whoever does it; RFC 3339."""
 

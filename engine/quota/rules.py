@@ -14,8 +14,11 @@ from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
 from engine.model.resources import Amounts
 from engine.view import ClusterView
 
-QuotaMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
-"""Effect of an exceeded quota: a denial, a warning, or none, because it is not checked."""
+QuotaMode: TypeAlias = Literal["Enforce", "Queue", "Audit", "Off"]
+"""Effect of an exceeded quota.
+
+A denial; a wait until there is room, or a denial where nobody releases pods; a warning; or none,
+because it is not checked."""
 
 PodAccounting: TypeAlias = Literal["NonTerminal", "Scheduled"]
 UnlistedResources: TypeAlias = Literal["Unlimited", "Zero"]

@@ -83,7 +83,7 @@ class QuotaReviews:
         verdict = await self._ledger.admit(request.namespace, quota_request)
         if verdict.allowed:
             return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
-        if mode == "Enforce" and request.creates_pod and not (request.dry_run or request.is_large):
+        if mode != "Audit" and request.creates_pod and not (request.dry_run or request.is_large):
             self._withdraw(pod_in(request))
         return self._over_quota(request, verdict, mode)
 
@@ -91,7 +91,7 @@ class QuotaReviews:
         self, request: AdmissionRequest, verdict: QuotaVerdict, mode: QuotaMode
     ) -> ReviewResult:
         audit = {"quota": verdict.message}
-        if mode == "Enforce":
+        if mode != "Audit":
             if not request.dry_run:
                 self._record_denial(request.namespace, verdict)
             response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
