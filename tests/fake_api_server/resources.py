@@ -87,9 +87,7 @@ _POD_FIELDS = ("spec.nodeName", "spec.schedulerName", "status.phase")
 
 # Where a name means several, the first is taken: `nodes` is the core's.
 RESOURCES: tuple[Resource, ...] = (
-    Resource(
-        "", "v1", "Pod", "pods", has_status=True, actions=("eviction",), fields=_POD_FIELDS
-    ),
+    Resource("", "v1", "Pod", "pods", has_status=True, actions=("eviction",), fields=_POD_FIELDS),
     Resource(
         "",
         "v1",

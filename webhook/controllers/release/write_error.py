@@ -90,9 +90,7 @@ def _failure_of(error: ApiError) -> WriteFailure | None:
         return WriteFailure.GONE
     if _WEBHOOK_FAILED in message or any(denial in message for denial in _DENIALS):
         return WriteFailure.REFUSED
-    if _MANY_BUDGETS in message or (
-        status == HTTPStatus.TOO_MANY_REQUESTS and _BUDGET in message
-    ):
+    if _MANY_BUDGETS in message or (status == HTTPStatus.TOO_MANY_REQUESTS and _BUDGET in message):
         return WriteFailure.BLOCKED
     if status in _TRY_AGAIN or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return WriteFailure.UNREACHABLE
