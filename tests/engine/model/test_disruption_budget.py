@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -10,7 +8,7 @@ from engine.model.disruption_budget import DisruptionBudget, disruption_budget_o
 from engine.model.pod import Pod, pod_of
 
 
-def budget(**spec: Any) -> DisruptionBudget:
+def budget(**spec: object) -> DisruptionBudget:
     wire = {
         "metadata": {"namespace": "shop", "name": "web"},
         "spec": spec,
