@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from hypothesis import strategies as st
@@ -40,7 +40,6 @@ class ReclaimWorld:
     Attributes:
         minimums: `min` by namespace; others have no quota.
         cohort: what all quotas may use together.
-        extra_quotas: quotas above that of a namespace.
         leaving: names of pods that plans under way evict.
     """
 
@@ -51,7 +50,7 @@ class ReclaimWorld:
     cohort: Mapping[str, int]
     policies: PolicySet
     budgets: Sequence[DisruptionBudget] = ()
-    guards: GuardState = GuardState()
+    guards: GuardState = field(default_factory=GuardState)
     leaving: frozenset[str] = frozenset()
     now: Micros = NOW
 
@@ -170,8 +169,8 @@ _POLICIES = tuple(
 @st.composite
 def _pods(draw: st.DrawFn, nodes: int, *, with_memory: bool) -> list[Pod]:
     pods = []
-    for i in range(draw(st.integers(1, 9))):
-        namespace = draw(st.sampled_from((OTHERS[0], OTHERS[0], *_SPACES)))
+    for i in range(draw(st.integers(3, 9))):
+        namespace = draw(st.sampled_from((*OTHERS, *OTHERS, OTHERS[0], *_SPACES)))
         owners = ("", "", "set-a", "set-b")
         pods.append(
             running(
@@ -180,12 +179,12 @@ def _pods(draw: st.DrawFn, nodes: int, *, with_memory: bool) -> list[Pod]:
                 draw(st.integers(1, 3)),
                 draw(st.integers(0, 2)) if with_memory else 0,
                 namespace=namespace,
-                priority=draw(st.sampled_from((0, 0, 10, 100, 2_000_000_000))),
-                age=draw(st.sampled_from((3600, 3600, 7200, 301, 300, 299))),
+                priority=draw(st.sampled_from((0, 0, 10, 100, 0, 0, 10, 100, 2_000_000_000))),
+                age=draw(st.sampled_from((3600, 3600, 7200, 5000, 301, 300, 299))),
                 owner=draw(st.sampled_from(owners)),
-                deleting=draw(st.sampled_from((False,) * 7 + (True,))),
+                deleting=draw(st.sampled_from((False,) * 15 + (True,))),
                 labels=draw(st.sampled_from(({}, {}, {"app": "x"}, {"app": "y"}))),
-                kind=draw(st.sampled_from(("ReplicaSet",) * 7 + ("DaemonSet",))),
+                kind=draw(st.sampled_from(("ReplicaSet",) * 15 + ("DaemonSet",))),
             )
         )
     return pods
@@ -199,19 +198,21 @@ def worlds(draw: st.DrawFn) -> ReclaimWorld:
     """Return random worlds; pods may request more than their node offers."""
     count = draw(st.integers(1, 3))
     with_memory = draw(st.booleans())
-    most = st.sampled_from(("3", "4", "6"))
+    most = st.sampled_from(("3", "4", "5"))
     nodes = [node(f"n{i}", cpu=draw(most), memory="4Gi", pods="20") for i in range(count)]
     pods = draw(_pods(count, with_memory=with_memory))
     preemptor = running(
         "preemptor", "", draw(st.integers(1, 4)), int(with_memory), namespace=OWN, priority=5
     )
-    cpus = st.integers(0, 6).map(lambda cores: cores * 1000)
+    cpus = st.integers(0, 4).map(lambda cores: cores * 1000)
     minimums = {
         space: {"cpu": draw(cpus)} | ({"memory": draw(st.integers(0, 3)) * 2**30} if again else {})
         for space in (OWN, *OTHERS)
         for again in [with_memory and draw(st.booleans())]
     }
-    minimums[OWN]["cpu"] += 4000
+    minimums[OWN]["cpu"] += 8000
+    if "memory" in minimums[OWN]:
+        minimums[OWN]["memory"] += 4 * 2**30
     budgets = [
         DisruptionBudget(
             namespace=draw(st.sampled_from(OTHERS)),
@@ -228,7 +229,7 @@ def worlds(draw: st.DrawFn) -> ReclaimWorld:
         pods=pods,
         preemptor=preemptor,
         minimums=minimums,
-        cohort={"cpu": draw(st.sampled_from((4000, 8000, 12_000, 40_000)))},
+        cohort={"cpu": draw(st.sampled_from((8000, 12_000, 40_000, 40_000)))},
         policies=draw(st.sampled_from(_POLICIES)),
         budgets=budgets,
         guards=GuardState(owners=draw(st.dictionaries(st.just("set-a"), rounds, max_size=1))),
