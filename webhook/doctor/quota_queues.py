@@ -24,7 +24,7 @@ from engine.model.quota_figures import QUEUED_ANNOTATION, release_interval
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.model.time import SECOND
-from engine.report import eta
+from engine.report import expected_wait
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, Installation
@@ -234,7 +234,7 @@ def _usual_waits(queues: _Queues) -> dict[str, int]:
     for quota in queues.members:
         interval, queued = release_interval(quota.figures), quota.figures.get(QUEUED_ANNOTATION, "")
         if interval is not None and queued.isdecimal():
-            waits[quota.namespace] = eta(int(queued), interval) // SECOND
+            waits[quota.namespace] = expected_wait(int(queued), interval) // SECOND
     return waits
 
 
