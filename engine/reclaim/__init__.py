@@ -6,7 +6,15 @@ and who plans when.
 """
 
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
-from engine.reclaim.guards import GuardState
+from engine.reclaim.guards import (
+    GuardState,
+    evictions_allowed,
+    is_backed_off,
+    is_paused,
+    with_end,
+    with_eviction,
+    with_outcome,
+)
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
 from engine.reclaim.planner import plan_reclaim
 
@@ -20,6 +28,12 @@ __all__ = [
     "RunningPod",
     "Situation",
     "Victim",
+    "evictions_allowed",
+    "is_backed_off",
+    "is_paused",
     "plan_reclaim",
     "running_pod_of",
+    "with_end",
+    "with_eviction",
+    "with_outcome",
 ]
