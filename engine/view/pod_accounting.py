@@ -134,9 +134,9 @@ class PodAccounting:
         is_queued = new is not None and new.standing == QUEUED
         lost = 0 if old is None else REQUESTED | old.standing
         gained = 0 if new is None else REQUESTED | new.standing
-        if old is not None and new is not None and old.shape is new.shape:
-            if was_queued == is_queued:
-                lost, gained = lost & ~gained, gained & ~lost
+        is_same = old is not None and new is not None and old.shape is new.shape
+        if is_same and was_queued == is_queued:
+            lost, gained = lost & ~gained, gained & ~lost
         if old is not None and lost:
             totals = self.queued if was_queued else self.totals
             totals.subtract(namespace, self._contributions.of(old.shape), lost)

@@ -17,8 +17,9 @@ NO_ROW = -1
 """The row of a pod on no node."""
 
 SCHEDULED, RUNNING, QUEUED = 1, 2, 4
-"""The standing of a pod, added up: bound to a node and Pending or Running; Running. Or QUEUED alone:
-it waits for quota, and its namespace does not use what it requests."""
+"""The standing of a pod, added up: bound to a node and Pending or Running; Running.
+
+Or QUEUED alone: it waits for quota, and its namespace does not use what it requests."""
 
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):

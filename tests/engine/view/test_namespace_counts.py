@@ -32,7 +32,7 @@ EVENTS = st.lists(
 )
 
 
-def pod(namespace: str, name: str, cpu: str, node: str, phase: str, hold: str = "") -> Pod:  # noqa: PLR0913 - one event
+def pod(namespace: str, name: str, cpu: str, node: str, phase: str, hold: str = "") -> Pod:
     wire: dict[str, Any] = {
         "metadata": {"namespace": namespace, "name": name},
         "spec": {
