@@ -127,7 +127,7 @@ def _checked_fields(quota: api.ElasticQuota) -> object:
 
 def _taken(quota: api.ElasticQuota, others: Iterable[ElasticQuota]) -> Iterable[tuple[str, str]]:
     """Yield the namespaces that a quota lists and another quota has, with its name."""
-    owners = {namespace: other.name for other in others for namespace in other.namespaces}
+    owners = {namespace: other.name for other in others for namespace in other.tree.namespaces}
     for namespace in namespaces_in(quota.metadata):
         if owners.get(namespace, quota.metadata.name) != quota.metadata.name:
             yield namespace, owners[namespace]

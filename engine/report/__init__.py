@@ -6,6 +6,7 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
+from engine.report.eta import ReleaseRates, eta, eta_text
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -36,12 +37,15 @@ __all__ = [
     "QueueReport",
     "QueuedPod",
     "QuotaReport",
+    "ReleaseRates",
     "ReleaserReport",
     "RuleReason",
     "SourceReport",
     "StatusReport",
     "ViewStatus",
     "decision_report",
+    "eta",
+    "eta_text",
     "overdue_seconds",
     "place_text",
     "queue_report",

@@ -25,6 +25,7 @@ from engine.quota.koordinator_quotas import (
 )
 from tests.conformance.outcome import Json, UnsupportedError, mismatch, unsupported
 from tests.conformance.stages.koordinator_pods import check_pod, evaluate, known_quota_name
+from tests.conformance.stages.koordinator_tree import TREE_STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,13 +127,10 @@ def _quota_evaluate(case: Json, _: Json) -> str | None:
 STAGES: Mapping[str, Stage] = {
     "pod-admission": _pod_admission,
     "pod-quota-name": _pod_quota_name,
-    "prefilter": unsupported("runtime quotas are computed over the tree"),
     "quota-admission": _quota_admission,
     "quota-check": unsupported(_TREE),
     "quota-evaluate": _quota_evaluate,
     "quota-mutate": unsupported("quotas are validated, never filled in"),
     "quota-self": _quota_self,
-    "redistribute": unsupported("runtime quotas are computed over the tree"),
-    "runtime": unsupported("runtime quotas are computed over the tree"),
-    "scaled-min": unsupported("runtime quotas are computed over the tree"),
+    **TREE_STAGES,
 }
