@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
@@ -58,7 +59,7 @@ def main() -> None:
         ("room in the cohort alone", full, 0),
         ("no plan: too large for a node", situation, _CORES + 1),
     ):
-        _time(name, floor, lambda given=given, cores=cores: _plan(given, cores))
+        _time(name, floor, partial(_plan, given, cores))
 
 
 def _time(name: str, floor: float, run: Callable[[], Plan | NoPlan]) -> None:
