@@ -26,6 +26,7 @@ from engine.quota.rules import (
     QuotaRules,
     UnlistedResources,
     mode_of,
+    queues_pods,
     quotas_of,
     used_by_namespace,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "judge_queued",
     "limited",
     "mode_of",
+    "queues_pods",
     "quota_figures",
     "quota_usages",
     "quotas_of",
