@@ -67,7 +67,7 @@ def test_the_number_of_series_is_bounded() -> None:
     for number in range(600):
         state.set_quota(quota_of(quota(f"shop-{number:03}", cpu="4")))
     many = {f"example.com/device-{number}": "1" for number in range(30)}
-    state.set_quota(quota_of(quota("first", **many)))
+    state.set_quota(quota_of(quota("first", "", None, **many)))
     lines = scraped(state)
     assert len(lines) == 3 * (16 + 499)
     assert any("shop-498" in line for line in lines)
