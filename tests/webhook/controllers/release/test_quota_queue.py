@@ -257,4 +257,4 @@ async def test_pods_that_wait_for_no_quota_keep_their_places(world: World) -> No
         await replica.cycle()
         order += sorted(world.releases() - set(order))
         bind_released(world, replica)
-    assert order == ["p", "held", "b"]  # p is within min, and takes the place of b
+    assert order == ["p", "b", "held"]  # p is within min, and takes the place of b
