@@ -252,7 +252,7 @@ async def test_pods_that_wait_for_no_quota_keep_their_places(world: World) -> No
     world.create("held", "elsewhere", "1", gated=True, priority=5)
     world.queue("p", priority=1)
     replica = world.replica(most=1)
-    order = []
+    order: list[str] = []
     for _ in range(3):
         await replica.cycle()
         order += sorted(world.releases() - set(order))
