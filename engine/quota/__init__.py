@@ -31,7 +31,7 @@ from engine.quota.rules import (
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
-from engine.quota.validation import Findings, check_deletion, check_quota
+from engine.quota.validation import Findings, check_deletion, check_quota, quota_defaults
 from engine.quota.verdict import QuotaVerdict, judge
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "judge_batch",
     "limited",
     "mode_of",
+    "quota_defaults",
     "quota_usages",
     "quotas_of",
     "record_demand",

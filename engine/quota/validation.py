@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from engine.errors import QuantityError
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota, quota_of
+from engine.model.koordinator_quota import namespaces_in
 from engine.model.quantity import amount_text, quantity_of
 from engine.policy.resource_names import hint_if_misspelt
 from engine.quota import koordinator_quotas
 from engine.quota.bounds import effective_max, sum_of
 from engine.quota.rules import QuotaRules
+from engine.quota.tree import defaults
+from engine.quota.tree.defaults import QuotaDefaults
+from engine.quota.tree.topology import KnownQuotas
 from engine.view import ClusterView
 
 
@@ -63,10 +67,22 @@ def check_quota(
     return Findings(tuple(problems), tuple(_guaranteed_too_much(quota, others, view)))
 
 
-def check_deletion(group: str, name: str) -> Findings:
-    """Check a quota that is to be deleted; only Koordinator protects some of its own."""
-    problem = koordinator_quotas.check_deletion(name) if group == KOORDINATOR_GROUP else ""
+def check_deletion(group: str, namespace: str, name: str, view: ClusterView) -> Findings:
+    """Check a quota that is to be deleted; Koordinator keeps those that others depend on."""
+    if group != KOORDINATOR_GROUP:
+        return Findings()
+    others = _others(view, KOORDINATOR_GROUP, namespace, name)
+    problem = koordinator_quotas.check_deletion(name, others)
     return Findings((problem,) if problem else ())
+
+
+def quota_defaults(wire: api.ElasticQuota, view: ClusterView) -> QuotaDefaults:
+    """Return what a new quota of Koordinator lacks; nothing for one of another group."""
+    meta = wire.metadata
+    if wire.api_version.partition("/")[0] != KOORDINATOR_GROUP:
+        return QuotaDefaults()
+    others = _others(view, KOORDINATOR_GROUP, meta.namespace, meta.name)
+    return defaults.quota_defaults(wire, KnownQuotas(others))
 
 
 def _check_koordinator_quota(
@@ -76,9 +92,18 @@ def _check_koordinator_quota(
     if old is None:
         problem = koordinator_quotas.check_creation(wire, others)
     else:
-        problem = koordinator_quotas.check_update(wire, old, others)
+        has_pods = _has_pods(view, old)
+        problem = koordinator_quotas.check_update(wire, old, others, has_pods=has_pods)
     warnings = () if old is not None and old.spec == wire.spec else tuple(_misspelt(wire.spec))
     return Findings((problem,) if problem else (), warnings)
+
+
+def _has_pods(view: ClusterView, quota: api.ElasticQuota) -> bool:
+    """Return whether any pod that has not finished is bound to a quota by its namespace."""
+    return any(
+        view.namespaces.requested.get(namespace)
+        for namespace in {quota.metadata.name, *namespaces_in(quota.metadata)}
+    )
 
 
 def _sides(spec: api.ElasticQuotaSpec) -> Iterator[tuple[str, api.ResourceList]]:

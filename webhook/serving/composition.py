@@ -253,7 +253,8 @@ def _handlers(
         deadline_fraction=settings.deadline_fraction,
     )
     handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
-    mutate = ignored if settings.placement_mode == "Off" else placement.review
+    advise = ignored if settings.placement_mode == "Off" else placement.review
+    mutate = by_resource(pods=advise, quotas=quota_objects.fill)
     validate = by_resource(pods=quota.review, quotas=quota_objects.review)
     return (
         handler("mutate", mutate, fails_open=True),
