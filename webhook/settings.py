@@ -296,6 +296,14 @@ class Settings(BaseSettings):
         description="Release a held pod only when the one before it is bound, which is slow: the"
         " scheduler sorts pods that are released together again, by priority and creation.",
     )
+    reclaim_after_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=3_600,
+        description="Time for which a pod within its quota's min waits before pods of other quotas,"
+        " which are above their min, are evicted for it; where its quota has the annotation"
+        " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
+    )
     node_marks: bool = Field(
         default=False,
         description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
@@ -340,6 +348,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Longest time to serve on after that, for open connections.",
     )
+
+    @property
+    def reclaims(self) -> bool:
+        """Whether pods may be evicted for others, as far as quotas say so."""
+        return self.hold and self.quota_mode == "Queue"
 
     def quota_rules(self) -> QuotaRules:
         """Rules by which quotas are enforced."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.model.domain import Domain
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
@@ -245,9 +246,12 @@ class ServiceBuilder:
             usage=settings.stale_usage_seconds,
         )
         usage = await self._usage(connection, applier)
+        kinds = (*WATCHED, DISRUPTION_BUDGETS) if settings.reclaims else WATCHED
         clock = Clock(now=self.now)
         return await self.stack.enter_async_context(
-            live_cluster(connection, applier, clock, also=[usage], stale_after=stale_after)
+            live_cluster(
+                connection, applier, clock, also=[usage], kinds=kinds, stale_after=stale_after
+            )
         )
 
     async def _usage(self, connection: Connection, applier: EventApplier) -> UsagePoller:
