@@ -49,7 +49,8 @@ async def test_a_tree_is_filled_in_and_kept_whole(
     shop: str,
     tmp_path: Path,
 ) -> None:
-    await nodes.add("node-a")
+    for name in ("node-a", "node-b"):
+        await nodes.add(name)
     async with one_beside(
         release, control_plane, cluster, tmp_path, namespace=shop, prefers="node-a"
     ):
