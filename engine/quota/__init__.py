@@ -25,6 +25,7 @@ from engine.quota.rules import (
     QuotaRules,
     UnlistedResources,
     mode_of,
+    queues_pods,
     quotas_of,
     used_by_namespace,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "judge_queued",
     "limited",
     "mode_of",
+    "queues_pods",
     "quota_defaults",
     "quota_usages",
     "quotas_of",
