@@ -7,6 +7,7 @@ stored, how a request waits, and how an answer travels.
 
 from engine.quota.batch import BatchResult, QuotaRequest, draw, judge_batch, record_demand
 from engine.quota.bounds import CohortUsage, cohort_usage, limited
+from engine.quota.figures import QuotaFigures, quota_figures
 from engine.quota.local_allowance import AllowanceConfig
 from engine.quota.reservations import (
     DEFAULT_RESERVATION_SECONDS,
@@ -48,6 +49,7 @@ __all__ = [
     "Findings",
     "PendingWrite",
     "PodAccounting",
+    "QuotaFigures",
     "QuotaMode",
     "QuotaRequest",
     "QuotaRules",
@@ -73,6 +75,7 @@ __all__ = [
     "mode_of",
     "queues_pods",
     "quota_defaults",
+    "quota_figures",
     "quota_usages",
     "quotas_of",
     "record_demand",
