@@ -163,7 +163,9 @@ class ServiceBuilder:
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
-            self.metrics.registry.register(QuotaCollector(observed, settings.quota_rules()))
+            self.metrics.registry.register(
+                QuotaCollector(observed, settings.quota_rules(), settings.quota_mode)
+            )
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
@@ -238,7 +240,10 @@ class ServiceBuilder:
         self, connection: Connection, observers: Sequence[PodObserver]
     ) -> Cluster:
         settings = self.settings
-        state = ClusterState(assumed_seconds=settings.assumed_seconds)
+        # With `--hold` alone are there queued pods, and a webhook that sees their release.
+        state = ClusterState(
+            assumed_seconds=settings.assumed_seconds, leave_out_queued=settings.hold
+        )
         applier = EventApplier(state, now=self.now, observers=observers, buffers_usage=True)
         stale_after = StaleAfter(
             nodes=settings.stale_nodes_seconds,
