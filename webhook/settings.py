@@ -235,8 +235,9 @@ class Settings(BaseSettings):
     )
     quota_mode: QuotaMode = Field(
         default="Enforce",
-        description="Effect of an exceeded ElasticQuota: denial (Enforce), a warning (Audit), or"
-        " none (Off).",
+        description="Effect of an exceeded ElasticQuota: denial (Enforce), a wait until there is"
+        " room (Queue; denial while nobody demonstrably releases pods), a warning (Audit), or none"
+        " (Off).",
     )
     quota_unlisted_resources: UnlistedResources = Field(
         default="Unlimited",
@@ -264,9 +265,9 @@ class Settings(BaseSettings):
     )
     hold: bool = Field(
         default=False,
-        description="Hold the pods of policies with `placement: { at: Release }` by a scheduling"
-        " gate until they are decided and released. Without it, and while nobody demonstrably"
-        " releases pods, such pods are advised like others.",
+        description="Hold the pods of policies with `placement: { at: Release }`, and those that"
+        " wait for quota, by a scheduling gate until they are decided and released. Without it, and"
+        " while nobody demonstrably releases pods, such pods are advised like others.",
     )
     hold_max: int = Field(
         default=DEFAULT_HOLD_MAX,
@@ -278,8 +279,9 @@ class Settings(BaseSettings):
         default=DEFAULT_HOLD_SECONDS,
         ge=10,
         le=3_600,
-        description="Longest time for which a pod is held. Then it counts as overdue: a release is"
-        " anybody's business, and half a minute later no further pods are held.",
+        description="Longest time for which a pod is held that does not wait for quota. Then it"
+        " counts as overdue: a release is anybody's business, and half a minute later no further"
+        " pods are held.",
     )
     queue_sort: QueueSortName = Field(
         default="PrioritySort",
@@ -295,6 +297,14 @@ class Settings(BaseSettings):
         default=False,
         description="Release a held pod only when the one before it is bound, which is slow: the"
         " scheduler sorts pods that are released together again, by priority and creation.",
+    )
+    reclaim_after_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=3_600,
+        description="Time for which a pod within its quota's min waits before pods of other quotas,"
+        " which are above their min, are evicted for it; where its quota has the annotation"
+        " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
     )
     node_marks: bool = Field(
         default=False,
@@ -341,6 +351,11 @@ class Settings(BaseSettings):
         description="Longest time to serve on after that, for open connections.",
     )
 
+    @property
+    def reclaims(self) -> bool:
+        """Whether pods may be evicted for others, as far as quotas say so."""
+        return self.hold and self.quota_mode == "Queue"
+
     def quota_rules(self) -> QuotaRules:
         """Rules by which quotas are enforced."""
         return QuotaRules(
@@ -365,6 +380,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "a certificate and its key are given together, or neither: see `--tls-cert` and"
                 " `--tls-key`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _waiting_pods_are_held(self) -> Settings:
+        if self.quota_mode == "Queue" and not self.hold:
+            raise ValueError(
+                "quota mode Queue has pods wait, and none is held: see `--hold`; `Enforce` denies"
+                " pods beyond their quota"
             )
         return self
 

@@ -340,6 +340,26 @@ class ElasticQuota(WireStruct, frozen=True):
     status: ElasticQuotaStatus = ElasticQuotaStatus()
 
 
+class PodDisruptionBudgetSpec(WireStruct, frozen=True):
+    """The pods that a budget protects."""
+
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(WireStruct, frozen=True):
+    """What the controller of budgets has counted."""
+
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudget(WireStruct, frozen=True):
+    """A `policy/v1` PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
 class Namespace(WireStruct, frozen=True):
     """A namespace: its labels and the annotations about quotas."""
 

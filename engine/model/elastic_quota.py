@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from engine.model import api, resources
-from engine.model.koordinator_quota import IS_PARENT_LABEL, namespaces_in
+from engine.model.koordinator_quota import NO_TREE_SETTINGS, TreeSettings, tree_settings_of
 from engine.model.quantity import INT64_MAX
+from engine.model.quota_figures import FIGURE_ANNOTATIONS
 from engine.model.resources import Amounts
 
 UPSTREAM_GROUP = "scheduling.x-k8s.io"
@@ -61,11 +62,11 @@ class ElasticQuota:
         uid: empty if it is not stored.
         version: its resourceVersion, 0 if it has none.
         reservations: text of the annotation of that name, empty if there is none.
-        namespaces: further namespaces in Koordinator's annotation.
-        is_parent: whether Koordinator's label marks it as a parent of quotas, not of pods.
+        tree: what Koordinator's labels and annotations say of it.
         weight: its weight in fair sharing.
         max_queued: pods that may wait for it.
         reclaim: whether its pods within `min` take back what others borrow.
+        figures: texts of the annotations in `FIGURE_ANNOTATIONS` that it has.
     """
 
     namespace: str
@@ -77,11 +78,11 @@ class ElasticQuota:
     uid: str = ""
     version: int = 0
     reservations: str = ""
-    namespaces: tuple[str, ...] = ()
-    is_parent: bool = False
+    tree: TreeSettings = NO_TREE_SETTINGS
     weight: int = DEFAULT_WEIGHT
     max_queued: int = DEFAULT_MAX_QUEUED
     reclaim: ReclaimMode = ReclaimMode.DRY_RUN
+    figures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> QuotaKey:
@@ -107,11 +108,11 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         uid=wire.metadata.uid,
         version=wire.metadata.version,
         reservations=annotations.get(RESERVATIONS_ANNOTATION, ""),
-        namespaces=namespaces_in(wire.metadata),
-        is_parent=(wire.metadata.labels or {}).get(IS_PARENT_LABEL) == "true",
+        tree=tree_settings_of(wire.metadata),
         weight=_integer(annotations, WEIGHT_ANNOTATION, DEFAULT_WEIGHT, 1, MOST_WEIGHT),
         max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
         reclaim=_reclaim_mode(annotations),
+        figures={name: annotations[name] for name in FIGURE_ANNOTATIONS if name in annotations},
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from engine.model import api, resource_metrics, topology_api
 from engine.model.advice import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
+from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.namespace import namespace_of
@@ -54,6 +55,7 @@ class Kind:
         required: whether nothing can be decided without it. Other kinds may come and go.
         counts_in_part: whether an object that cannot be read in full still counts with what can be
             read of it: a pod must not hide what it takes.
+        only_for_reclaim: whether it is watched only where pods may be evicted for others.
         field_selector: selects the objects to watch, "" for all.
         case_list: key of its list in policy test cases, "" if cases hold none.
         snapshot_annotations: annotations that a snapshot keeps; None for all but secretive ones.
@@ -70,6 +72,7 @@ class Kind:
     domain: Domain | None = None
     required: bool = False
     counts_in_part: bool = False
+    only_for_reclaim: bool = False
     field_selector: str = ""
     case_list: str = ""
     snapshot_annotations: frozenset[str] | None = None
@@ -132,6 +135,17 @@ POD_METRICS: Final = Kind(
     decode=resource_metrics.pod_reading,
     verbs=_READ,
     snapshot_metadata=False,
+)
+
+DISRUPTION_BUDGETS: Final = Kind(
+    group="policy",
+    version="v1",
+    kind="PodDisruptionBudget",
+    plural="poddisruptionbudgets",
+    wire=api.PodDisruptionBudget,
+    decode=disruption_budget_of,
+    only_for_reclaim=True,
+    snapshot_annotations=frozenset(),
 )
 
 KINDS: Final = (
@@ -230,6 +244,7 @@ KINDS: Final = (
         verbs=(),
         case_list="",
     ),
+    DISRUPTION_BUDGETS,
     NODE_METRICS,
     POD_METRICS,
 )
@@ -239,5 +254,7 @@ KINDS_BY_NAME: Final[Mapping[tuple[str, str], Kind]] = {
 }
 """By API group and `kind`."""
 
-WATCHED: Final = tuple(kind for kind in KINDS if "watch" in kind.verbs)
-"""Kinds that are listed and watched on a live cluster; the others with rights are polled."""
+WATCHED: Final = tuple(
+    kind for kind in KINDS if "watch" in kind.verbs and not kind.only_for_reclaim
+)
+"""Kinds that are listed and watched on every live cluster; others with rights are polled."""

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.hold import HOLD_GATE, is_queued
 from engine.model.pod_shape import PodShape
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
@@ -24,6 +24,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: empty while only `generate_name` is known.
         owner_kinds: the kinds of its owners, such as `DaemonSet`.
+        owner_uid: of the first of them, "" if it has none.
         containers: as they were sent.
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
@@ -44,6 +45,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     owner_kinds: tuple[str, ...] = ()
+    owner_uid: str = ""
     containers: Sequence[api.Container] = ()
     init_containers: Sequence[api.Container] = ()
     images: tuple[str, ...] = ()
@@ -91,13 +93,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_queued(self) -> bool:
-        """Whether it waits for quota: our gate is on it, and quota among the reasons.
-
-        It does not count as used until its gate is removed, which is judged as a creation. So it is
-        no matter who wrote the gate and the reason.
-        """
-        reasons = self.annotations.get(HOLD_REASONS_ANNOTATION, "") if self.is_held else ""
-        return HOLD_FOR_QUOTA in reasons.split(",")
+        """Whether it waits for quota, see `engine.model.hold`."""
+        return is_queued(self.scheduling_gates, self.annotations)
 
     @property
     def is_daemon_set(self) -> bool:
@@ -129,6 +126,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
     labels = meta.labels or {}
     annotations = meta.annotations or {}
     scheduled_at, initialized_at = _condition_times(status.conditions or ())
+    owners = meta.owner_references or ()
     return Pod(
         namespace=meta.namespace or namespace,
         name=meta.name,
@@ -136,7 +134,8 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         uid=meta.uid,
         labels=labels,
         annotations=annotations,
-        owner_kinds=tuple([owner.kind for owner in meta.owner_references or ()]),
+        owner_kinds=tuple([owner.kind for owner in owners]),
+        owner_uid=owners[0].uid if owners else "",
         containers=spec.containers or (),
         init_containers=spec.init_containers or (),
         images=_images(spec),

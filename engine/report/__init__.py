@@ -6,10 +6,12 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
+from engine.report.eta import ReleaseRates, eta_text, expected_wait
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
     QueueReport,
+    QuotaPlace,
     ReleaserReport,
     overdue_seconds,
     place_text,
@@ -35,13 +37,17 @@ __all__ = [
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
+    "QuotaPlace",
     "QuotaReport",
+    "ReleaseRates",
     "ReleaserReport",
     "RuleReason",
     "SourceReport",
     "StatusReport",
     "ViewStatus",
     "decision_report",
+    "eta_text",
+    "expected_wait",
     "overdue_seconds",
     "place_text",
     "queue_report",

@@ -96,6 +96,10 @@ class ClusterView:
         """Return the object of a type and key, None where there is none."""
         return cast("_Aux | None", self.extras.get((kind, key)))
 
+    def all_of(self, kind: type[_Aux]) -> list[_Aux]:
+        """Return the objects of a type, in any order; looks at those of every type."""
+        return [extra for extra in self.extras.values() if isinstance(extra, kind)]
+
     def amount(self, matrix: IntColumn, resource: str) -> IntColumn:
         """Return the column of `resource` in an (n_resources, n) matrix; zeros if never seen."""
         at = self.axis.find(resource)

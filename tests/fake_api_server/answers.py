@@ -12,6 +12,7 @@ import yaml
 from aiohttp import web
 
 from tests.fake_api_server.discovery import discovered
+from tests.fake_api_server.evictions import evict
 from tests.fake_api_server.faults import CUT_CONNECTION, Faults
 from tests.fake_api_server.lists import Lists
 from tests.fake_api_server.resources import Target, target_of
@@ -87,6 +88,8 @@ class Answers:
         if method == "GET":
             return 200, self._lists.page(target, request.query)
         allowed = {"PUT", "PATCH", "DELETE"} if target.name else {"POST"}
+        if target.subresource in target.resource.actions:
+            allowed = {"POST"}
         placed = bool(target.namespace) is target.resource.namespaced
         if method not in allowed or not placed or target.resource.read_only:
             raise ApiFault(405, "the server does not allow this method on the requested resource")
@@ -102,6 +105,8 @@ class Answers:
             body = _from_yaml(content)
         else:
             body = _decoded(content)
+        if target.subresource == "eviction":
+            return 201, evict(self._store, self._writer, target, body, dry_run=dry_run)
         if request.method == "POST":
             return 201, self._writer.create_sent(target, body, dry_run=dry_run)
         if request.method == "PUT":

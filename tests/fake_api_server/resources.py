@@ -26,6 +26,7 @@ class Resource:
         custom: its objects keep their kind and apiVersion in lists, as custom resources do.
         optional: clusters exist that do not have it; it may come and go.
         has_status: `/status` is written apart from the rest.
+        actions: further subresources, which are posted to.
         read_only: it can only be read and not watched, as the metrics API.
         blind_update: a PUT without a resourceVersion is accepted.
         fields: what field selectors may name beside the name and the namespace.
@@ -39,6 +40,7 @@ class Resource:
     custom: bool = False
     optional: bool = False
     has_status: bool = False
+    actions: tuple[str, ...] = ()
     read_only: bool = False
     blind_update: bool = True
     fields: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ _POD_FIELDS = ("spec.nodeName", "spec.schedulerName", "status.phase")
 
 # Where a name means several, the first is taken: `nodes` is the core's.
 RESOURCES: tuple[Resource, ...] = (
-    Resource("", "v1", "Pod", "pods", has_status=True, fields=_POD_FIELDS),
+    Resource("", "v1", "Pod", "pods", has_status=True, actions=("eviction",), fields=_POD_FIELDS),
     Resource(
         "",
         "v1",
@@ -109,6 +111,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "Event", "events", fields=("reason", "type")),
     Resource("apps", "v1", "Deployment", "deployments", has_status=True),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", blind_update=False),
+    Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", has_status=True),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False),
     Resource(
         _ADMISSION,
@@ -210,6 +213,7 @@ def target_of(path: str, installed: Iterable[Resource]) -> Target | None:
             namespace, parts = parts[1], parts[2:]
         if parts[0] == resource.plural and len(parts) <= 3:  # plural, name, subresource
             name, subresource = (*parts[1:], "", "")[:2]
-            if subresource in {"", "status"} and (not subresource or resource.has_status):
+            served = {"", *(["status"] if resource.has_status else []), *resource.actions}
+            if subresource in served:
                 return Target(resource, namespace, name, subresource)
     return None

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.model.kinds import KINDS, POD_METRICS
+from engine.model.kinds import DISRUPTION_BUDGETS, KINDS, POD_METRICS
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 from webhook.doctor.objects import PodSpec
@@ -36,6 +36,12 @@ _HOLD_RIGHTS: Final = (
     Right("patch", "", "pods/status"),
     Right("create", "", "events"),
     Right("get", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+)
+
+
+_RECLAIM_RIGHTS: Final = (
+    *(Right(verb, "policy", DISRUPTION_BUDGETS.plural) for verb in ("list", "watch")),
+    Right("create", "", "pods/eviction"),
 )
 
 
@@ -75,7 +81,7 @@ async def rights(installation: Installation) -> AsyncIterator[Finding]:
 
 def _read_rights() -> Iterator[Right]:
     for kind in KINDS:
-        if kind is not POD_METRICS:  # read only if a setting asks for it
+        if kind not in {POD_METRICS, DISRUPTION_BUDGETS}:  # read only if a setting asks for it
             for verb in kind.verbs:
                 if verb != "get":
                     yield Right(verb, kind.group, kind.plural)
@@ -94,6 +100,8 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
         yield Right("patch", "", "nodes")
     if spec.setting("STOWPLAN_HOLD") == "true":
         yield from _HOLD_RIGHTS
+        if spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
+            yield from _RECLAIM_RIGHTS
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")

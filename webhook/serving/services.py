@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.model.domain import Domain
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
@@ -162,7 +163,9 @@ class ServiceBuilder:
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
-            self.metrics.registry.register(QuotaCollector(observed, settings.quota_rules()))
+            self.metrics.registry.register(
+                QuotaCollector(observed, settings.quota_rules(), settings.quota_mode)
+            )
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
@@ -237,7 +240,10 @@ class ServiceBuilder:
         self, connection: Connection, observers: Sequence[PodObserver]
     ) -> Cluster:
         settings = self.settings
-        state = ClusterState(assumed_seconds=settings.assumed_seconds)
+        # With `--hold` alone are there queued pods, and a webhook that sees their release.
+        state = ClusterState(
+            assumed_seconds=settings.assumed_seconds, leave_out_queued=settings.hold
+        )
         applier = EventApplier(state, now=self.now, observers=observers, buffers_usage=True)
         stale_after = StaleAfter(
             nodes=settings.stale_nodes_seconds,
@@ -245,9 +251,12 @@ class ServiceBuilder:
             usage=settings.stale_usage_seconds,
         )
         usage = await self._usage(connection, applier)
+        kinds = (*WATCHED, DISRUPTION_BUDGETS) if settings.reclaims else WATCHED
         clock = Clock(now=self.now)
         return await self.stack.enter_async_context(
-            live_cluster(connection, applier, clock, also=[usage], stale_after=stale_after)
+            live_cluster(
+                connection, applier, clock, also=[usage], kinds=kinds, stale_after=stale_after
+            )
         )
 
     async def _usage(self, connection: Connection, applier: EventApplier) -> UsagePoller:

@@ -149,6 +149,11 @@ matchExpressions:
 {{ add .Values.shutdown.delaySeconds .Values.shutdown.drainSeconds 10 }}
 {{- end }}
 
+{{/* "true" where pods may be evicted for pods of other quotas, as far as quotas say so. */}}
+{{- define "stowplan.reclaims" -}}
+{{- and .Values.hold.enabled (eq (include "stowplan.mode" .Values.quota.mode) "Queue") }}
+{{- end }}
+
 {{/* A setting as an environment variable holds it. */}}
 {{- define "stowplan.setting" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if kindIs "slice" . }}{{ join "," . }}{{ else }}{{ toJson . }}{{ end }}

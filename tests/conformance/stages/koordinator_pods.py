@@ -67,7 +67,7 @@ def quota_name(
     quotas = tuple(quotas)
     if any((quota.name, quota.namespace) == (pod.namespace, pod.namespace) for quota in quotas):
         return pod.namespace
-    listing = (quota.name for quota in quotas if pod.namespace in quota.namespaces)
+    listing = (quota.name for quota in quotas if pod.namespace in quota.tree.namespaces)
     return next(listing, DEFAULT_QUOTA)
 
 
@@ -96,7 +96,7 @@ def check_pod(
     if old is not None and pod.labels.get(PREEMPTIBLE_LABEL) != old.labels.get(PREEMPTIBLE_LABEL):
         return "Preemptible label is forbidden modify now."
     name = known_quota_name(pod, quotas, gates)
-    is_parent = any(quota.is_parent for quota in quotas if quota.name == name)
+    is_parent = any(quota.tree.is_parent for quota in quotas if quota.name == name)
     if name == DEFAULT_QUOTA or not is_parent or "SupportParentQuotaSubmitPod" in gates:
         return ""
     return f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.name}"

@@ -29,6 +29,7 @@ PLURALS = (
     "elasticquotas.scheduling.x-k8s.io",
     "elasticquotas.scheduling.sigs.k8s.io",
     "nodemetrics.slo.koordinator.sh",
+    "poddisruptionbudgets.policy",
     "nodes.metrics.k8s.io",
     "pods.metrics.k8s.io",
 )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from engine.model.kinds import WATCHED
+from engine.model.kinds import WATCHED, Kind
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.cluster import Cluster
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
@@ -42,6 +42,7 @@ async def live_cluster(
     clock: Clock,
     *,
     also: Sequence[Source] = (),
+    kinds: Sequence[Kind] = WATCHED,
     config: ReflectorConfig = DEFAULT_CONFIG,
     stale_after: StaleAfter | None = None,
 ) -> AsyncIterator[Cluster]:
@@ -52,12 +53,13 @@ async def live_cluster(
         applier: of all events; made with the same clock.
         clock: time, real or that of a test.
         also: further sources, such as of usage, that write into the same state.
+        kinds: those to follow.
         config: page size and intervals of the reflectors.
         stale_after: the ages at which domains are stale; the usual ones if not given.
     """
     reflectors = [
         Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, config)
-        for kind in WATCHED
+        for kind in kinds
     ]
     sources: list[Source] = [*reflectors, *also]
     tasks = [

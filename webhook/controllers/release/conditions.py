@@ -1,8 +1,9 @@
 """The condition of held pods: what it says, and when it is worth a write.
 
 A condition is for a person who waits, not a log: a pod that is released within a second gets none,
-one that waits gets another when its place in the queue changes visibly, at most once a minute. The
-writes share a rate with nominations and releases, so they are few, those of the front first.
+one that waits gets another when its place in the queue changes visibly, or when the wait that was
+foretold is over, at most once a minute. The writes share a rate with nominations and releases, so
+they are few, those of the front first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from engine.model.hold import QUEUED_CONDITION
 from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.time import SECOND, Micros, date
-from engine.report import place_text
+from engine.report import eta_text, place_text
 from webhook.placement.held_pods import HeldPod
 
 _BANDS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -28,11 +29,28 @@ _PASS_EVERY: Final = 1 * SECOND
 _MOST_PER_PASS: Final = 30  # a tenth of the writes that a controller makes in a second
 
 
+class Place(NamedTuple):
+    """A place in a part of the queue, from 1, such as among the pods of a quota."""
+
+    position: int
+    of: int
+    within: str
+
+
 class Wait(NamedTuple):
-    """What a held pod waits for; the detail follows its place in the message."""
+    """What a held pod waits for; the detail follows its place in the message.
+
+    Attributes:
+        reason: of the condition.
+        detail: for people.
+        place: to be shown instead of the place among all held pods.
+        eta: how long it is going to wait, None if nobody knows.
+    """
 
     reason: QueuedReason
     detail: str = ""
+    place: Place | None = None
+    eta: Micros | None = None
 
 
 IN_ORDER: Final = Wait(QueuedReason.WAITING_IN_ORDER)
@@ -47,11 +65,19 @@ class DueCondition(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """The latest condition of a pod; its band is None where an earlier leader wrote it."""
+    """The latest condition of a pod.
+
+    Attributes:
+        reason: of the condition.
+        band: of its place, None where an earlier leader wrote it.
+        at: when it was written.
+        until: the moment by which it said that the pod is released, None if it said none.
+    """
 
     reason: str
     band: int | None
     at: Micros
+    until: Micros | None = None
 
 
 class QueuedConditions:
@@ -125,25 +151,42 @@ class QueuedConditions:
         """Return a condition that is due and so counts as written, else None."""
         if now - held.seen_at < _SHORTEST_WAIT:
             return None
-        uid, band = held.pod.uid, bisect_left(_BANDS, place)
-        last = self._written.get(uid)
-        is_first = last is None
+        uid, last = held.pod.uid, self._written.get(held.pod.uid)
         if last is None:
             found = queued_condition_in(held.raw)
             if found is not None and found.is_true:
                 self._written[uid] = _Written(found.reason, None, now)
                 return None
-        elif now - last.at < _SHORTEST_PAUSE or (last.reason, last.band) == (wait.reason, band):
+        band = bisect_left(_BANDS, place if wait.place is None else wait.place.position)
+        if last is not None and not _is_news(last, wait, band, now):
             return None
-        self._written[uid] = _Written(wait.reason, band, now)
+        until = None if wait.eta is None else Micros(now + wait.eta)
+        self._written[uid] = _Written(wait.reason, band, now, until)
         condition = {
             "type": QUEUED_CONDITION,
             "status": "True",
             "reason": wait.reason,
-            "message": "; ".join(filter(None, (place_text(place, total), wait.detail))),
+            "message": _message(wait, place, total),
         }
         # Later writes leave the moment as it is: only the status makes a transition.
-        return {**condition, "lastTransitionTime": _timestamp(now)} if is_first else condition
+        return {**condition, "lastTransitionTime": _timestamp(now)} if last is None else condition
+
+
+def _is_news(last: _Written, wait: Wait, band: int, now: Micros) -> bool:
+    """Return whether a wait is worth another write: what it says is no longer so."""
+    if now - last.at < _SHORTEST_PAUSE:
+        return False
+    is_guess_over = now > last.until if last.until is not None else wait.eta is not None
+    return is_guess_over or (last.reason, last.band) != (wait.reason, band)
+
+
+def _message(wait: Wait, place: int, total: int) -> str:
+    if wait.place is None:
+        where = place_text(place, total)
+    else:
+        where = f"{place_text(wait.place.position, wait.place.of)} in {wait.place.within}"
+    guess = "" if wait.eta is None else eta_text(wait.eta)
+    return "; ".join(filter(None, (where, wait.detail, guess)))
 
 
 def _timestamp(now: Micros) -> str:

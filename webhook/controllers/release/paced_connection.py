@@ -9,7 +9,7 @@ from typing import Final
 
 from aiolimiter import AsyncLimiter
 
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.timing import Backoff
 from webhook.controllers.release.write_error import (
     UnclearError,
@@ -64,7 +64,14 @@ class PacedConnection:
         return max(self._pause_until - self._clock(), 0.0)
 
     async def request(
-        self, method: str, path: str, body: bytes = b"", content_type: str = "", *, is_large: bool
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str = "",
+        *,
+        is_large: bool,
+        query: Query = (),
     ) -> bytes:
         """Send one request as soon as rate and number in flight allow; return the answer.
 
@@ -74,6 +81,7 @@ class PacedConnection:
             body: JSON, empty for none.
             content_type: of the body.
             is_large: whether the pod is one that the API server may take long for.
+            query: parameters, not yet encoded.
 
         Raises:
             WriteError: it failed.
@@ -88,7 +96,7 @@ class PacedConnection:
             try:
                 async with asyncio.timeout(self._call_seconds):
                     answer = await self._connection.write(
-                        method, path, body, content_type=content_type
+                        method, path, body, content_type=content_type, query=query
                     )
             except TimeoutError as error:
                 raise self._timed_out(sent_at, is_large=is_large) from error

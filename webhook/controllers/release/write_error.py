@@ -1,4 +1,4 @@
-"""What became of a write of a held pod that failed, and so what to do about it."""
+"""What became of a write of a pod that failed, and so what to do about it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 from webhook.cluster.client.connection import NO_CONTACT, ApiError
 
 _DENIALS: Final = ("denied the request", "denied request")
+_BUDGET: Final = "disruption budget"
+_MANY_BUDGETS: Final = "more than one PodDisruptionBudget"
 _WEBHOOK_FAILED: Final = "failed calling webhook"
 _TRY_AGAIN: Final = frozenset(
     {
@@ -30,6 +32,8 @@ class WriteFailure(Enum):
             do: the watch shows it.
         CHANGED: the pod is no longer what we know: its gate is gone, it is bound, or its affinity
             is another. It is decided again, as the watch shows it.
+        BLOCKED: a PodDisruptionBudget stands against an eviction, now or for as long as there are
+            two of them.
         UNREACHABLE: there was no answer, or the API server is too busy. Maybe it was written. It
             is tried again, after `PodWriter.pause_seconds`.
         NOT_LEADING: this replica no longer leads. Nothing was sent, and nothing may be.
@@ -38,6 +42,7 @@ class WriteFailure(Enum):
     REFUSED = "refused"
     GONE = "gone"
     CHANGED = "changed"
+    BLOCKED = "blocked"
     UNREACHABLE = "unreachable"
     NOT_LEADING = "not-leading"
 
@@ -85,6 +90,8 @@ def _failure_of(error: ApiError) -> WriteFailure | None:
         return WriteFailure.GONE
     if _WEBHOOK_FAILED in message or any(denial in message for denial in _DENIALS):
         return WriteFailure.REFUSED
+    if _MANY_BUDGETS in message or (status == HTTPStatus.TOO_MANY_REQUESTS and _BUDGET in message):
+        return WriteFailure.BLOCKED
     if status in _TRY_AGAIN or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return WriteFailure.UNREACHABLE
     if status in {HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}:

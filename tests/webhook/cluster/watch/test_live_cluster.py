@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.model.kinds import WATCHED
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED, Kind
 from engine.view import ClusterState, ClusterView, Domain, Sum
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import (
@@ -50,6 +51,7 @@ async def living(
     folder: Path,
     *objects: dict[str, Any],
     also: Sequence[Source] = (),
+    kinds: Sequence[Kind] = WATCHED,
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
 ) -> AsyncIterator[Live]:
     time = Time()
@@ -59,7 +61,7 @@ async def living(
             server.create(one)
         prepare(server)
         async with live_cluster(
-            connection, applier, time.clock, also=also, config=BRISK
+            connection, applier, time.clock, also=also, kinds=kinds, config=BRISK
         ) as cluster:
             yield Live(server, cluster, time)
 
@@ -165,6 +167,27 @@ async def test_sources_say_how_well_they_hear(tmp_path: Path) -> None:
         assert (absent.present, absent.synced, absent.last_error) == (False, False, "")
         assert sources["pods"].objects == 2
         assert all(one.last_contact == STARTED for one in sources.values())
+
+
+async def test_disruption_budgets_are_followed_where_pods_are_evicted(tmp_path: Path) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    async with living(tmp_path, *SOME, budget) as live:
+        await live.cluster.synced()
+        assert DISRUPTION_BUDGETS.name not in live.cluster.sources
+        assert live.cluster.view().all_of(DisruptionBudget) == []
+    async with living(tmp_path, *SOME, budget, kinds=(*WATCHED, DISRUPTION_BUDGETS)) as live:
+        await live.cluster.synced()
+        await eventually(lambda: bool(live.cluster.view().all_of(DisruptionBudget)))
+        (found,) = live.cluster.view().all_of(DisruptionBudget)
+        assert (found.key, found.disruptions_allowed) == ("shop/web", 1)
+        live.server.delete(DISRUPTION_BUDGETS.name, "shop", "web")
+        await eventually(lambda: not live.cluster.view().all_of(DisruptionBudget))
 
 
 async def test_a_source_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -274,8 +297,7 @@ STEPS = st.one_of(
 
 @settings(
     max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=st.lists(STEPS, max_size=40), streams=st.booleans(), synced=st.booleans())
 def test_after_any_writes_and_faults_it_is_what_a_fresh_start_would_be(

@@ -10,7 +10,7 @@ from engine.model.hold import HOLD_GATE, QUEUED_CONDITION
 from engine.model.pod import pod_of
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros
-from webhook.controllers.release.conditions import IN_ORDER, QueuedConditions, Wait
+from webhook.controllers.release.conditions import IN_ORDER, Place, QueuedConditions, Wait
 from webhook.placement.held_pods import HeldPod
 
 if TYPE_CHECKING:
@@ -99,6 +99,40 @@ def test_a_pod_is_written_once_a_minute_at_most() -> None:
     assert len(_messages(conditions, queue, 2)) == 3
     assert _messages(conditions, queue, 61.9, _PACED) == {}
     assert len(_messages(conditions, queue, 63, _PACED)) == 3
+
+
+def _quota_wait(position: int, eta: float | None = None) -> Wait:
+    return Wait(
+        QueuedReason.WAITING_FOR_QUOTA,
+        "needs cpu 2, 1 free; batch borrows 12",
+        Place(position, 17, "shop/team"),
+        None if eta is None else Micros(int(eta * SECOND)),
+    )
+
+
+def test_a_pod_that_waits_for_its_quota_says_its_place_there_and_how_long_it_takes() -> None:
+    (due,) = QueuedConditions().due(_queue(1), _at(2), wait=_quota_wait(4, eta=170))
+    assert due.condition["message"] == (
+        "4th of 17 in shop/team; needs cpu 2, 1 free; batch borrows 12; about 3 min"
+    )
+
+
+def test_the_place_in_the_quota_is_the_one_whose_band_counts() -> None:
+    conditions, queue = QueuedConditions(), _queue(1)
+    assert len(_messages(conditions, queue, 2, _quota_wait(9))) == 1
+    assert _messages(conditions, queue, 63, _quota_wait(6)) == {}  # both are in the band to 10
+    assert len(_messages(conditions, queue, 64, _quota_wait(5))) == 1
+
+
+def test_a_guess_is_written_when_there_is_one_and_again_when_it_is_over() -> None:
+    conditions, queue = QueuedConditions(), _queue(1)
+    assert len(_messages(conditions, queue, 2, _quota_wait(9))) == 1
+    (message,) = _messages(conditions, queue, 63, _quota_wait(9, eta=300)).values()
+    assert message.endswith("about 5 min")
+    # It foretold the release for 363 s; until then another guess is no news.
+    assert _messages(conditions, queue, 362, _quota_wait(9, eta=600)) == {}
+    (message,) = _messages(conditions, queue, 365, _quota_wait(9, eta=600)).values()
+    assert message.endswith("about 10 min")
 
 
 def test_later_writes_leave_the_moment_of_the_transition() -> None:
