@@ -14,7 +14,8 @@ from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
-from engine.view import Sum
+from engine.quota.queueing import QueueRules
+from engine.view import ClusterState, Sum
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
 from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
@@ -31,6 +32,7 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaQueue,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -88,7 +90,8 @@ class ReplicaModel:
         self.annotations: dict[str, str] = {}
         self._server, self._loop, self._now = server, loop, now
         self._seen = {"pods": 0, "nodes": 0}
-        self._applier = EventApplier(now=now, observers=[self.held, self.unbound])
+        state = ClusterState(leave_out_queued=True)
+        self._applier = EventApplier(state, now=now, observers=[self.held, self.unbound])
         self._applier.state.track_sums(policies.sum_profiles)
         self._controller = ReleaseController(
             self._parts(policies), is_ready=lambda: self.is_ready, now=now, clock=loop.time
@@ -110,6 +113,9 @@ class ReplicaModel:
                 refusals=Refusals(self.connection, identity="me", clock=clock, now=self._date),
                 releasing=ReleasingStatus(self.annotations.__setitem__, clock),
                 conditions=QueuedConditions(),
+                quota_queue=QuotaQueue(
+                    state, self.held, self.unbound, QueueRules(), now=self._now, clock=clock
+                ),
             ),
             decider=HeldPodDecider(
                 placer, lambda: policies, state, outcomes.nominates, PolicyCounts()
