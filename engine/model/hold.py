@@ -33,3 +33,6 @@ QUEUED_CONDITION: Final = "stowplan.dev/Queued"
 
 RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
+
+RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
+"""On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""
