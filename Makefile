@@ -30,7 +30,7 @@ test: $(READY) ## Run the tests: some 8 minutes of CPU, on all cores
 
 e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
 	@$(BIN)/python -m tests.e2e.build
-	@$(BIN)/pytest -q tests/e2e
+	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile tests/e2e
 
 check: $(READY) ## Run the static checks: format, lint, types, import direction
 	@$(BIN)/ruff format --check --quiet .

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.policy import load_policies
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,7 +37,7 @@ def run(command: str) -> str:
         env={**os.environ, "PATH": os.defpath, "COLUMNS": str(WIDTH), "TERM": "dumb"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert not finished.stderr

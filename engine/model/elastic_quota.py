@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from engine.model import api, resources
 from engine.model.koordinator_quota import NO_TREE_SETTINGS, TreeSettings, tree_settings_of
 from engine.model.quantity import INT64_MAX
+from engine.model.quota_figures import FIGURE_ANNOTATIONS
 from engine.model.resources import Amounts
 
 UPSTREAM_GROUP = "scheduling.x-k8s.io"
@@ -65,6 +66,7 @@ class ElasticQuota:
         weight: its weight in fair sharing.
         max_queued: pods that may wait for it.
         reclaim: whether its pods within `min` take back what others borrow.
+        figures: texts of the annotations in `FIGURE_ANNOTATIONS` that it has.
     """
 
     namespace: str
@@ -80,6 +82,7 @@ class ElasticQuota:
     weight: int = DEFAULT_WEIGHT
     max_queued: int = DEFAULT_MAX_QUEUED
     reclaim: ReclaimMode = ReclaimMode.DRY_RUN
+    figures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> QuotaKey:
@@ -109,6 +112,7 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         weight=_integer(annotations, WEIGHT_ANNOTATION, DEFAULT_WEIGHT, 1, MOST_WEIGHT),
         max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
         reclaim=_reclaim_mode(annotations),
+        figures={name: annotations[name] for name in FIGURE_ANNOTATIONS if name in annotations},
     )
 
 

@@ -28,6 +28,7 @@ from engine.quota.rules import (
     quotas_of,
     used_by_namespace,
 )
+from engine.quota.sharing import Sharing, sharing
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
@@ -55,6 +56,7 @@ __all__ = [
     "Reservation",
     "ReservationTimeouts",
     "Reservations",
+    "Sharing",
     "StatusCounts",
     "UnlistedResources",
     "check_deletion",
@@ -70,6 +72,7 @@ __all__ = [
     "quotas_of",
     "record_demand",
     "reserved_amounts",
+    "sharing",
     "status_used",
     "used_by_namespace",
 ]

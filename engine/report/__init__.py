@@ -6,7 +6,7 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
-from engine.report.eta import ReleaseRates, eta, eta_text
+from engine.report.eta import ReleaseRates, eta_text, expected_wait
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -44,8 +44,8 @@ __all__ = [
     "StatusReport",
     "ViewStatus",
     "decision_report",
-    "eta",
     "eta_text",
+    "expected_wait",
     "overdue_seconds",
     "place_text",
     "queue_report",

@@ -75,7 +75,7 @@ class ReleaseRates:
         return self._quotas.setdefault(quota, _Releases(now))
 
 
-def eta(position: int, interval: Micros) -> Micros:
+def expected_wait(position: int, interval: Micros) -> Micros:
     """Return how long the pod at a position, from 1, waits for that many releases."""
     return Micros(position * interval)
 

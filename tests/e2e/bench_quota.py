@@ -33,10 +33,11 @@ from tests.bench.bench_view import machine
 from tests.e2e.build import executables
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.conftest import install
-from tests.e2e.control_plane import ControlPlane, free_ports, running
+from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.front import fronting
 from tests.e2e.installed import NAME
 from tests.e2e.part import Part
+from tests.e2e.ports import free_ports
 from tests.e2e.quotas import (
     ELASTIC_QUOTAS,
     GROUP,

@@ -10,6 +10,7 @@ modules are pinned by `controlplane/go-1.37.mod`.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -75,8 +76,11 @@ class _Modules:
         if not self.file.exists():
             raise BuildError(f"`{self.file.name}` is missing: no modules for {MINOR_VERSION}")
         folder = _cache() / self._fingerprint()
-        if not folder.exists():
-            self._build(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the tests may be building them
+            if not folder.exists():
+                self._build(folder)
         return folder
 
     def _fingerprint(self) -> str:
@@ -90,7 +94,6 @@ class _Modules:
     def _build(self, folder: Path) -> None:
         """Compile into a folder next to the final one, which appears complete or not at all."""
         go = self._go()
-        folder.parent.mkdir(parents=True, exist_ok=True)
         print(f"building the Kubernetes control plane with {_answer(go, 'env', 'GOVERSION')}")
         print("once per version: five to fifteen minutes on two cores, 4 GB in Go's caches")
         started = time.monotonic()

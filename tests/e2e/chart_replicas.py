@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.e2e.advice import first_choice
 from tests.e2e.chart import Release, of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
-from tests.e2e.control_plane import ControlPlane, free_ports
+from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
+from tests.e2e.ports import free_ports
 from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import create_namespace, pod

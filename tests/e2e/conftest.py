@@ -1,6 +1,7 @@
-"""A real Kubernetes control plane, once for all end-to-end tests.
+"""A real Kubernetes control plane, once for all end-to-end tests of a process.
 
-`make e2e` runs them; plain `pytest` does not collect this folder. A test asks for what it needs:
+`make e2e` runs them in two processes, each file in one of them: most of their time is waiting.
+Plain `pytest` does not collect this folder. A test asks for what it needs:
 
 - `cluster`: create, get, list, watch, patch, delete any object, as the admin;
 - `namespace`: a new one, emptied afterwards;

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import socket
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -21,12 +19,10 @@ from typing import Any
 from tests.e2e.build import Executables
 from tests.e2e.certificates import Authority, KeyPair, signing_key
 from tests.e2e.part import Part
+from tests.e2e.ports import free_ports
 
 _LOCAL = "127.0.0.1"
 _ASK_SECONDS = 10
-# Below the range outgoing connections take their ports from: a part that was stopped finds its own
-# port free when it comes back.
-_PORTS = range(20_000, 32_000)
 _SERVICE_ADDRESSES = "10.0.0.0/24"
 _FRONT_PROXY = "front-proxy-client"
 _ADMISSION_PLUGINS = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
@@ -305,14 +301,3 @@ def _asking(url: str, context: ssl.SSLContext) -> Callable[[], bool]:
             return False
 
     return is_well
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nothing listens on."""
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe:
-            if probe.connect_ex((_LOCAL, port)):
-                found.add(port)
-    return list(found)

@@ -15,8 +15,9 @@ import yaml
 from engine.view import ClusterState
 from tests.e2e.chart import of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
-from tests.e2e.control_plane import ControlPlane, free_ports
+from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import Front, fronting
+from tests.e2e.ports import free_ports
 from tests.e2e.replica import Replica
 from tests.e2e.reviewer import rule
 from tests.e2e.serving import LOCAL

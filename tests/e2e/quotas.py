@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
-from tests.e2e.control_plane import ControlPlane, free_ports
+from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import FailurePolicy, Installed, account, installed
 from tests.e2e.link import Link, linked
+from tests.e2e.ports import free_ports
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import create_namespace, pod
 

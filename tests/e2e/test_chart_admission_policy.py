@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from engine.model.elastic_quota import RESERVATIONS_ANNOTATION
+from engine.model.elastic_quota import (
+    RESERVATIONS_ANNOTATION,
+    WEIGHT_ANNOTATION,
+)
+from engine.model.quota_figures import FIGURE_ANNOTATIONS
 from tests.e2e.chart import CONFIGURATIONS, Release
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
@@ -80,7 +84,7 @@ async def test_of_its_webhook_configurations_it_changes_the_bundle_alone(
 
 @pytest.mark.usefixtures("crds")
 @pytest.mark.parametrize("kind", _QUOTAS)
-async def test_of_a_quota_it_changes_its_reservations_and_the_status_alone(
+async def test_of_a_quota_it_changes_its_reservations_figures_and_the_status_alone(
     cluster: Cluster, replica: Cluster, shop: str, kind: str
 ) -> None:
     await cluster.create(
@@ -98,6 +102,7 @@ async def test_of_a_quota_it_changes_its_reservations_and_the_status_alone(
         {"metadata": {"annotations": {"owner": "bob"}}},
         {"metadata": {"annotations": {"owner": None}}},
         {"metadata": {"annotations": {"evil": "yes"}}},
+        {"metadata": {"annotations": {WEIGHT_ANNOTATION: "1000"}}},
         {"metadata": {"finalizers": ["evil.example/stays"]}},
     ]
 
@@ -109,12 +114,18 @@ async def test_of_a_quota_it_changes_its_reservations_and_the_status_alone(
     for change in forbidden:
         assert "stowplan changes no" in await _refusal(replica, kind, "team", change, shop), change
     assert await _refusal(replica, kind, "team", _RESERVED, shop) == ""
+    figures = dict.fromkeys(FIGURE_ANNOTATIONS, "1")
+    assert await _refusal(replica, kind, "team", {"metadata": {"annotations": figures}}, shop) == ""
     used = {"status": {"used": {"cpu": "1"}}}
     assert await _refusal(replica, kind, "team", used, shop, subresource="status") == ""
     quota = await cluster.get(kind, "team", shop)
     assert quota["spec"] == {"max": {"cpu": "4"}}
     assert quota["status"]["used"] == {"cpu": "1"}
-    assert quota["metadata"]["annotations"] == {"owner": "ann", RESERVATIONS_ANNOTATION: "{}"}
+    assert quota["metadata"]["annotations"] == {
+        "owner": "ann",
+        RESERVATIONS_ANNOTATION: "{}",
+        **figures,
+    }
 
 
 async def test_of_a_node_it_changes_its_marks_alone(

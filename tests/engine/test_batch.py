@@ -33,7 +33,7 @@ def one_by_one(world: BatchWorld) -> list[BatchOutcome]:
     return outcomes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(worlds())
 def test_a_batch_is_decided_as_its_pods_are_one_by_one(world: BatchWorld) -> None:
     view = world.state().view()

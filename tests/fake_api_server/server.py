@@ -19,6 +19,7 @@ from tests.fake_api_server.statuses import ApiFault
 from tests.fake_api_server.store import Object, Store, complete
 from tests.fake_api_server.watches import Watch
 from tests.fake_api_server.writes import Writer
+from tests.patience import PATIENCE_SECONDS
 
 _HISTORY_LIMIT = 50_000  # changes per resource
 _SHUTDOWN_SECONDS = 0.01  # aiohttp takes 0 for ever
@@ -127,13 +128,13 @@ class FakeApiServer:
 
     # Waiting
 
-    async def until(self, condition: Callable[[], bool], *, seconds: float = 10) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition, looked at when a request arrives or ends and a watch opens or ends.
 
         Raises:
             TimeoutError: it does not come true in time.
         """
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 await self._happened.wait()
 

@@ -142,7 +142,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - any part
             yield from _places(item)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(review=distorted_reviews())
 def test_a_distorted_review_is_refused_or_answered_with_a_patch_that_applies_once(
     mutate: Mutate, review: dict[str, Any]
@@ -162,7 +162,7 @@ def test_a_distorted_review_is_refused_or_answered_with_a_patch_that_applies_onc
     assert "patch" not in json.loads(body)["response"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     review=st.sampled_from(REVIEWS),
     start=st.integers(0, 4_000),
@@ -177,7 +177,7 @@ def test_a_garbled_body_is_refused_or_answered_but_never_an_error(
     assert status in {200, 400}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(body=st.binary(max_size=200) | JSON_VALUES.map(lambda value: json.dumps(value).encode()))
 def test_what_is_no_review_is_refused(mutate: Mutate, body: bytes) -> None:
     assert mutate.post(body)[0] == 400

@@ -17,6 +17,7 @@ from webhook.doctor.installation import Installation
 from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
 from webhook.doctor.platform import platform
+from webhook.doctor.quota_queues import quota_queues
 from webhook.doctor.replicas import replicas, sources
 from webhook.doctor.rights import rights
 from webhook.doctor.rollout import rollout
@@ -33,6 +34,7 @@ CHECKS: Mapping[str, Check] = {
     "webhooks": webhooks,
     "held pods": held_pods,
     "hold limits": hold_limits,
+    "quota queues": quota_queues,
     "marks": node_marks,
     "platform": platform,
 }

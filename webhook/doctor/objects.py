@@ -235,6 +235,12 @@ class LeaseSpec(_Part, frozen=True):
     renew_time: datetime | None = None
 
 
+class Named(_Part, frozen=True):
+    """Any object, as far as all have the same."""
+
+    metadata: Metadata
+
+
 class Lease(_Part, frozen=True):
     """A Lease."""
 
@@ -256,11 +262,18 @@ class NodeSpec(_Part, frozen=True):
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
+class NodeStatus(_Part, frozen=True):
+    """Status of a node."""
+
+    allocatable: dict[str, str | int | float] = {}
+
+
 class Node(_Part, frozen=True):
     """A node."""
 
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
 
 
 class TlsData(_Part, frozen=True):

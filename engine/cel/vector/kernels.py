@@ -310,8 +310,12 @@ def to_int(column: Column) -> Column:
     return Column(np.where(wrong, 0.0, values).astype(np.int64), faults)
 
 
-def _extreme(beats: Callable[[Any, Any], Any]) -> Kernel:
-    """Return the kernel of `math.greatest` or `math.least`: the first of equals wins."""
+def _extreme(of_two: np.ufunc) -> Kernel:
+    """Return the kernel of `math.greatest` or `math.least`: the first of equals wins.
+
+    Args:
+        of_two: the extreme of two values, NaN where one of them is.
+    """
 
     def pick(*columns: Column) -> Column:
         if any(column.values.dtype.kind in "bMm" for column in columns):
@@ -319,9 +323,11 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> Kernel:
         best, *others = _alike(columns)
         faults = reduce(either, (column.faults for column in columns))
         for values in others:
-            faults = either(faults, either(_nans(values), _nans(best)))
-            best = np.where(beats(values, best), values, best)
-        return Column(best, faults)
+            chosen = np.asarray(of_two(values, best))
+            if not chosen.all():  # zeros of either sign are equal
+                np.copyto(chosen, best, where=(chosen == 0) & (best == 0))
+            best = chosen
+        return Column(best, either(faults, _nans(best)) if others else faults)
 
     return pick
 
@@ -375,8 +381,8 @@ FUNCTIONS: Final[Mapping[str, Kernel]] = {
     "math.abs": absolute,
     "math.ceil": _on_doubles(np.ceil),
     "math.floor": _on_doubles(np.floor),
-    "math.greatest": _extreme(operator.gt),
-    "math.least": _extreme(operator.lt),
+    "math.greatest": _extreme(np.maximum),
+    "math.least": _extreme(np.minimum),
     "math.round": _on_doubles(_nearest),
     "math.sqrt": lambda column: _square_root(to_double(column)),
     "math.trunc": _on_doubles(np.trunc),

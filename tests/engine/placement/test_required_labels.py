@@ -228,7 +228,7 @@ _user_terms = st.lists(st.sampled_from(_USER_TERMS), min_size=1, max_size=3)
 _affinities = st.none() | _user_terms.map(lambda terms: required(*terms))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     filters=st.lists(label_filters | mixed_filters.map(str), min_size=1, max_size=2),
     variables=_variables,

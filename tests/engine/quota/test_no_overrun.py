@@ -15,7 +15,7 @@ from tests.engine.quota.overrun_model import (
     Granted,
 )
 
-Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestQuotasAreNotOverrun = Cluster.TestCase
 BusyCluster.TestCase.settings = Cluster.TestCase.settings
 TestBusyQuotasAreNotOverrun = BusyCluster.TestCase

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model.time import SECOND, Micros
-from engine.report import ReleaseRates, eta, eta_text
+from engine.report import ReleaseRates, eta_text, expected_wait
 
 
 def _at(seconds: float) -> Micros:
@@ -73,7 +73,7 @@ def test_a_quota_that_nobody_waits_for_is_forgotten_after_ten_minutes() -> None:
 
 
 def test_a_pod_waits_for_as_many_releases_as_its_position() -> None:
-    assert eta(4, Micros(45 * SECOND)) == 180 * SECOND
+    assert expected_wait(4, Micros(45 * SECOND)) == 180 * SECOND
 
 
 @pytest.mark.parametrize(

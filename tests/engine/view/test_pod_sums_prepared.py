@@ -59,7 +59,7 @@ def any_event(random: Random) -> Callable[[ClusterState], None]:
             return lambda state: state.set_pod(new, seen_at=age)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.randoms(use_true_random=False))
 def test_sums_counted_a_few_nodes_at_a_time_are_those_counted_at_once(random: Random) -> None:
     state, fresh = ClusterState(), ClusterState()

@@ -178,7 +178,7 @@ def naive(samples: Sequence[Sample], length: int) -> dict[int, list[Sample]]:
 
 
 @given(sample_lists())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_summary_is_what_plain_python_finds(samples: list[Sample]) -> None:
     found = summary(samples)
     windows = naive(samples, 1800 // 15 + 1)

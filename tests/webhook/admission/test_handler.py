@@ -12,6 +12,7 @@ from aiohttp import ClientResponse, ClientSession, web
 from aiohttp.test_utils import make_mocked_request
 
 from engine.errors import QuotaUndecidedError
+from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, _timeout_in
 from webhook.admission.review_result import Outcome, ReviewResult
@@ -110,7 +111,7 @@ class Webhook:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let other tasks run until something has come true."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - what it waits for has no event
             await asyncio.sleep(0)
 

@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.certificates.installed import NAMES, OURS, SECRET, Cluster, cluster
 from webhook.certificates import Authority, TlsError, bundle_of
 from webhook.certificates import secret_source as module
@@ -48,7 +49,7 @@ async def test_a_replica_waits_for_its_leader(monkeypatch: pytest.MonkeyPatch) -
         await here.server.until(lambda: len(here.server.requests) > 5)
         assert not waiting.done()
         await here.rotation().step()
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         assert LiveCertificate(source, client_ca=None, now=lambda: here.now).bundle_matches
 
 
@@ -88,7 +89,7 @@ async def test_whether_callers_trust_us_follows_the_configurations() -> None:
 
 
 async def until_bundle_matches(certificate: LiveCertificate, *, says: bool) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while certificate.bundle_matches is not says:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, Stowplan, process
 
 COMMANDS = ("demo", "explain", "lint", "serve", "snapshot", "test")
@@ -84,5 +85,5 @@ def test_a_full_disk_is_said_in_one_line() -> None:
         Path("/dev/full").open("w") as full,
         process("lint", POLICIES[1], stdout=full) as running,
     ):
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert (running.returncode, err) == (1, "no space left on device\n")

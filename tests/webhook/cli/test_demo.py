@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import DATA, ROOT, Stowplan, process
 from webhook.cli.demo import DemoError, run_demo
 
@@ -29,7 +30,7 @@ def test_the_demo_ends_by_itself_and_suggests_commands_that_work(
     stowplan: Stowplan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with process("demo", PATH="/usr/bin:/bin") as running:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert (running.returncode, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     # 60 points by requests, but limits of 10 + 4 of 8 cores

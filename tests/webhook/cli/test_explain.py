@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, DATA, POD, POLICIES, QUOTA_POD, Stowplan, process
 
 BLANK = str.maketrans("", "", " \n─")
@@ -54,9 +55,9 @@ def test_a_pipe_gets_no_colour_and_loses_no_reason(stowplan: Stowplan) -> None:
 
 def test_a_narrow_terminal_loses_no_word() -> None:
     with process(*EXPLAIN_POD) as running:
-        wide, _ = running.communicate(timeout=60)
+        wide, _ = running.communicate(timeout=PATIENCE_SECONDS)
     with process(*EXPLAIN_POD, COLUMNS="50") as running:
-        narrow, _ = running.communicate(timeout=60)
+        narrow, _ = running.communicate(timeout=PATIENCE_SECONDS)
     assert max(map(len, narrow.splitlines())) <= 50
     letters = sorted(wide.translate(BLANK))
     assert sorted(narrow.translate(BLANK)) == letters

@@ -7,6 +7,7 @@ import pytest
 
 from engine.errors import InvalidFileError
 from engine.view import ClusterState
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, process
 from webhook.cli.pods import placement_request, read_manifest
 
@@ -112,6 +113,6 @@ def test_a_request_says_what_the_api_server_would(tmp_path: Path) -> None:
 
 def test_a_pod_can_be_piped_in_as_json() -> None:
     with process("explain", "-", *CLUSTER, *POLICIES) as running:
-        out, err = running.communicate(json.dumps(read_manifest(POD)), timeout=60)
+        out, err = running.communicate(json.dumps(read_manifest(POD)), timeout=PATIENCE_SECONDS)
     assert (running.returncode, err) == (0, "")
     assert out.startswith("Place shop/checkout")

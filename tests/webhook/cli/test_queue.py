@@ -42,7 +42,7 @@ def pod(name: str, *gates: str, namespace: str = "shop", age: float = HOUR, **sp
     }
 
 
-def lease(*, renewed: float = 1, releasing: str = "true", holder: str = "stowplan-a") -> Json:
+def lease(*, renewed: float = -HOUR, releasing: str = "true", holder: str = "stowplan-a") -> Json:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

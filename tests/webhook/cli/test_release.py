@@ -9,6 +9,7 @@ import pytest
 
 from engine.model.hold import HOLD_GATE, RELEASING_ANNOTATION
 from tests.fake_api_server import FakeApiServer
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import Ran, Stowplan, process
 from tests.webhook.cli.test_snapshot import serving
 from tests.webhook.controllers.release.holding import gates, hold
@@ -87,7 +88,7 @@ def test_it_asks_first_and_writes_nothing_where_nobody_is_there(
 ) -> None:
     hold(server, "a")
     asked = process("release", "--all", "--kubeconfig", release.kubeconfig)
-    out, err = asked.communicate("y\n", timeout=60)
+    out, err = asked.communicate("y\n", timeout=PATIENCE_SECONDS)
     assert (asked.returncode, out) == (1, "")
     assert "1 pod would be released, and nobody is there to confirm it\nhint: `--yes`" in err
     assert gates(server, "a") == [HOLD_GATE]
@@ -98,7 +99,7 @@ def test_the_overdue_ones_are_released_where_nobody_else_does(
 ) -> None:
     now = datetime.now(UTC)
     later, earlier = now + timedelta(hours=1), now - timedelta(seconds=30)
-    hold(server, "young", created=now)
+    hold(server, "young", created=later)  # however long this takes
     hold(server, "old", created=now - timedelta(seconds=70))
     hold(server, "noted", created=now, release_by=f"{earlier:%Y-%m-%dT%H:%M:%SZ}")
     # Whoever may patch a pod may write this, and keeps it from nobody.

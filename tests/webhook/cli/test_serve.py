@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, POLICIES, Stowplan, process
 
 LOCALLY = ("--host", "127.0.0.1", "--port", "0", "--metrics-port", "0")
@@ -24,11 +25,11 @@ def test_serve_says_whom_to_trust_answers_and_ends_when_told(which: signal.Signa
         authority = authority[authority.index("-----BEGIN") : authority.index("save it")]
         url = greeting[-1].split()[-1]
         trust = ssl.create_default_context(cadata=authority)
-        with urllib.request.urlopen(url, context=trust, timeout=30) as answer:  # noqa: S310 - https
+        with urllib.request.urlopen(url, context=trust, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - https
             assert url.endswith("/readyz")
             assert answer.status == 200
         running.send_signal(which)
-        _, log = running.communicate(timeout=60)
+        _, log = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 0
     assert "Traceback" not in log
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import POD, POLICIES, PROGRAM, ROOT, Stowplan, process
 from tests.webhook.cluster.recording import CLUSTER, fill
 
@@ -158,7 +159,7 @@ def test_an_interrupted_run_leaves_nothing(server: FakeApiServer, tmp_path: Path
             asked.wait(0.05)
         assert len(list(tmp_path.glob(".c.json.*.partial"))) == 1
         running.send_signal(signal.SIGINT)
-        assert running.communicate(timeout=60) == ("", "")
+        assert running.communicate(timeout=PATIENCE_SECONDS) == ("", "")
     assert running.returncode == 130
     assert [one.name for one in tmp_path.iterdir()] == ["kubeconfig"]
 

@@ -17,6 +17,7 @@ from engine.model import api
 from engine.model.kinds import WATCHED, Kind
 from engine.model.time import SECOND, Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.timing import Clock, ReflectorConfig
 from webhook.cluster.watch.event_applier import KindApplier
@@ -26,7 +27,7 @@ from webhook.cluster.watch.source_status import SourceStatus
 STARTED = Micros(1_700_000_000 * SECOND)
 PODS = next(kind for kind in WATCHED if kind.name == "pods")
 QUOTAS = next(kind for kind in WATCHED if kind.group == "scheduling.sigs.k8s.io")
-BRISK = ReflectorConfig(page_size=3, silence_seconds=5.0, streamed_list_seconds=5.0)
+BRISK = ReflectorConfig(page_size=3, silence_seconds=3_600.0, streamed_list_seconds=3_600.0)
 LONG = BRISK.look_again_seconds
 
 
@@ -145,9 +146,9 @@ async def connected_to(server: FakeApiServer, folder: Path) -> AsyncIterator[Con
         yield connection
 
 
-async def eventually(condition: Callable[[], bool], *, seconds: float = 4) -> None:
+async def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so; what makes it so arrives over sockets."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.001)
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.certificates.installed import FOREIGN, NAMES, OURS, SECRET, Cluster, cluster
 from webhook.certificates import Authority, KeyPair
 from webhook.certificates import bundles as bundles_module
@@ -327,7 +328,8 @@ async def test_three_replicas_that_start_together_serve_what_one_of_them_made() 
         sources = [
             SecretSource(here.store(), here.bundles(), now=lambda: here.now) for _ in running
         ]
-        await asyncio.wait_for(asyncio.gather(*(source.first() for source in sources)), 10)
+        first_pairs = asyncio.gather(*(source.first() for source in sources))
+        await asyncio.wait_for(first_pairs, PATIENCE_SECONDS)
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)

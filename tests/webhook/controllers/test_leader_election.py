@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from webhook.cluster.client.connection import Connection, Query, connected
 from webhook.controllers.leader_election import LeaseElector, LeaseTimes, steady_clock
 from webhook.identity import new_identity
@@ -320,7 +321,7 @@ async def _attempts(candidate: LeaseElector) -> None:
         await candidate.attempt()
 
 
-QUICK = LeaseTimes(duration_seconds=2, deadline_seconds=1.5, retry_seconds=0.01)
+QUICK = LeaseTimes(duration_seconds=2_000, deadline_seconds=1_500, retry_seconds=0.01)
 
 
 class Duty:
@@ -345,7 +346,7 @@ async def test_a_duty_is_done_while_leading_and_ends_before_the_lease_is_release
     async with cluster() as (server, connection):
         duty = Duty()
         running = asyncio.ensure_future(elector(connection, "a", times=QUICK).run(duty))
-        await asyncio.wait_for(duty.begun.wait(), 5)
+        await asyncio.wait_for(duty.begun.wait(), PATIENCE_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert duty.ended.is_set()
@@ -356,13 +357,13 @@ async def test_a_duty_ends_when_another_leads_and_begins_again_after_it() -> Non
     async with cluster() as (server, connection):
         duty = Duty()
         running = asyncio.ensure_future(elector(connection, "a", times=QUICK).run(duty))
-        await asyncio.wait_for(duty.begun.wait(), 5)
+        await asyncio.wait_for(duty.begun.wait(), PATIENCE_SECONDS)
         for holder, expected in (("b", duty.ended), ("", duty.begun)):
             stored = server.objects("leases")[AT]
             stored["metadata"].pop("resourceVersion")
             stored["spec"]["holderIdentity"] = holder
             server.replace(stored)
-            await asyncio.wait_for(expected.wait(), 5)
+            await asyncio.wait_for(expected.wait(), PATIENCE_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert duty.times == 2
@@ -373,11 +374,11 @@ async def test_a_duty_ends_at_the_deadline_without_the_api_server() -> None:
         duty = Duty()
         times = LeaseTimes(duration_seconds=1, deadline_seconds=0.3, retry_seconds=0.01)
         running = asyncio.ensure_future(elector(connection, "a", times=times).run(duty))
-        await asyncio.wait_for(duty.begun.wait(), 5)
+        await asyncio.wait_for(duty.begun.wait(), PATIENCE_SECONDS)
         server.pause()
-        await asyncio.wait_for(duty.ended.wait(), 5)
+        await asyncio.wait_for(duty.ended.wait(), PATIENCE_SECONDS)
         server.resume()
-        await asyncio.wait_for(duty.begun.wait(), 5)
+        await asyncio.wait_for(duty.begun.wait(), PATIENCE_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -395,7 +396,7 @@ async def test_a_duty_that_fails_is_begun_again(caplog: pytest.LogCaptureFixture
             raise RuntimeError("out of luck")
 
         running = asyncio.ensure_future(elector(connection, "a", times=QUICK).run(failing))
-        await asyncio.wait_for(again.wait(), 5)
+        await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert "out of luck" in caplog.text

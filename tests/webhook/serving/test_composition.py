@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InvalidFileError
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.conftest import ADVISING, Start
 
 REVIEW = json.loads((Path(__file__).parents[1] / "reviews" / "generate_name.json").read_text())[
@@ -31,7 +32,7 @@ async def test_changed_policy_files_are_noticed_and_a_bad_change_is_told(
             policies = json.loads(text)["policies"]
             return policies["loaded"], policies["lastReloadError"]
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             (policies / "more.yaml").write_text(ADVISING.replace("balance-limits", "more"))
             while await loaded() != (3, ""):
                 pass

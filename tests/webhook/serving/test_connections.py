@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from aiohttp import web
 
+from tests.patience import PATIENCE_SECONDS
 from webhook.serving.connections import Connection, Connections, most_connections
 from webhook.serving.server import listen
 
@@ -91,7 +92,7 @@ async def close(writers: list[asyncio.StreamWriter]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - what it waits for has no event
             await asyncio.sleep(0.001)
 

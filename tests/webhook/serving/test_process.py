@@ -17,6 +17,7 @@ from textwrap import dedent
 import aiohttp
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.conftest import ADVISING
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +49,7 @@ async def process(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Process, s
     )
     try:
         assert running.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             greeting = (await running.stdout.readuntil(b"curl")).decode()
         found = re.search(r"https://127\.0\.0\.1:\d+", greeting)
         assert found is not None
@@ -76,7 +77,7 @@ async def test_a_signal_ends_an_idle_process_well(tmp_path: Path, which: signal.
         ):
             assert "patch" in (await response.json())["response"]
         running.send_signal(which)
-        out, log = await asyncio.wait_for(running.communicate(), 30)
+        out, log = await asyncio.wait_for(running.communicate(), PATIENCE_SECONDS)
         assert running.returncode == 0
         assert out is not None
         assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
@@ -87,7 +88,7 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         reader, writer = await held_connection(url)
         running.send_signal(signal.SIGTERM)
         assert running.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await running.stderr.readuntil(b"ending")
             running.send_signal(signal.SIGTERM)
             assert await running.wait() == -signal.SIGTERM

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.conftest import Start
 from webhook.settings_sources import SettingsError
 
@@ -58,7 +59,7 @@ async def test_it_leaves_callers_time_to_learn_that_it_ends_though_nobody_is_con
 async def test_draining_ends_in_time_even_if_a_connection_stays_open(start: Start) -> None:
     async with start() as caller:
         await caller.post("/mutate", REVIEW)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await caller.server.drain(0.01)
         assert caller.server.reviews.connections
 

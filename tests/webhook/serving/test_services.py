@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.conftest import Caller, local_settings
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving.composition import run_server
@@ -193,7 +194,7 @@ async def test_a_replica_that_starts_with_bad_policies_is_ready_as_soon_as_they_
         assert "bad.yaml:1:7" in policies["lastReloadError"]
         assert (await caller.post("/mutate", review("1")))[0] == 200  # it fails open
         content = LEAST_LIMITS
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while status != 200:
                 content += "\n"  # another change, whenever the first look at the file is
                 policy.write_text(content)

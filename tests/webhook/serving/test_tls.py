@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.handshakes import served_leaf, shaken_hands
 from webhook.certificates import TlsError
 from webhook.serving.tls import CertificateFiles, LiveCertificate, SelfSigned, ServingCertificate
@@ -184,7 +185,7 @@ async def test_a_changed_client_authority_counts_for_new_connections(tmp_path: P
     await live.renew()
     assert (shaken(old, old_key), shaken(new, new_key)) == (True, False)
     content = new.read_bytes()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not shaken(new, new_key):
             content += b"\n"  # another change, whenever the first look at the file is
             trusted.write_bytes(content)
@@ -261,7 +262,7 @@ async def test_changed_files_are_noticed(tmp_path: Path) -> None:
     await asyncio.sleep(0)  # it has seen the first files
     for old, new in zip(files, pair(tmp_path, "renewed"), strict=True):
         new.replace(old)
-    await asyncio.wait_for(taken_up.wait(), 5)
+    await asyncio.wait_for(taken_up.wait(), PATIENCE_SECONDS)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     assert served_subject(live.current.context) == "CN=renewed"

@@ -32,7 +32,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 _NAMES = ("yes", "n", "text", "key", "list", "absent")
 _ENVIRONMENT = environment(ExpressionScope.RULES, dict.fromkeys(_NAMES, DYN))
-_GENEROUS = settings(max_examples=200, deadline=None)
+_GENEROUS = settings(max_examples=200)
 nodes = st.lists(labels, min_size=8, max_size=8)
 
 

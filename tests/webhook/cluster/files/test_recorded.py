@@ -285,7 +285,8 @@ def assert_loads_or_says_why(folder: Path, data: bytes) -> None:
 
 
 reused_folder = settings(
-    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

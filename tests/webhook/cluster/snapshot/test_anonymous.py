@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model import api, topology_api
@@ -100,7 +100,7 @@ def names_in(wire: msgspec.Struct) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(data=st.data())
 def test_no_name_survives_in_any_field_of_any_kind(kind: Kind, data: st.DataObject) -> None:
     wire = redact(kind, data.draw(objects(kind.wire)))

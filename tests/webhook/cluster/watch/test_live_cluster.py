@@ -297,8 +297,7 @@ STEPS = st.one_of(
 
 @settings(
     max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=st.lists(STEPS, max_size=40), streams=st.booleans(), synced=st.booleans())
 def test_after_any_writes_and_faults_it_is_what_a_fresh_start_would_be(

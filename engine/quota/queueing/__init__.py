@@ -1,0 +1,41 @@
+"""Queues of quotas: which of the pods that wait for quota may be released now, and why others wait.
+
+Belongs here: the cohort and its room, weighted shares, the choice among all quotas, and the reason
+of each wait, as data. Never: which node a pod goes to, when a cycle runs, and how a release is
+written. All of it is exact, pure, and the same on every replica.
+"""
+
+from engine.quota.queueing.cohort import (
+    Cohort,
+    NodeSelection,
+    QuotaCohort,
+    cohort_of_nodes,
+    sum_of_min,
+)
+from engine.quota.queueing.queue import AGED_MICROS, next_releases
+from engine.quota.queueing.queued_pod import Bound, QueuedPod, QueueQuota, queue_quota
+from engine.quota.queueing.share import borrowed, is_within_min, share_per_mille, weighted_share
+from engine.quota.queueing.wait import Borrower, Lack, QueueDecision, QuotaRelease, QuotaWait
+
+__all__ = [
+    "AGED_MICROS",
+    "Borrower",
+    "Bound",
+    "Cohort",
+    "Lack",
+    "NodeSelection",
+    "QueueDecision",
+    "QueueQuota",
+    "QueuedPod",
+    "QuotaCohort",
+    "QuotaRelease",
+    "QuotaWait",
+    "borrowed",
+    "cohort_of_nodes",
+    "is_within_min",
+    "next_releases",
+    "queue_quota",
+    "share_per_mille",
+    "sum_of_min",
+    "weighted_share",
+]
