@@ -28,6 +28,10 @@ class RunningPods:
         """Iterate over those of this moment, in any order."""
         return iter(self._by_key.values())
 
+    def get(self, key: str) -> RunningPod | None:
+        """Return a pod by `namespace/name`, None if it is not bound."""
+        return self._by_key.get(key)
+
     def runs(self, key: str, uid: str) -> bool:
         """Return whether a pod is bound and has not finished."""
         found = self._by_key.get(key)
