@@ -172,7 +172,11 @@ class Metrics:
         self._gauge(
             "stowplan_view_pods",
             "Pods in the view that have not finished.",
-            lambda: sum(requests["pods"] for requests in view().namespaces.requested.values()),
+            lambda: sum(
+                requests["pods"]
+                for totals in (view().namespaces.requested, view().namespaces.queued)
+                for requests in totals.values()
+            ),
         )
         if recorded_seconds is not None:
             age = Gauge(*_VIEW_AGE, ["source"], registry=self.registry)

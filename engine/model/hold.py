@@ -5,6 +5,7 @@ A held pod is admitted with a scheduling gate of ours. It is decided, nominated 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 HOLD_GATE: Final = "stowplan.dev/hold"
@@ -36,3 +37,18 @@ RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 
 RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
 """On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""
+
+
+def is_queued(gates: Collection[str], annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod waits for quota: our gate is on it, and quota among the reasons.
+
+    It holds nothing of its quota until then, no matter who wrote the gate and the reason: the
+    request that removes either is judged as a creation.
+
+    Args:
+        gates: names of its scheduling gates.
+        annotations: of the pod.
+    """
+    if HOLD_GATE not in gates:
+        return False
+    return HOLD_FOR_QUOTA in annotations.get(HOLD_REASONS_ANNOTATION, "").split(",")

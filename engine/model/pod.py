@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.hold import HOLD_GATE, is_queued
 from engine.model.pod_shape import PodShape
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
@@ -91,13 +91,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_queued(self) -> bool:
-        """Whether it waits for quota: our gate is on it, and quota among the reasons.
-
-        It does not count as used until its gate is removed, which is judged as a creation. So it is
-        no matter who wrote the gate and the reason.
-        """
-        reasons = self.annotations.get(HOLD_REASONS_ANNOTATION, "") if self.is_held else ""
-        return HOLD_FOR_QUOTA in reasons.split(",")
+        """Whether it waits for quota, see `engine.model.hold`."""
+        return is_queued(self.scheduling_gates, self.annotations)
 
     @property
     def is_daemon_set(self) -> bool:

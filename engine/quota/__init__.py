@@ -33,7 +33,7 @@ from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
 from engine.quota.validation import Findings, check_deletion, check_quota
-from engine.quota.verdict import QuotaVerdict, judge
+from engine.quota.verdict import QuotaVerdict, is_exceeded, judge, judge_queued
 
 __all__ = [
     "CAPACITY_SCHEDULING_RULES",
@@ -64,8 +64,10 @@ __all__ = [
     "cohort_usage",
     "decode_reservations",
     "draw",
+    "is_exceeded",
     "judge",
     "judge_batch",
+    "judge_queued",
     "limited",
     "mode_of",
     "quota_usages",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from engine.model.resources import Amounts, greater
 from engine.quota.bounds import CohortUsage, effective_max, excess, limited, sum_of
 from engine.quota.reservations import MOST_BYTES, Reservation
@@ -51,7 +53,7 @@ class _Tally:
 
     Attributes:
         counted: what the pods in the view count, by name.
-        named: greatest amounts reserved for a new pod of each name.
+        named: greatest amounts reserved for a whole pod of each name.
         used: by pods and reservations, those of admitted requests included.
         recallable: part of `used` in allowances of other replicas.
         size: bytes of the annotation, at most.
@@ -93,13 +95,13 @@ class _Tally:
         shared = self.shared(reservation)
         for name, amount in reservation.amounts.items():
             self.used[name] = self.used.get(name, 0) + amount - shared.get(name, 0)
-        if reservation.creates_named:
+        if reservation.holds_named_pod:
             name = reservation.name
             self.named[name] = greater(self.named.get(name, {}), reservation.amounts)
 
     def shared(self, reservation: Reservation) -> Amounts:
         """Amounts of a request that count already, for other pods of its name; sparse."""
-        if not reservation.creates_named:
+        if not reservation.holds_named_pod:
             return {}
         held = greater(self.named.get(reservation.name, {}), self.counted(reservation.name))
         amounts = reservation.amounts
@@ -180,7 +182,7 @@ def _tally(state: QuotaState, used: Amounts, counted: CountedPods, now: float) -
     return _Tally(
         state=state,
         counted=counted,
-        named=state.named_creations(),
+        named=state.reserved_by_name(),
         used=sum_of((used, state.unobserved(counted))),
         recallable=state.recallable(now),
         size=state.listed_bytes(now),
@@ -247,6 +249,4 @@ def _entry(reservation: Reservation, held: dict[str, int]) -> Reservation:
     """Return the entry of a quota: with all resources, because its `max` may limit more later."""
     positive = {name: amount for name, amount in reservation.amounts.items() if amount > 0}
     amounts = positive if len(positive) <= _MOST_NAMES else held
-    return Reservation(
-        reservation.uid, reservation.name, amounts, reservation.after, reservation.request
-    )
+    return msgspec.structs.replace(reservation, amounts=amounts)

@@ -46,13 +46,18 @@ class ReservationTimeouts:
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The share of an admitted pod; each request to resize the pod adds one with the difference.
 
+    A queued pod has none until it stops to be queued: that request is reserved the whole share.
+
     Attributes:
         uid: of the pod.
         name: of the pod.
         amounts: base units.
         after: the reservation has ended once the pod is observed at a newer resourceVersion: 0 for
-            a new pod, for a resize that of the object it is made from.
-        request: uid of the request to resize the pod, empty for its creation.
+            a new pod, for a change that of the object it is made from, since it can be made from
+            no other. That version may be of a queued pod: then the request had no effect, or
+            another has queued the pod again.
+        request: uid of the request to change the pod, empty for its creation.
+        whole: whether a change is reserved all that the pod requests, not what it adds.
     """
 
     uid: str
@@ -60,6 +65,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     amounts: dict[str, _Natural]
     after: _Natural = 0
     request: str = ""
+    whole: bool = False
 
     @property
     def key(self) -> str:
@@ -67,9 +73,9 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.request or self.uid
 
     @property
-    def creates_named(self) -> bool:
-        """Whether it is for a new pod whose name is known."""
-        return bool(self.name) and not self.request
+    def holds_named_pod(self) -> bool:
+        """Whether it is all that a pod requests whose name is known."""
+        return bool(self.name) and (self.whole or not self.request)
 
     @property
     def size(self) -> int:
@@ -80,7 +86,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 def split_by_name(
     reservations: Iterable[Reservation],
 ) -> tuple[dict[str, dict[str, int]], list[Amounts]]:
-    """Return the greatest amounts of the new pods of each name, and amounts that add up.
+    """Return the greatest amounts of the pods of each name, and amounts that add up.
 
     Of the pods of a name only one can be stored, so their amounts do not add up: a creation that
     fails because its name is taken takes no share.
@@ -88,7 +94,7 @@ def split_by_name(
     greatest: dict[str, dict[str, int]] = {}
     additive: list[Amounts] = []
     for reservation in reservations:
-        if reservation.creates_named:
+        if reservation.holds_named_pod:
             name = reservation.name
             greatest[name] = greater(greatest.get(name, {}), reservation.amounts)
         else:

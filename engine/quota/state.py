@@ -1,7 +1,8 @@
 """One ElasticQuota as one replica knows it: its newest version, its reservations, its allowance.
 
 INVARIANT: the pods of the namespace in the replica's view plus `unobserved()` are never less than
-what all pods hold that were ever admitted and may be stored. For a reservation leaves the count
+what all pods hold that were ever admitted and may be stored; queued pods hold nothing, and are
+admitted when they stop to be queued. For a reservation leaves the count
 only when its pod has been observed (then the view counts it while it exists) or can never come, or
 counts no more than another pod of its name, because only one of them can be stored; and it leaves
 the object only
@@ -201,8 +202,8 @@ class QuotaState:
         )
         return sum_of([*beyond, *additive, *allowances])
 
-    def named_creations(self) -> dict[str, dict[str, int]]:
-        """Greatest amounts reserved for a new pod of each name."""
+    def reserved_by_name(self) -> dict[str, dict[str, int]]:
+        """Greatest amounts reserved for a whole pod of each name."""
         named, _ = split_by_name(self._unended())
         return named
 

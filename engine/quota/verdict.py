@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.quantity import amount_text
@@ -16,6 +17,8 @@ from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.quota.bounds import CohortUsage, effective_max, over_max, over_min, sum_of
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
+
+_EXCEEDED: Final = "exceeded quota: "
 
 COHORT = "the sum of all min"
 """Stands for the name of a quota in the denial of a request that exceeds the cohort."""
@@ -66,6 +69,40 @@ def judge(
     return QuotaVerdict(tuple(exceeded), "; ".join(clauses))
 
 
+def judge_queued(
+    requests: Amounts,
+    waiting: int,
+    quotas: Iterable[ElasticQuota],
+    rules: QuotaRules = RESOURCE_QUOTA_RULES,
+) -> QuotaVerdict:
+    """Return whether a pod may wait for the quotas of its namespace.
+
+    It may not if it would wait for ever, for it alone exceeds `max`, or if enough others wait.
+
+    Args:
+        requests: of the pod, base units.
+        waiting: number of pods of the namespace that wait already.
+        quotas: the namespace's quotas.
+        rules: what is compared.
+    """
+    listed = tuple(quotas)
+    alone = judge(requests, {}, listed, rules)
+    full = [quota for quota in listed if waiting >= quota.max_queued]
+    if not (full and alone.allowed):
+        return alone
+    clauses = [
+        f"too many pods wait for quota: {quota.name}, waiting: {waiting},"
+        f" limited: {quota.max_queued}"
+        for quota in full
+    ]
+    return QuotaVerdict(tuple(quota.name for quota in full), "; ".join(clauses))
+
+
+def is_exceeded(message: str) -> bool:
+    """Return whether an error of the API server says that a quota is exceeded."""
+    return _EXCEEDED in message
+
+
 def judge_borrowing(requests: Amounts, cohort: CohortUsage) -> QuotaVerdict:
     """Compare a request with the sum of all `min`.
 
@@ -91,7 +128,7 @@ def exceeded_clause(
     An amount that is unknown is left out.
     """
     return (
-        f"exceeded quota: {name}, requested: {_listed(over, requests)},"
+        f"{_EXCEEDED}{name}, requested: {_listed(over, requests)},"
         f" used: {_listed(over, used)}, limited: {_listed(over, bounds)}"
     )
 

@@ -11,8 +11,8 @@ from engine.model.resources import Amounts
 from engine.view.pod_table import RUNNING, SCHEDULED
 from engine.view.shape_contributions import Contribution
 
-REQUESTED = 4
-"""The standing of every pod, added to SCHEDULED and RUNNING."""
+REQUESTED = 8
+"""The standing of every pod that is counted, added to SCHEDULED and RUNNING."""
 
 _Total: TypeAlias = dict[str, int]
 _Totals: TypeAlias = dict[str, _Total]
@@ -24,9 +24,10 @@ class NamespaceFacts(NamedTuple):
 
     Attributes:
         labels: of each known namespace.
-        requested: requests (and `pods`) of all non-terminal pods.
+        requested: requests (and `pods`) of all non-terminal pods that are not queued.
         scheduled: the same of those that are bound, and Pending or Running.
         running: the same of those that are Running, by `PodShape.bare_requests`.
+        queued: requests (and `pods`) of the pods that wait for quota.
         quota_modes: the annotation `stowplan.dev/quota-mode`, where there is one.
         quotas: ElasticQuotas, in name order.
     """
@@ -35,6 +36,7 @@ class NamespaceFacts(NamedTuple):
     requested: Mapping[str, Amounts]
     scheduled: Mapping[str, Amounts]
     running: Mapping[str, Amounts]
+    queued: Mapping[str, Amounts]
     quota_modes: Mapping[str, str]
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
 
@@ -47,13 +49,14 @@ class Namespaces:
         self.quota_modes: dict[str, str] = {}
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
 
-    def facts(self, totals: NamespaceTotals) -> NamespaceFacts:
+    def facts(self, totals: NamespaceTotals, queued: NamespaceTotals) -> NamespaceFacts:
         """Return the facts, valid until this and the totals are unshared."""
         return NamespaceFacts(
             labels=self.labels,
             requested=totals.requested,
             scheduled=totals.scheduled,
             running=totals.running,
+            queued=queued.requested,
             quota_modes=self.quota_modes,
             quotas=self.quotas,
         )

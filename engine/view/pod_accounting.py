@@ -16,7 +16,7 @@ from engine.view.node_constraints import admits
 from engine.view.nominations import Nominations
 from engine.view.pod_counts import TransitionCounts, WorkloadCounts
 from engine.view.pod_sums import PodChange
-from engine.view.pod_table import NO_ROW, RUNNING, SCHEDULED, PodEntry, PodTable
+from engine.view.pod_table import NO_ROW, QUEUED, RUNNING, SCHEDULED, PodEntry, PodTable
 from engine.view.rows import NodeRows
 from engine.view.shape_contributions import ShapeContributions
 
@@ -39,6 +39,7 @@ class PodAccounting:
         self.assumed = assumed
         self.nominations = Nominations()
         self.totals = NamespaceTotals()
+        self.queued = NamespaceTotals()  # of the pods that wait for quota
         self.transitions = TransitionCounts()
         self.workloads = WorkloadCounts()
         self._rows = rows
@@ -48,6 +49,7 @@ class PodAccounting:
     def unshare(self) -> None:
         """Leave the counts given out so far to their holders, and write to copies."""
         self.totals.unshare()
+        self.queued.unshare()
         self.transitions.unshare()
         self.workloads.unshare()
 
@@ -76,8 +78,8 @@ class PodAccounting:
         standing = _standing(pod.phase)
         return PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0, standing=standing)
 
-    def waiting(self, key: str, shape: PodShape) -> PodEntry:
-        """Return the entry of a pod that is not bound.
+    def waiting(self, key: str, shape: PodShape, standing: int = 0) -> PodEntry:
+        """Return the entry of a pod that is not bound, QUEUED or not.
 
         It is on the first advised node that exists and that could run it; if it is nominated, on
         that node or nowhere.
@@ -91,8 +93,9 @@ class PodAccounting:
                     is_nominated or admits(assumption.constraints, shape.requests, node)
                 ):
                     row = rows.of[name]
-                    return PodEntry(row, shape, assumption.since, 0, assumed=True)
-        return PodEntry(NO_ROW, shape, 0, 0)
+                    since = assumption.since
+                    return PodEntry(row, shape, since, 0, assumed=True, standing=standing)
+        return PodEntry(NO_ROW, shape, 0, 0, standing=standing)
 
     def place_assumed(self, keys: Iterable[str]) -> None:
         """Move pods that are or were assumed to the node they are assumed on now, if any."""
@@ -101,7 +104,7 @@ class PodAccounting:
             if old is None:
                 raise AssertionError("an assumed pod is in the table")
             if not self.assumed.has_landed(key):
-                new = self.waiting(key, old.shape)
+                new = self.waiting(key, old.shape, old.standing & QUEUED)
             if new != old:
                 self.move(key, old, new)
 
@@ -127,14 +130,19 @@ class PodAccounting:
 
     def recount(self, namespace: str, old: PodEntry | None, new: PodEntry | None) -> None:
         """Count a pod for its namespace by its new entry in place of the old one."""
+        was_queued = old is not None and old.standing == QUEUED
+        is_queued = new is not None and new.standing == QUEUED
         lost = 0 if old is None else REQUESTED | old.standing
         gained = 0 if new is None else REQUESTED | new.standing
-        if old is not None and new is not None and old.shape is new.shape:
+        is_same = old is not None and new is not None and old.shape is new.shape
+        if is_same and was_queued == is_queued:
             lost, gained = lost & ~gained, gained & ~lost
         if old is not None and lost:
-            self.totals.subtract(namespace, self._contributions.of(old.shape), lost)
+            totals = self.queued if was_queued else self.totals
+            totals.subtract(namespace, self._contributions.of(old.shape), lost)
         if new is not None and gained:
-            self.totals.add(namespace, self._contributions.of(new.shape), gained)
+            totals = self.queued if is_queued else self.totals
+            totals.add(namespace, self._contributions.of(new.shape), gained)
 
     def move(self, key: str, old: PodEntry | None, new: PodEntry | None) -> None:
         """Count a pod on its node by its new entry in place of the old one."""

@@ -16,8 +16,10 @@ from engine.model.pod_shape import PodShape
 NO_ROW = -1
 """The row of a pod on no node."""
 
-SCHEDULED, RUNNING = 1, 2
-"""The standing of a pod, added up: bound to a node and Pending or Running; Running."""
+SCHEDULED, RUNNING, QUEUED = 1, 2, 4
+"""The standing of a pod, added up: bound to a node and Pending or Running; Running.
+
+Or QUEUED alone: it waits for quota, and its namespace does not use what it requests."""
 
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +30,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
         assigned_at: microseconds since the epoch.
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
         assumed: whether it is only expected on its node, not bound there.
-        standing: SCHEDULED, RUNNING, both added up, or 0.
+        standing: SCHEDULED, RUNNING, both added up, QUEUED, or 0.
     """
 
     row: int

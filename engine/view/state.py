@@ -29,7 +29,7 @@ from engine.view.memo import Memo
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
 from engine.view.pod_sums import PodSumProfile, TrackedSums
-from engine.view.pod_table import NO_ROW, SCHEDULED, PodTable
+from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodTable
 from engine.view.rows import NodeRows, Sum
 from engine.view.shape_contributions import counted_requests
 
@@ -52,6 +52,8 @@ class ClusterState:
         assumed_seconds: the longest time that a pod is assumed on its advised node, from its
             creation or the end of its gates.
         in_flight_seconds: the longest time from its advice, while it is not seen.
+        leave_out_queued: whether pods that wait for quota are not counted as used. It must be so
+            only where the end of each wait is judged as a creation.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class ClusterState:
         *,
         assumed_seconds: int = DEFAULT_ASSUMED_SECONDS,
         in_flight_seconds: int = DEFAULT_IN_FLIGHT_SECONDS,
+        leave_out_queued: bool = True,
     ) -> None:
+        self._leave_out_queued = leave_out_queued
         table = PodTable()
         self._rows = NodeRows(table)
         self._pods = PodAccounting(
@@ -116,9 +120,20 @@ class ClusterState:
             scheduled: of the requests of pods that are scheduled.
         """
         entry = self._pods.table.get(key)
-        if entry is None or (scheduled and not entry.standing & SCHEDULED):
+        if entry is None or entry.standing == QUEUED:
+            return {}
+        if scheduled and not entry.standing & SCHEDULED:
             return {}
         return counted_requests(entry.shape)
+
+    def pod_requests(self, key: str) -> Amounts:
+        """Return what a pod requests as quotas count it, queued or not; nothing if it is unknown.
+
+        Args:
+            key: `namespace/name`.
+        """
+        entry = self._pods.table.get(key)
+        return {} if entry is None else counted_requests(entry.shape)
 
     def pod_key(self, key: str) -> str:
         """Return `namespace/name` as the string object stored here, if the pod is known.
@@ -184,7 +199,8 @@ class ClusterState:
             new = pods.bound(pod, row, old, seen_at)
         else:
             pods.assumed.waiting(pod, is_new=old is None, seen_at=seen_at)
-            new = pods.waiting(key, pod.shape)
+            is_queued = self._leave_out_queued and pod.is_queued
+            new = pods.waiting(key, pod.shape, QUEUED if is_queued else 0)
         if old == new:
             return  # most updates of a pod change nothing that is counted
         self._before_write()
@@ -365,7 +381,7 @@ class ClusterState:
             pod_sums=self._tracked.refreshed(pods.table, rows, pods.take_changes()),
             transitions=pods.transitions.snapshot(),
             rows=rows.of,
-            namespaces=self._namespaces.facts(pods.totals),
+            namespaces=self._namespaces.facts(pods.totals, pods.queued),
             extras=self._extras,
             workloads=pods.workloads.snapshot(),
             memo=self._memo,

@@ -15,6 +15,7 @@ def facts(view: ClusterView) -> dict[str, object]:
         "requests": _by_namespace(view.namespaces.requested),
         "scheduled": _by_namespace(view.namespaces.scheduled),
         "running": _by_namespace(view.namespaces.running),
+        "queued": _by_namespace(view.namespaces.queued),
         "quota_modes": dict(view.namespaces.quota_modes),
         "quotas": dict(view.namespaces.quotas),
         "labels": dict(view.namespaces.labels),

@@ -8,12 +8,22 @@ from typing import Final, Protocol
 
 from engine.model.pod import Pod
 from engine.model.resource_names import PODS
-from engine.model.resources import Amounts
-from engine.quota import QuotaMode, QuotaRequest, QuotaVerdict, Reservation, mode_of, quotas_of
+from engine.quota import (
+    RESOURCE_QUOTA_RULES,
+    QuotaMode,
+    QuotaRequest,
+    QuotaRules,
+    QuotaVerdict,
+    Reservation,
+    judge_queued,
+    mode_of,
+    quotas_of,
+)
 from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.large_pods import LargePods, LargePodsError
-from webhook.admission.review_result import Outcome, ReviewResult, ignored, pod_in, requests_in
+from webhook.admission.quota_demand import Demand, demand_of
+from webhook.admission.review_result import Outcome, ReviewResult, ignored, pod_in
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 
 _MOST_RESOURCES: Final = 1_000
@@ -38,19 +48,23 @@ class QuotaReviews:
         view: the cluster.
         mode: effect of an exceeded quota in namespaces that name none.
         excluded_namespaces: those whose pods are always admitted.
+        rules: what is compared.
+        queues: whether pods that wait for quota hold nothing of it; as the view counts them.
         large_pods: where large pods are decoded; a thread of their own if not given.
         record_denial: called with each denied request, but for dry runs.
         withdraw: called with each new pod that is denied, but for dry runs: it counts no longer on
             the node it was advised to take.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         *,
         ledger: Ledger,
         view: Callable[[], ClusterView],
         mode: QuotaMode,
         excluded_namespaces: Collection[str],
+        rules: QuotaRules = RESOURCE_QUOTA_RULES,
+        queues: bool = True,
         large_pods: LargePods | None = None,
         record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
         withdraw: Callable[[Pod], object] = lambda _pod: None,
@@ -62,9 +76,14 @@ class QuotaReviews:
         self._withdraw = withdraw
         self._mode = mode
         self._excluded_namespaces = excluded_namespaces
+        self._rules = rules
+        self._queues = queues
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
+
+        A new pod that waits for quota is reserved nothing: the change by which it waits no longer
+        is judged as its creation, whoever makes it.
 
         A pod that cannot be judged, for it is too large or unreadable, is denied where it is
         limited: were it an error, the failure policy could admit it.
@@ -76,23 +95,44 @@ class QuotaReviews:
         if mode == "Off" or not (request.creates_pod or request.changes_pod):
             return ignored(request)
         try:
-            reservation = await self._reservation(request)
+            demand = await self._demand(request)
         except (AdmissionError, LargePodsError) as error:
             return self._unchecked(request, error, mode)
-        quota_request = QuotaRequest(reservation, bool(request.dry_run))
-        verdict = await self._ledger.admit(request.namespace, quota_request)
-        if verdict.allowed:
+        if demand is None:
             return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))
+        verdict = await self._verdict(request, demand)
+        if verdict.allowed:
+            outcome = Outcome.QUEUED if demand.is_queued else Outcome.ADMITTED
+            return ReviewResult(outcome, wire.allowed(request.uid))
         if mode != "Audit" and request.creates_pod and not (request.dry_run or request.is_large):
             self._withdraw(pod_in(request))
         return self._over_quota(request, verdict, mode)
+
+    async def _verdict(self, request: AdmissionRequest, demand: Demand) -> QuotaVerdict:
+        """Return the verdict on what a request asks for, which is reserved unless it waits.
+
+        Raises:
+            QuotaUndecidedError: there is none.
+        """
+        namespace, reservation = request.namespace, demand.reservation
+        if not demand.is_queued:
+            quota_request = QuotaRequest(reservation, bool(request.dry_run))
+            return await self._ledger.admit(namespace, quota_request)
+        if not self._ledger.has_quota(namespace):
+            return QuotaVerdict()
+        view = self._view()
+        waiting = view.namespaces.queued.get(namespace, {}).get(PODS, 0)
+        quotas = quotas_of(view, namespace)
+        return judge_queued(reservation.amounts, waiting, quotas, self._rules)
 
     def _over_quota(
         self, request: AdmissionRequest, verdict: QuotaVerdict, mode: QuotaMode
     ) -> ReviewResult:
         audit = {"quota": verdict.message}
         if mode != "Audit":
-            if not request.dry_run:
+            # A pod that is not released yet is no loss: it waits on.
+            is_release = request.changes_pod and request.sub_resource != "resize"
+            if not (request.dry_run or is_release):
                 self._record_denial(request.namespace, verdict)
             response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
             return ReviewResult(Outcome.QUOTA_DENIED, response)
@@ -115,8 +155,8 @@ class QuotaReviews:
         message = f"pod not checked against quota {', '.join(names)}: {error}"
         return self._over_quota(request, QuotaVerdict(exceeded=names, message=message), mode)
 
-    async def _reservation(self, request: AdmissionRequest) -> Reservation:
-        """Return what a request would reserve.
+    async def _demand(self, request: AdmissionRequest) -> Demand | None:
+        """Return what a request asks for, None for nothing.
 
         Raises:
             AdmissionError: an object is not a pod.
@@ -124,52 +164,14 @@ class QuotaReviews:
         """
         is_limited = bool(quotas_of(self._view(), request.namespace))
         if not (request.is_large or request.is_too_large):
-            reservation = _reservation(request)
+            demand = demand_of(request, queues=self._queues)
         elif not is_limited:
-            return Reservation(request.uid, request.name, {})
+            return Demand(Reservation(request.uid, request.name, {}))
         elif request.is_too_large:
             raise LargePodsError("the pod is too large")
         else:
-            reservation = await self._large_pods.run(partial(_reservation, request))
-        if is_limited and len(reservation.amounts) > _MOST_RESOURCES:
+            demand = await self._large_pods.run(partial(demand_of, request, queues=self._queues))
+        names = () if demand is None else demand.reservation.amounts
+        if is_limited and len(names) > _MOST_RESOURCES:
             raise LargePodsError(f"the pod names more than {_MOST_RESOURCES} resources")
-        return reservation
-
-
-def _reservation(request: AdmissionRequest) -> Reservation:
-    """Return what a new pod, or a change of one, would reserve.
-
-    Raises:
-        AdmissionError: an object is not a pod.
-    """
-    return _for_new(request) if request.creates_pod else _for_change(request)
-
-
-def _for_new(request: AdmissionRequest) -> Reservation:
-    """Return the reservation of a new pod; its uid is final in the validating phase."""
-    pod = request.pod()
-    amounts = {**requests_in(pod), PODS: 1}
-    return Reservation(pod.metadata.uid or request.uid, pod.metadata.name, amounts)
-
-
-def _for_change(request: AdmissionRequest) -> Reservation:
-    """Return the reservation of what a pod requests in addition, as ResourceQuota charges it.
-
-    The API server stores the new object as the successor of exactly the old one, or sends another
-    review. So any later version of the pod, once observed, shows the outcome of this request.
-
-    Raises:
-        AdmissionError: the old object is not a stored one.
-    """
-    new, old = request.pod(), request.old_pod()
-    amounts = _more(requests_in(new), requests_in(old))
-    version = old.metadata.version
-    if amounts and not version:
-        raise AdmissionError("the old object has no resourceVersion")
-    return Reservation(new.metadata.uid, new.metadata.name, amounts, version, request.uid)
-
-
-def _more(after: Amounts, before: Amounts) -> dict[str, int]:
-    """Return what was added to some amounts."""
-    more = {name: amount - before.get(name, 0) for name, amount in after.items()}
-    return {name: amount for name, amount in more.items() if amount > 0}
+        return demand

@@ -25,6 +25,7 @@ class Outcome(StrEnum):
     ABSTAINED = "abstained"  # there is no advice for the pod
     DENIED = "denied"  # a policy requires denial where no node passes
     ADMITTED = "admitted"  # fits its quotas, or has none
+    QUEUED = "queued"  # may wait for its quota
     QUOTA_DENIED = "quota_denied"
     QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
     INVALID = "invalid"  # an ElasticQuota that contradicts itself or others

@@ -103,8 +103,8 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
     @property
     def changes_pod(self) -> bool:
-        """Whether a stored pod is being changed, directly or through `resize`."""
-        is_pod = self.resource == PODS and self.sub_resource in {"", "resize"}
+        """Whether a stored pod is being changed, directly, through `resize` or `status`."""
+        is_pod = self.resource == PODS and self.sub_resource in {"", "resize", "status"}
         return self.operation == "UPDATE" and is_pod
 
     @property

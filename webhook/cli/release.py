@@ -21,7 +21,7 @@ from rich.prompt import Confirm
 
 from engine.errors import StowplanError
 from engine.model.hold import HOLD_GATE
-from engine.model.time import micros
+from engine.model.time import Micros, micros
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import plain_table
@@ -45,11 +45,13 @@ class _Selection:
 
     Attributes:
         overdue: those past their time alone.
+        queued: of those, also the ones that wait for quota.
         namespace: "" for all.
         hold_seconds: the bound of a hold.
     """
 
     overdue: bool
+    queued: bool
     namespace: str
     hold_seconds: int
 
@@ -66,8 +68,12 @@ class _Selection:
             )
         except ApiError as error:
             raise StowplanError(_reason("pods cannot be listed", error)) from error
-        is_due = (uid for uid, hold in holds.items() if not self.overdue or hold.release_by < now)
-        return {uid: holds[uid] for uid in is_due}
+        return {
+            uid: hold for uid, hold in holds.items() if not self.overdue or self._is_due(hold, now)
+        }
+
+    def _is_due(self, hold: HeldPod, now: Micros) -> bool:
+        return hold.release_by < now and (self.queued or not hold.is_queued)
 
     def __str__(self) -> str:
         where = f" in namespace {self.namespace}" if self.namespace else ""
@@ -77,6 +83,7 @@ class _Selection:
 def release(
     *,
     overdue: bool = False,
+    queued: bool = False,
     every: Annotated[bool, Parameter(name="--all")] = False,
     namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
     dry_run: bool = False,
@@ -91,6 +98,8 @@ def release(
 
     Args:
         overdue: those past their time, and only while no leader has released pods for a minute.
+        queued: with `--overdue`, also those that wait for quota; what exceeds it is refused while
+            the webhook of quotas is there to do so.
         every: every one.
         namespace: of the pods; all of them, if not given.
         dry_run: only show which.
@@ -105,10 +114,14 @@ def release(
     """
     if overdue == every:
         raise StowplanError("give either `--overdue` or `--all`")
+    if queued and not overdue:
+        raise StowplanError("`--queued` goes with `--overdue`; `--all` releases those pods anyway")
     lease_namespace, slash, lease_name = lease.partition("/")
     if not (lease_namespace and slash and lease_name):
         raise StowplanError(f"--lease: expected `NAMESPACE/NAME`, not `{lease}`")
-    selection = _Selection(overdue=overdue, namespace=namespace, hold_seconds=hold_seconds)
+    selection = _Selection(
+        overdue=overdue, queued=queued, namespace=namespace, hold_seconds=hold_seconds
+    )
 
     async def run() -> int:
         async with connected(kubeconfig, context, accept_encoding="gzip") as connection:

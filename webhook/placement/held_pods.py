@@ -12,6 +12,7 @@ import msgspec
 
 from engine.model import api
 from engine.model.pod import Pod
+from engine.model.quantity import INT64_MAX
 from engine.model.request import PlacementRequest
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, micros
@@ -19,6 +20,9 @@ from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 
 DEFAULT_HOLD_SECONDS: Final = 60
 DEFAULT_HOLD_MAX: Final = 10_000
+
+NEVER: Final = Micros(INT64_MAX)
+"""The bound of a pod that waits for quota: it waits for as long as that takes."""
 
 _MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
 _MOST_OBSOLETE = 1024
@@ -50,8 +54,11 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         raw: the object as the API server sent it, which expressions may read any field of. Empty
             where it is too large to be kept or for a decision: it is to be released without one.
         release_by: the moment by which it is to be released: its creation and the bound of a hold.
-            Not what its annotation says, which whoever creates a pod may write.
-        seen_at: when this replica first saw it held by our gate alone.
+            Not what its annotation says, which whoever creates a pod may write. NEVER of a pod that
+            waits for quota.
+        seen_at: when this replica first saw it held by our gate alone, waiting for quota or not as
+            it is.
+        is_queued: whether it waits for quota; also of a pod without `raw`.
     """
 
     pod: Pod
@@ -59,6 +66,7 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     raw: bytes
     release_by: Micros
     seen_at: Micros
+    is_queued: bool = False
 
     @property
     def key(self) -> str:
@@ -131,7 +139,10 @@ class HeldPods:
         return len(self._held) >= self._most or self._bytes + MOST_BYTES > self._most_bytes
 
     def oldest_overdue_seconds(self, now: Micros) -> float:
-        """Return for how long the oldest overdue hold has been overdue, 0 if none is."""
+        """Return for how long the oldest overdue hold has been overdue, 0 if none is.
+
+        Pods that wait for quota never are.
+        """
         while self._queue:
             overdue_from, key = self._queue[0]
             held = self._held.get(key)
@@ -146,8 +157,8 @@ class HeldPods:
             self._drop(pod.key)
             return
         old = self._held.get(pod.key)
-        if old is not None and old.pod.uid != pod.uid:
-            old = None
+        if old is not None and (old.pod.uid != pod.uid or old.is_queued != pod.is_queued):
+            old = None  # its time begins now
         self._drop(pod.key)
         has_room = (
             len(self._held) < self._most_objects and self._bytes + len(raw) <= self._most_bytes
@@ -159,8 +170,9 @@ class HeldPods:
             pod=pod if is_kept else _identity_of(pod),
             version=version,
             raw=bytes(raw) if is_kept else b"",
-            release_by=Micros(created + self._hold_micros),
+            release_by=NEVER if pod.is_queued else Micros(created + self._hold_micros),
             seen_at=seen_at,
+            is_queued=pod.is_queued,
         )
         self._held[pod.key] = held
         self._bytes += len(held.raw)
@@ -178,9 +190,13 @@ class HeldPods:
             self._bytes -= len(old.raw)
 
     def _enqueue(self, held: HeldPod) -> None:
+        if held.is_queued:
+            return
         heappush(self._queue, (held.overdue_from, held.key))
         if len(self._queue) > 2 * len(self._held) + _MOST_OBSOLETE:
-            self._queue = [(each.overdue_from, key) for key, each in self._held.items()]
+            self._queue = [
+                (each.overdue_from, key) for key, each in self._held.items() if not each.is_queued
+            ]
             heapify(self._queue)
 
 

@@ -243,6 +243,8 @@ def _handlers(
         view=view,
         mode=settings.quota_mode,
         excluded_namespaces=settings.excluded_namespaces,
+        rules=settings.quota_rules(),
+        queues=settings.hold,
         record_denial=services.record_denial,
         withdraw=services.cluster.withdraw,
     )

@@ -238,7 +238,10 @@ class ServiceBuilder:
         self, connection: Connection, observers: Sequence[PodObserver]
     ) -> Cluster:
         settings = self.settings
-        state = ClusterState(assumed_seconds=settings.assumed_seconds)
+        # With `--hold` alone are there queued pods, and a webhook that sees their release.
+        state = ClusterState(
+            assumed_seconds=settings.assumed_seconds, leave_out_queued=settings.hold
+        )
         applier = EventApplier(state, now=self.now, observers=observers, buffers_usage=True)
         stale_after = StaleAfter(
             nodes=settings.stale_nodes_seconds,

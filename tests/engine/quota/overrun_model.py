@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -38,6 +39,7 @@ class Stored:
     uid: str
     cpu: int
     version: int
+    queued: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,13 @@ class Replica:
 
 def counted(replica: Replica, name: str) -> dict[str, int]:
     """Return what the view of a replica counts for the pod of a name."""
-    return {"cpu": replica.pods[name].cpu} if name in replica.pods else {}
+    pod = replica.pods.get(name)
+    return {} if pod is None or pod.queued else {"cpu": pod.cpu}
+
+
+def used_of(pods: Mapping[str, Stored]) -> int:
+    """Return what pods hold; a queued one holds nothing."""
+    return sum(pod.cpu for pod in pods.values() if not pod.queued)
 
 
 class Cluster(RuleBasedStateMachine):
@@ -126,7 +134,7 @@ class Cluster(RuleBasedStateMachine):
         if not reservation.request and stored is None:
             self.write(name, Stored(name, reservation.uid, granted.cpu, 0))
         elif reservation.request and stored is not None and stored.version == reservation.after:
-            self.write(name, replace(stored, cpu=granted.cpu))
+            self.write(name, replace(stored, cpu=granted.cpu, queued=False))
 
     @precondition(lambda self: self.in_flight)
     @rule()
@@ -227,7 +235,7 @@ class Cluster(RuleBasedStateMachine):
         if (ready := self.judging(index)) is None:
             return
         replica, state = ready
-        used = {"cpu": sum(pod.cpu for pod in replica.pods.values())}
+        used = {"cpu": used_of(replica.pods)}
         batch = [QuotaRequest(reservation) for reservation, _ in requests]
         result = judge_batch(batch, used, [state], self.now, counted=partial(counted, replica))
         granted = [
@@ -266,11 +274,54 @@ class Cluster(RuleBasedStateMachine):
     @rule(index=REPLICAS, name=NAMES, cpu=CORES)
     def grow(self, index: int, name: str, cpu: int) -> None:
         pod = self.pods.get(name)
-        if pod is not None and cpu > pod.cpu:
+        if pod is not None and pod.queued:
+            self.write(name, replace(pod, cpu=cpu))  # all of it is judged at the release
+        elif pod is not None and cpu > pod.cpu:
             self.serial += 1
             more = {"cpu": cpu - pod.cpu}
             request = f"resize-{self.serial}"
             self.admit(index, [(Reservation(pod.uid, name, more, pod.version, request), cpu)])
+
+    # Queued pods. Whoever may write a pod queues it, before or after it was released.
+
+    @rule(name=NAMES, cpu=CORES)
+    def create_queued(self, name: str, cpu: int) -> None:
+        if name not in self.pods:
+            self.serial += 1
+            self.write(name, Stored(name, f"pod-{self.serial}", cpu, 0, queued=True))
+
+    @precondition(lambda self: self.pods)
+    @rule(name=NAMES)
+    def queue(self, name: str) -> None:
+        if name in self.pods:
+            self.write(name, replace(self.pods[name], queued=True))
+
+    @precondition(lambda self: self.pods)
+    @rule(index=REPLICAS, name=NAMES)
+    def release(self, index: int, name: str) -> None:
+        pod = self.pods.get(name)
+        if pod is not None and pod.queued:
+            self.serial += 1
+            request = f"release-{self.serial}"
+            amounts = {"cpu": pod.cpu}
+            share = Reservation(pod.uid, name, amounts, pod.version, request, whole=True)
+            self.admit(index, [(share, pod.cpu)])
+
+    @precondition(lambda self: self.pods)
+    @rule(index=REPLICAS, name=NAMES)
+    def release_at_once(self, index: int, name: str) -> None:
+        self.release(index, name)
+        self.write_arrives(index, answered=True)
+        self.carry_out_all()
+
+    @precondition(lambda self: self.pods)
+    @rule(index=REPLICAS, name=NAMES)
+    def release_and_queue_again(self, index: int, name: str) -> None:
+        self.watch_quota(index)
+        self.release_at_once(index, name)
+        self.watch(index, most=99)
+        self.queue(name)
+        self.watch(index, most=99)
 
     @rule(index=REPLICAS)
     def prune(self, index: int) -> None:
@@ -330,7 +381,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def max_holds(self) -> None:
-        assert sum(pod.cpu for pod in self.pods.values()) <= MAX
+        assert used_of(self.pods) <= MAX
 
     def teardown(self) -> None:
         """After a pause nothing is reserved any more: all that is free can be used."""

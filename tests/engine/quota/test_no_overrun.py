@@ -118,6 +118,62 @@ def test_the_reservation_of_a_resize_that_never_came_ends() -> None:
     cluster.teardown()  # a later step refused it: nothing may be reserved any more
 
 
+def test_a_queued_pod_takes_its_share_when_it_is_released() -> None:
+    cluster = Cluster()
+    cluster.create_queued("a", 6)
+    cluster.watch(FAST, most=9)
+    cluster.create_at_once(FAST, "b", 6)
+    cluster.release_at_once(FAST, "a")  # 6 + 6 > 10
+    assert (cluster.pods["a"].queued, cluster.pods["b"].queued) == (True, False)
+    cluster.delete("b")
+    cluster.watch(FAST, most=9)
+    cluster.release_at_once(FAST, "a")
+    assert not cluster.pods["a"].queued
+    cluster.create_at_once(FAST, "b", 5)
+    assert "b" not in cluster.pods
+
+
+def test_a_pod_that_is_queued_again_is_not_released_on_its_first_reservation() -> None:
+    cluster = Cluster()
+    cluster.create_queued("a", 6)
+    cluster.watch(FAST, most=9)
+    cluster.release_at_once(FAST, "a")
+    cluster.watch(FAST, most=9)
+    cluster.queue("a")
+    cluster.watch(FAST, most=9)
+    cluster.create_at_once(FAST, "b", 6)
+    assert cluster.pods.keys() == {"a", "b"}
+    cluster.release_at_once(FAST, "a")  # the reservation is still on the quota
+    assert cluster.pods["a"].queued
+    cluster.max_holds()
+
+
+def test_releases_of_a_pod_that_are_repeated_take_one_share() -> None:
+    cluster = Cluster()
+    cluster.create_queued("a", 5)
+    cluster.watch(FAST, most=9)
+    for _ in range(3):  # each is refused by a later step of admission
+        cluster.release(FAST, "a")
+        cluster.write_arrives(FAST, answered=True)
+        cluster.carry_out(0, later_step_refuses=True)
+    cluster.create_at_once(FAST, "b", 5)
+    assert cluster.pods.keys() == {"a", "b"}
+
+
+def test_two_releases_at_once_on_two_replicas_fit_together_or_one_is_refused() -> None:
+    cluster = Cluster()
+    cluster.create_queued("a", 6)
+    cluster.create_queued("b", 6)
+    for index in (FAST, SLOW):
+        cluster.watch(index, most=9)
+        cluster.watch_quota(index)
+    cluster.release(FAST, "a")
+    cluster.release(SLOW, "b")
+    cluster.all_writes_arrive()
+    cluster.carry_out_all()
+    assert [cluster.pods[name].queued for name in "ab"] == [False, True]
+
+
 def with_allowance(cluster: AllowanceCluster) -> AllowanceCluster:
     """Have the fast replica take an allowance, and the slow one observe it."""
     cluster.take_allowance(FAST)

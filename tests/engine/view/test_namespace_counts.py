@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model import api
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from engine.view import ClusterState, ClusterView
 
 PHASES = st.sampled_from(["", "Pending", "Running", "Unknown", "Succeeded"])
+HOLDS = st.sampled_from(["", "placement", "quota", "placement,quota", "quotas"])
 EVENTS = st.lists(
     st.one_of(
         st.tuples(
@@ -22,6 +24,7 @@ EVENTS = st.lists(
             st.sampled_from(["1", "250m"]),
             st.sampled_from(["", "node-a", "node-b"]),
             PHASES,
+            HOLDS,
         ),
         st.tuples(st.sampled_from("ab"), st.sampled_from("pqr")),
     ),
@@ -29,7 +32,7 @@ EVENTS = st.lists(
 )
 
 
-def pod(namespace: str, name: str, cpu: str, node: str, phase: str) -> Pod:
+def pod(namespace: str, name: str, cpu: str, node: str, phase: str, hold: str = "") -> Pod:
     wire: dict[str, Any] = {
         "metadata": {"namespace": namespace, "name": name},
         "spec": {
@@ -39,11 +42,15 @@ def pod(namespace: str, name: str, cpu: str, node: str, phase: str) -> Pod:
         },
         "status": {"phase": phase},
     }
+    if hold and not node:
+        wire["metadata"]["annotations"] = {HOLD_REASONS_ANNOTATION: hold}
+        wire["spec"]["schedulingGates"] = [{"name": HOLD_GATE}]
     return pod_of(msgspec.convert(wire, api.Pod))
 
 
 def counts(view: ClusterView) -> tuple[dict[str, dict[str, int]], ...]:
-    each = (view.namespaces.requested, view.namespaces.scheduled, view.namespaces.running)
+    facts = view.namespaces
+    each = (facts.requested, facts.scheduled, facts.running, facts.queued)
     return tuple(
         {
             namespace: {name: n for name, n in amounts.items() if n}
@@ -69,9 +76,13 @@ def recounted(pods: list[Pod]) -> tuple[dict[str, dict[str, int]], ...]:
     requested: dict[str, Counter[str]] = {}
     scheduled: dict[str, Counter[str]] = {}
     running: dict[str, Counter[str]] = {}
+    queued: dict[str, Counter[str]] = {}
     for a_pod in pods:
         own, bare = Counter(a_pod.shape.requests), Counter(a_pod.shape.bare_requests)
         own["pods"] = bare["pods"] = 1
+        if a_pod.is_queued:
+            queued.setdefault(a_pod.namespace, Counter()).update(own)
+            continue
         requested.setdefault(a_pod.namespace, Counter()).update(own)
         if a_pod.node_name and a_pod.phase in {"", "Pending", "Running"}:
             scheduled.setdefault(a_pod.namespace, Counter()).update(own)
@@ -79,7 +90,7 @@ def recounted(pods: list[Pod]) -> tuple[dict[str, dict[str, int]], ...]:
             running.setdefault(a_pod.namespace, Counter()).update(bare)
     return tuple(
         {namespace: dict(counted) for namespace, counted in totals.items()}
-        for totals in (requested, scheduled, running)
+        for totals in (requested, scheduled, running, queued)
     )
 
 
@@ -108,3 +119,33 @@ def test_what_namespaces_hold_is_always_what_a_recount_gives(
             held.append((view, counts(view)))
     for view, then in held:
         assert counts(view) == then
+
+
+def test_a_queued_pod_counts_once_its_gate_is_gone_or_its_reason() -> None:
+    state = ClusterState()
+    state.set_pod(pod("a", "p", "1", "", "Pending", "quota"), seen_at=Micros(0))
+    queued = {"a": {"cpu": 1010, "pods": 1}}
+    assert (state.view().namespaces.requested, state.view().namespaces.queued) == ({}, queued)
+    assert (state.requests("a/p"), state.pod_requests("a/p")) == ({}, queued["a"])
+    for hold in ("placement", ""):
+        state.set_pod(pod("a", "p", "1", "", "Pending", hold), seen_at=Micros(0))
+        assert (state.view().namespaces.requested, state.view().namespaces.queued) == (queued, {})
+        assert state.requests("a/p") == queued["a"]
+
+
+def test_a_queued_pod_stays_queued_while_it_is_nominated() -> None:
+    state = ClusterState()
+    queued = pod("a", "p", "1", "", "Pending", "quota")
+    state.set_pod(queued, seen_at=Micros(0))
+    state.nominate("a/p", "node-a")
+    state.set_pod(queued, seen_at=Micros(0))
+    state.nominate("a/p", "")
+    assert state.view().namespaces.queued == {"a": {"cpu": 1010, "pods": 1}}
+    assert state.view().namespaces.requested == {}
+
+
+def test_where_no_release_is_judged_queued_pods_count_as_used() -> None:
+    state = ClusterState(leave_out_queued=False)
+    state.set_pod(pod("a", "p", "1", "", "Pending", "quota"), seen_at=Micros(0))
+    assert state.view().namespaces.requested == {"a": {"cpu": 1010, "pods": 1}}
+    assert state.view().namespaces.queued == {}

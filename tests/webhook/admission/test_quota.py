@@ -56,17 +56,23 @@ def quota_reviews(
     time: Time | None = None,
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
     large_pods: LargePods | None = None,
+    *,
+    queues: bool = True,
 ) -> QuotaReviews:
     config = QuotaConfig(
         clock=MonotonicClock(now=time or Time()), timeouts=ReservationTimeouts(unseen_seconds=60)
     )
+    observed = ObservedCluster(
+        view=state.view, requests=lambda key, scheduled: state.requests(key, scheduled=scheduled)
+    )
     return QuotaReviews(
-        ledger=QuotaLedger(ObservedCluster(view=state.view), MemoryStore(), config),
+        ledger=QuotaLedger(observed, MemoryStore(), config),
         view=state.view,
         mode=mode,
         excluded_namespaces=["kube-system"],
         record_denial=record_denial,
         large_pods=large_pods,
+        queues=queues,
     )
 
 
@@ -232,8 +238,15 @@ async def test_a_change_of_no_stored_pod_is_not_admitted(state: ClusterState) ->
 
 
 async def test_a_change_by_other_ways_is_not_judged(state: ClusterState) -> None:
-    changed = changing(with_cpu("1"), with_cpu("2"), by="status")
+    changed = changing(with_cpu("1"), with_cpu("2"), by="ephemeralcontainers")
     assert await outcomes(quota_reviews(state), changed) == [Outcome.IGNORED]
+
+
+async def test_what_a_kubelet_reports_is_not_charged(state: ClusterState) -> None:
+    reviews = quota_reviews(state)
+    await outcomes(reviews, asking("x"), asking("y"))  # the quota is full
+    reported = changing(with_cpu("1"), with_cpu("2"), by="status")
+    assert await outcomes(reviews, reported) == [ADMITTED]
 
 
 async def test_a_namespace_may_override_the_mode(state: ClusterState) -> None:

@@ -113,6 +113,22 @@ def test_the_overdue_ones_are_released_where_nobody_else_does(
     assert release("--overdue", "--yes", "--hold-seconds", "600").out == "no pod is overdue\n"
 
 
+def test_pods_that_wait_for_quota_are_released_where_that_is_wanted(
+    server: FakeApiServer, release: Command
+) -> None:
+    hold(server, "held", reasons="placement")
+    hold(server, "queued", reasons="placement,quota")
+    assert release("--overdue", "--yes").out == "released 1 pod\n"
+    assert gates(server, "queued") == [HOLD_GATE]
+    assert release("--overdue", "--yes").out == "no pod is overdue\n"
+    assert release("--overdue", "--queued", "--yes").out == "released 1 pod\n"
+    hold(server, "another", reasons="quota")
+    assert release("--all", "--yes").out == "released 1 pod\n"
+    ran = release("--all", "--queued", "--yes")
+    assert ran.status == 1
+    assert "`--queued` goes with `--overdue`" in ran.err
+
+
 def test_the_overdue_ones_are_left_to_a_leader_that_releases(
     server: FakeApiServer, release: Command
 ) -> None:

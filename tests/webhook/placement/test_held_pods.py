@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASE_BY_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
 from engine.policy import load_policies
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import DEFAULT_HOLD_MAX, HeldPod, HeldPods
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, NEVER, HeldPod, HeldPods
 
 NOON = Micros(1_767_614_400 * SECOND)
 
@@ -167,6 +167,26 @@ def test_a_hold_is_not_overdue_before_it_is_seen() -> None:
     watched.show("a", age=3_603, version=2)
     assert watched.overdue() == 3
     watched.show("a", metadata={"uid": "another"})  # deleted and created again
+    assert watched.overdue() == 0
+
+
+def test_a_pod_that_waits_for_quota_is_never_overdue() -> None:
+    watched = Watched()
+    queued = {"annotations": {HOLD_REASONS_ANNOTATION: "placement,quota"}}
+    watched.show("a", age=30, metadata=queued)
+    large = {**queued["annotations"], "a": "x" * MOST_BYTES}
+    watched.show("giant", metadata={"annotations": large})
+    watched.wait(3_600)
+    assert watched.overdue() == 0
+    for name in ("a", "giant"):
+        assert held(watched, name).is_queued
+        assert held(watched, name).release_by == NEVER
+    watched.show("a", age=3_630, version=2)  # somebody has removed the reason: its time begins
+    assert not held(watched, "a").is_queued
+    assert watched.overdue() == 0
+    watched.wait(7)
+    assert watched.overdue() == 7
+    watched.show("a", age=3_637, version=3, metadata=queued)
     assert watched.overdue() == 0
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
+from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION, is_queued
 from engine.model.pod import Pod
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, date, micros
@@ -105,6 +105,7 @@ def _hold_in(raw: msgspec.Raw, hold_seconds: int, now: Micros) -> HeldPod | None
         return None
     meta = wire.metadata
     created = meta.creation_timestamp or date(now)
+    waits_for_quota = is_queued(gates, meta.annotations or {})
     kept = {"metadata": {"uid": meta.uid}, "spec": {"schedulingGates": wire.spec.scheduling_gates}}
     return HeldPod(
         pod=Pod(namespace=meta.namespace, name=meta.name, uid=meta.uid, shape=_NO_SHAPE),
@@ -112,4 +113,5 @@ def _hold_in(raw: msgspec.Raw, hold_seconds: int, now: Micros) -> HeldPod | None
         raw=msgspec.json.encode(kept),
         release_by=release_by_of(meta.annotations, created, hold_seconds),
         seen_at=now,
+        is_queued=waits_for_quota,
     )

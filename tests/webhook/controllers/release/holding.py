@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASE_BY_ANNOTATION
 from tests.fake_api_server import FakeApiServer
 
 Json = dict[str, Any]
@@ -20,12 +20,15 @@ def hold(
     namespace: str = "shop",
     created: datetime | str = LONG_AGO,
     release_by: str | None = None,
+    reasons: str | None = None,
 ) -> None:
     """Store a pod with our gate, or with the given ones."""
     moment = (
         created if isinstance(created, str) else f"{created.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     )
     noted = {} if release_by is None else {RELEASE_BY_ANNOTATION: release_by}
+    if reasons is not None:
+        noted[HOLD_REASONS_ANNOTATION] = reasons
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": moment}
     server.create(
         {
