@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.reclaim import NoPlan, NoPlanReason, Plan
@@ -58,7 +58,6 @@ class ReclaimController:
 
     Args:
         parts: what reclaims work with.
-        modes: the modes of quotas; one that is not among them is Off.
         is_ready: whether all that plans are made from is known.
         after: time for which a pod waits before others are evicted for it.
         now: the time of day.
@@ -69,14 +68,12 @@ class ReclaimController:
         self,
         parts: ReclaimParts,
         *,
-        modes: Callable[[], Mapping[QuotaKey, ReclaimMode]],
         is_ready: Callable[[], bool],
         after: Micros,
         now: Callable[[], Micros],
         count: Callable[[Outcome], None] = lambda _outcome: None,
     ) -> None:
         self._parts = parts
-        self._modes = modes
         self._is_ready = is_ready
         self._after = after
         self._now = now
@@ -123,12 +120,13 @@ class ReclaimController:
                 self._start(each, None)
 
         # 3. Plan for those that have waited for long, in their order.
-        plans, modes = 0, self._modes()
+        plans = 0
         for blocked in self._due(now):
             if plans == _MOST_PLANS or len(self._tasks) >= _MOST_AT_ONCE:
                 break
-            mode = modes.get(blocked.quota, ReclaimMode.OFF)
+            mode = parts.mode_of(blocked.held.pod)
             if mode is ReclaimMode.OFF:
+                parts.reclaims.set_note(blocked.held, None)
                 continue
             plans += 1
             await self._plan(blocked, mode, now)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.reclaim import NoPlan, NoPlanReason, Plan, Victim
 from engine.view import ClusterState
@@ -74,6 +76,7 @@ class ReclaimParts:
         writer: writes held pods.
         evictions: evicts.
         events: tells both sides.
+        mode_of: the mode of a pod's quota; nothing is evicted for one that is not On.
         clock: seconds that only go forward.
         sleep: waits for some seconds.
     """
@@ -87,6 +90,7 @@ class ReclaimParts:
     writer: PodWriter
     evictions: EvictionWriter
     events: ReclaimEvents
+    mode_of: Callable[[Pod], ReclaimMode]
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -158,6 +162,8 @@ class Reclaim:
         for _ in range(_MOST_PLANS):
             if plan is not None:
                 await self._nominate(plan)
+            if self._parts.mode_of(self._held.pod) is not ReclaimMode.ON:
+                raise _EndedError(Outcome.CHANGED, "its quota does not reclaim any more")
             again = self._parts.planner.plan(self._held, self._parts.guards.state)
             if isinstance(again, NoPlan):
                 if again.reason is NoPlanReason.NOT_NEEDED:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from engine.model.elastic_quota import QuotaKey
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
@@ -20,12 +19,10 @@ class BlockedPod(NamedTuple):
     """A held pod within the `min` of its quota that the cohort or the nodes have no room for.
 
     Attributes:
-        quota: that it counts for.
         wait: what it waits for without a reclaim.
     """
 
     held: HeldPod
-    quota: QuotaKey
     wait: QueuedReason
 
 
