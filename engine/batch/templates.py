@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet, request_key
 
-_OWN = ("name", "generate_name", "uid", "created", "annotations", "labels", "shape")
+_OWN = ("name", "generate_name", "uid", "owner_uid", "created", "annotations", "labels", "shape")
 """Fields in which pods of a template may differ, or which are looked at by themselves."""
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -7,7 +7,7 @@ from typing import Final
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod
 
-_SYSTEM_PRIORITY: Final = 1_000_000_000
+SYSTEM_PRIORITY: Final = 1_000_000_000
 """The least priority that is kept for what runs a cluster: users' own classes end there."""
 
 _KUEUE: Final = "kueue.x-k8s.io/"
@@ -24,7 +24,7 @@ def is_never_held(pod: Pod) -> bool:
     - Members of a PodGroup of the scheduler itself: one that is gated gates the whole group.
     """
     return (
-        pod.priority >= _SYSTEM_PRIORITY
+        pod.priority >= SYSTEM_PRIORITY
         or pod.has_scheduling_group
         or not {HOLD_GATE}.issuperset(pod.scheduling_gates)
         or any(key.startswith(_KUEUE) for key in (*pod.labels, *pod.annotations))

@@ -24,6 +24,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: empty while only `generate_name` is known.
         owner_kinds: the kinds of its owners, such as `DaemonSet`.
+        owner_uid: of the first of them, "" if it has none.
         containers: as they were sent.
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
@@ -44,6 +45,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     owner_kinds: tuple[str, ...] = ()
+    owner_uid: str = ""
     containers: Sequence[api.Container] = ()
     init_containers: Sequence[api.Container] = ()
     images: tuple[str, ...] = ()
@@ -124,6 +126,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
     labels = meta.labels or {}
     annotations = meta.annotations or {}
     scheduled_at, initialized_at = _condition_times(status.conditions or ())
+    owners = meta.owner_references or ()
     return Pod(
         namespace=meta.namespace or namespace,
         name=meta.name,
@@ -131,7 +134,8 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         uid=meta.uid,
         labels=labels,
         annotations=annotations,
-        owner_kinds=tuple([owner.kind for owner in meta.owner_references or ()]),
+        owner_kinds=tuple([owner.kind for owner in owners]),
+        owner_uid=owners[0].uid if owners else "",
         containers=spec.containers or (),
         init_containers=spec.init_containers or (),
         images=_images(spec),

@@ -23,7 +23,7 @@ from engine.view.columns import (
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
 from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
-from engine.view.pod_table import PodEntry
+from engine.view.pod_table import NO_ROW, PodEntry
 from engine.view.rows import Sum
 from engine.view.shape_contributions import counted_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
@@ -38,6 +38,7 @@ __all__ = [
     "GREATEST_AMOUNT",
     "LOAD_DOMAINS",
     "MISSING",
+    "NO_ROW",
     "NO_TRANSITIONS",
     "USAGE_RESOURCES",
     "USAGE_WINDOW_SECONDS",

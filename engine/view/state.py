@@ -29,7 +29,7 @@ from engine.view.memo import Memo
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
 from engine.view.pod_sums import PodSumProfile, TrackedSums
-from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodTable
+from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodEntry, PodTable
 from engine.view.rows import NodeRows, Sum
 from engine.view.shape_contributions import counted_requests
 
@@ -111,6 +111,13 @@ class ClusterState:
         if entry is None or entry.row == NO_ROW or entry.assumed:
             return None
         return self._rows.names[entry.row], entry.shape
+
+    def entry(self, key: str) -> PodEntry | None:
+        """Return how a pod counts, by `namespace/name`; None if it is unknown.
+
+        Its row is one of the next view.
+        """
+        return self._pods.table.get(key)
 
     def requests(self, key: str, *, scheduled: bool = False) -> Amounts:
         """Return what a pod adds to the requests of its namespace; nothing if it is unknown.

@@ -1,8 +1,9 @@
-"""What if: a cluster as it would be with more pods, beside the view that it begins with."""
+"""What if: a cluster with more pods or fewer, beside the view that it begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.domain import Domain
+from engine.model.network import Workload
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.view.axis import IntColumn
@@ -24,6 +26,7 @@ from engine.view.memo import (
     DictionaryCache,
     Memo,
 )
+from engine.view.pod_counts import PodsOnNodes
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
 
@@ -34,9 +37,9 @@ _PODS: Final = int(Domain.PODS)
 
 
 class WhatIf:
-    """A cluster with pods that are only thought to be on their nodes.
+    """A cluster with pods that are only thought to be on their nodes, or to be gone from them.
 
-    They count there as `ClusterState.nominate` counts them: as assumed. The view that it begins
+    The former count as `ClusterState.nominate` counts them: as assumed. The view that it begins
     with is never written to, and what is remembered of that holds nothing of the pods.
 
     Args:
@@ -91,6 +94,35 @@ class WhatIf:
             on_nodes[view.names[row]] = on_nodes.get(view.names[row], 0) + 1
             self._view = replace(view, workloads={**view.workloads, pod.shape.workload: on_nodes})
 
+    def remove(self, pods: Sequence[tuple[str, PodEntry]]) -> None:
+        """Count pods no longer, by `namespace/name`, which count on their nodes."""
+        self._count(pods, -1)
+
+    def restore(self, pods: Sequence[tuple[str, PodEntry]]) -> None:
+        """Count pods again that were removed."""
+        self._count(pods, 1)
+
+    def _count(self, pods: Sequence[tuple[str, PodEntry]], sign: int) -> None:
+        """Count pods on their nodes, 1, or no longer, -1, exactly as `ClusterState` does."""
+        if not pods:
+            return
+        view = self._view
+        self._version += 1
+        rows = np.array([pod.row for _, pod in pods], np.intp)
+        view.changed[_PODS, rows] = self._version
+        np.add.at(view.assumed, rows, [sign * pod.assumed for _, pod in pods])
+        amounts = np.array([self._sums_of(pod.shape) for _, pod in pods])
+        np.add.at(view.sums.transpose(2, 0, 1), rows, sign * amounts)
+        for profile, sums in view.pod_sums.items():
+            added = [profile.contribution(key, pod, view.usages[pod.row]) for key, pod in pods]
+            np.add.at(sums.T, rows, sign * np.array(added, np.int64))
+        on_nodes = Counter[tuple[Workload, str]]()
+        for _, pod in pods:
+            if pod.shape.workload is not None:
+                on_nodes[pod.shape.workload, view.names[pod.row]] += sign
+        if on_nodes:
+            self._view = replace(view, workloads=_with_more(view.workloads, on_nodes))
+
     def is_reported(self, pod: Pod, row: int) -> bool:
         """Return whether the usage report of a row knows a pod, so that it counts unlike others."""
         report = self._view.usages[row]
@@ -140,6 +172,21 @@ class WhatIf:
             np.array(profile.contribution(key, entry, report), np.int64)
             for profile in self._view.pod_sums
         ]
+
+
+def _with_more(
+    workloads: Mapping[Workload, PodsOnNodes], more: Mapping[tuple[Workload, str], int]
+) -> Mapping[Workload, PodsOnNodes]:
+    """Return the pods of AppGroups with more of them on nodes, or less; never 0 of any."""
+    counted = {**workloads}
+    for (workload, node_name), pods in more.items():
+        on_nodes = {**counted.pop(workload, {})}
+        left = on_nodes.pop(node_name, 0) + pods
+        if left:
+            on_nodes[node_name] = left
+        if on_nodes:
+            counted[workload] = on_nodes
+    return counted
 
 
 class _Memo(Memo):

@@ -1,0 +1,39 @@
+"""Plans to take back what quotas borrow, for a pod within the `min` of its own.
+
+Belongs here: who may be evicted, the choice of victims and of a node, the guards that keep reclaim
+from going in circles, all as pure functions of data and a moment. Never: evictions, nominations,
+and who plans when.
+"""
+
+from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
+from engine.reclaim.guards import (
+    GuardState,
+    evictions_allowed,
+    is_backed_off,
+    is_paused,
+    with_end,
+    with_eviction,
+    with_outcome,
+)
+from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
+from engine.reclaim.planner import plan_reclaim
+
+__all__ = [
+    "Candidate",
+    "GuardState",
+    "NoPlan",
+    "NoPlanReason",
+    "Plan",
+    "QuotaAccount",
+    "RunningPod",
+    "Situation",
+    "Victim",
+    "evictions_allowed",
+    "is_backed_off",
+    "is_paused",
+    "plan_reclaim",
+    "running_pod_of",
+    "with_end",
+    "with_eviction",
+    "with_outcome",
+]

@@ -1,0 +1,227 @@
+"""Borrowers: pods that may be evicted, by what their quotas use above their `min`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import QuotaKey
+from engine.model.resources import Amounts
+from engine.quota.queueing import weighted_share
+from engine.reclaim.candidates import RunningPod
+from engine.reclaim.plan import QuotaAccount
+from engine.view import PodEntry
+
+NOBODY: Final[Mapping[QuotaKey, Amounts]] = {}
+
+
+class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
+    """A pod that may be evicted as long as its quotas and its budget allow it.
+
+    Attributes:
+        quota: that it counts for.
+        pushed: the quotas that its eviction takes from; those that the preemptor counts for too get
+            back what they lose.
+        requests: what its end frees, base units.
+        budget: the PodDisruptionBudget that its eviction counts against, if any.
+    """
+
+    pod: RunningPod
+    entry: PodEntry
+    quota: QuotaKey
+    pushed: tuple[QuotaKey, ...]
+    requests: Amounts
+    budget: DisruptionBudget | None
+
+    @property
+    def counted(self) -> tuple[str, PodEntry]:
+        """The pod as a `WhatIf` takes it."""
+        return self.pod.key, self.entry
+
+
+class Accounts:
+    """What quotas use once the pods that are leaving are gone, and what that leaves to take.
+
+    Args:
+        accounts: the quotas, with the pods that are leaving.
+        leaving: what these request, by quota.
+        lendable: what all quotas together may use.
+    """
+
+    def __init__(
+        self,
+        accounts: Mapping[QuotaKey, QuotaAccount],
+        leaving: Mapping[QuotaKey, Amounts],
+        lendable: Amounts,
+    ) -> None:
+        self._accounts = accounts
+        self._leaving = leaving
+        self._lendable = lendable
+        self._used: dict[QuotaKey, Amounts] = {}
+        self._spare: dict[QuotaKey, Amounts] = {}
+        self._shares: dict[tuple[QuotaKey, tuple[tuple[str, int], ...]], int] = {}
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a quota is known."""
+        return key in self._accounts
+
+    def guaranteed(self, key: QuotaKey) -> Amounts:
+        """Return what nobody takes from a quota."""
+        return self._accounts[key].guaranteed
+
+    def used(self, key: QuotaKey) -> Amounts:
+        """Return what a quota uses."""
+        used = self._used.get(key)
+        if used is None:
+            used = self._used[key] = less(self._accounts[key].used, self._leaving.get(key, {}))
+        return used
+
+    def borrows(self, key: QuotaKey, resource: str) -> bool:
+        """Return whether a quota uses more of a resource than its `min`."""
+        return self.used(key).get(resource, 0) > max(self.guaranteed(key).get(resource, 0), 0)
+
+    def spare(self, key: QuotaKey) -> Amounts:
+        """Return what may be taken of each resource that a `min` names without undercutting it.
+
+        INVARIANT: nothing of a resource of which a quota uses less than its `min` is listed: that
+        cannot be undercut by what it borrows of others.
+        """
+        spare = self._spare.get(key)
+        if spare is None:
+            used = self.used(key)
+            above = {
+                name: used.get(name, 0) - least for name, least in self.guaranteed(key).items()
+            }
+            spare = self._spare[key] = {name: left for name, left in above.items() if left >= 0}
+        return spare
+
+    def share(self, key: QuotaKey, removed: Amounts) -> int:
+        """Return the weighted share of a quota without some of its pods, to be compared alone."""
+        wanted = key, tuple(sorted(removed.items()))
+        share = self._shares.get(wanted)
+        if share is None:
+            account = self._accounts[key]
+            share = self._shares[wanted] = weighted_share(
+                less(self.used(key), removed),
+                {},
+                account.guaranteed,
+                self._lendable,
+                account.weight,
+            )
+        return share
+
+    def in_order(self, borrowers: Iterable[Borrower]) -> list[Borrower]:
+        """Return pods that may all be evicted, the first to be evicted first.
+
+        The highest share first, as it is once those before are gone; then the lowest priority, then
+        the newest.
+        """
+        by_quota: dict[QuotaKey, list[Borrower]] = {}
+        for borrower in borrowers:
+            by_quota.setdefault(borrower.quota, []).append(borrower)
+        keyed = []
+        for quota, of_quota in by_quota.items():
+            removed: dict[str, int] = {}
+            for borrower in sorted(of_quota, key=_importance):
+                keyed.append(((-self.share(quota, removed), *_importance(borrower)), borrower))
+                for name, amount in borrower.requests.items():
+                    removed[name] = removed.get(name, 0) + amount
+        keyed.sort(key=lambda pair: pair[0])
+        return [borrower for _, borrower in keyed]
+
+
+class Takings:
+    """The pods of one plan so far, as far as their quotas and budgets limit them."""
+
+    def __init__(self, accounts: Accounts, taken: Iterable[Borrower] = ()) -> None:
+        self._accounts = accounts
+        self._taken: dict[QuotaKey, dict[str, int]] = {}
+        self._disrupted: Counter[str] = Counter()
+        for borrower in taken:
+            self._add(borrower)
+
+    def take(self, borrower: Borrower) -> bool:
+        """Take a pod; False, without effect, if a quota or its budget does not allow it."""
+        budget = borrower.budget
+        if budget is not None and self._disrupted[budget.key] >= budget.disruptions_allowed:
+            return False
+        for quota in borrower.pushed:
+            spare, taken = self._accounts.spare(quota), self._taken.get(quota, {})
+            for name, amount in borrower.requests.items():
+                if name in spare and amount > spare[name] - taken.get(name, 0):
+                    return False
+        self._add(borrower)
+        return True
+
+    def _add(self, borrower: Borrower) -> None:
+        if borrower.budget is not None:
+            self._disrupted[borrower.budget.key] += 1
+        for quota in borrower.pushed:
+            taken = self._taken.setdefault(quota, {})
+            for name, amount in borrower.requests.items():
+                taken[name] = taken.get(name, 0) + amount
+
+
+def covers(amounts: Amounts, needs: Amounts) -> bool:
+    """Return whether some amounts are as much as is needed of every resource."""
+    return all(amounts.get(name, 0) >= amount for name, amount in needs.items())
+
+
+def freed_by(borrowers: Iterable[Borrower]) -> dict[str, int]:
+    """Return what the end of pods frees."""
+    freed: dict[str, int] = {}
+    for borrower in borrowers:
+        for name, amount in borrower.requests.items():
+            freed[name] = freed.get(name, 0) + amount
+    return freed
+
+
+def less(amounts: Amounts, taken: Amounts) -> dict[str, int]:
+    """Return amounts without others."""
+    return {
+        name: amounts.get(name, 0) - taken.get(name, 0) for name in amounts.keys() | taken.keys()
+    }
+
+
+def fewest_covering(
+    ordered: Sequence[Borrower], needs: Amounts, takings: Takings
+) -> list[Borrower] | None:
+    """Return pods that free what is needed, none of which can be spared; None if all are too few.
+
+    The first of one pod alone that is enough; otherwise the first ones, without those that are not
+    needed, the most important of them spared first.
+
+    Args:
+        ordered: the first to be evicted first.
+        needs: of each resource, above 0.
+        takings: the pods that are taken anyway; those that are returned are added, and maybe more.
+    """
+    for borrower in ordered:
+        if covers(borrower.requests, needs) and takings.take(borrower):
+            return [borrower]
+    taken: list[Borrower] = []
+    freed: dict[str, int] = {}
+    for borrower in ordered:
+        if covers(freed, needs):
+            break
+        frees_any = any(borrower.requests.get(name, 0) > 0 for name in needs)
+        if frees_any and takings.take(borrower):
+            taken.append(borrower)
+            freed = freed_by((*taken,))
+    if not covers(freed, needs):
+        return None
+    for borrower in reversed(taken.copy()):
+        left = less(freed, borrower.requests)
+        if covers(left, needs):
+            freed = left
+            taken.remove(borrower)
+    return taken
+
+
+def _importance(borrower: Borrower) -> tuple[int, int, str]:
+    """Return the key of an order in which the first is evicted first, within a quota."""
+    return borrower.pod.priority, -borrower.entry.assigned_at, borrower.pod.key

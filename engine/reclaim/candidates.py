@@ -1,0 +1,74 @@
+"""Running pods, as far as it matters whether they may be evicted for others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from engine.model.elastic_quota import QuotaKey
+from engine.model.koordinator_quota import PREEMPTIBLE_LABEL
+from engine.model.never_held import SYSTEM_PRIORITY
+from engine.model.pod import Pod
+from engine.view import PodEntry
+
+_NOT_PREEMPTIBLE: Final = "false"
+
+
+class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that is bound to a node and has not finished.
+
+    Attributes:
+        key: `namespace/name`.
+        owner: uid of its first owner, its own where it has none.
+        deleting: whether it is on its way out.
+        is_protected: whether it is never evicted for another.
+    """
+
+    key: str
+    uid: str
+    namespace: str
+    labels: Mapping[str, str]
+    owner: str
+    priority: int
+    deleting: bool = False
+    is_protected: bool = False
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A running pod of a quota.
+
+    Attributes:
+        entry: how it counts on its node.
+        quotas: the quota that it counts for, then those above that; at least one.
+    """
+
+    pod: RunningPod
+    entry: PodEntry
+    quotas: tuple[QuotaKey, ...]
+
+
+def running_pod_of(pod: Pod) -> RunningPod | None:
+    """Return what matters of a pod; None unless it is bound and has not finished.
+
+    Protected are mirror pods and those of DaemonSets, which come back to the same node, what runs
+    the cluster, and pods that Koordinator's label `preemptible` protects.
+    """
+    if not pod.node_name or pod.is_terminal:
+        return None
+    return RunningPod(
+        key=pod.key,
+        uid=pod.uid,
+        namespace=pod.namespace,
+        labels=pod.labels,
+        owner=pod.owner_uid or pod.uid,
+        priority=pod.priority,
+        deleting=pod.deleting,
+        is_protected=(
+            pod.is_mirror
+            or pod.is_daemon_set
+            or pod.priority >= SYSTEM_PRIORITY
+            or pod.labels.get(PREEMPTIBLE_LABEL) == _NOT_PREEMPTIBLE
+        ),
+    )

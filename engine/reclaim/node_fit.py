@@ -1,0 +1,79 @@
+"""Whether nodes would take a pod, by the scheduler's own filters and those of its policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import and_not
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+from engine.pipeline import Scope, policies_for
+from engine.policy import SCHEDULER_FILTERS, FilterRule, PolicySet, RuleContext
+from engine.view import BoolColumn, ClusterView, Domain, Freshness, WhatIf
+
+_SCHEDULER: Final = 0
+
+
+class NodeFit:
+    """The filters that a pod must pass on a node, scores aside.
+
+    Those that read no pods are evaluated once. One that reads other nodes is evaluated for the
+    cluster as a whole alone: nodes are not independent of each other then.
+
+    Args:
+        request: the pod and its context.
+        policies: those in force.
+        view: the cluster.
+        now: the moment.
+        scope: the pods that policies place.
+        freshness: the domains of the view that are too old.
+    """
+
+    def __init__(
+        self,
+        request: PlacementRequest,
+        policies: PolicySet,
+        view: ClusterView,
+        now: Micros,
+        scope: Scope,
+        freshness: Freshness,
+    ) -> None:
+        enforced = policies_for(request, policies, now, scope=scope)
+        own = RuleContext(request, view, now, freshness)
+        self._contexts = [own, *(each.context(request, view, now, freshness) for each in enforced)]
+        rules = [(rule, _SCHEDULER) for rule in SCHEDULER_FILTERS]
+        rules += [(rule, i) for i, each in enumerate(enforced, 1) for rule in each.filters]
+        reads = {domain for rule, _ in rules for domain in rule.evaluator.reads}
+        self.stale = own.stale_among(reads)
+        """The data that a filter reads and that is too old, with a text that says so."""
+        moving = [bound for bound in rules if Domain.PODS in bound[0].evaluator.reads]
+        self._of_each_node = [bound for bound in moving if not bound[0].evaluator.reads_other_nodes]
+        self._of_the_cluster = [bound for bound in moving if bound[0].evaluator.reads_other_nodes]
+        still = [bound for bound in rules if Domain.PODS not in bound[0].evaluator.reads]
+        self.may_pass = self._passing(still, view, view.valid)
+        """(n,), where only filters that read pods may reject the pod."""
+
+    def passing(self, what_if: WhatIf) -> BoolColumn:
+        """Return which nodes of a cluster would take the pod, (n,)."""
+        rules = (*self._of_each_node, *self._of_the_cluster)
+        return self._passing(rules, what_if.view, self.may_pass)
+
+    def passing_alone(self, what_if: WhatIf, rows: NDArray[np.intp]) -> BoolColumn:
+        """Return which of some rows would take the pod, aligned with them.
+
+        Each as if nothing but itself were other than it is: what reads other nodes passes.
+        """
+        part = what_if.take(rows).view
+        return self._passing(self._of_each_node, part, self.may_pass[rows])
+
+    def _passing(
+        self, rules: Sequence[tuple[FilterRule, int]], view: ClusterView, nodes: BoolColumn
+    ) -> BoolColumn:
+        contexts = [context.on(view) for context in self._contexts]
+        for rule, number in rules:
+            nodes = and_not(nodes, rule.outcome(contexts[number]).rejects)
+        return nodes

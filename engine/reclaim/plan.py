@@ -1,0 +1,127 @@
+"""A plan of reclaim, and what it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import QuotaKey
+from engine.model.resources import Amounts
+from engine.model.time import Micros
+from engine.pipeline import Scope
+from engine.policy import PolicySet
+from engine.reclaim.candidates import Candidate
+from engine.reclaim.guards import GuardState
+from engine.view import FRESH, ClusterView, Freshness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaAccount:
+    """A quota as reclaim counts it, base units.
+
+    Attributes:
+        guaranteed: what nobody takes from it; of a resource that is not among them, nothing is.
+        used: by its pods, those that are being deleted among them, and by those below it.
+        weight: its weight in fair sharing, at least 1.
+    """
+
+    guaranteed: Amounts
+    used: Amounts
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that a plan is made from, of one moment.
+
+    Attributes:
+        view: the cluster, in which the preemptor counts on no node.
+        policies: those in force; the view keeps the sums that they need.
+        scope: the pods that policies place.
+        freshness: the domains of the view that are too old.
+        candidates: the running pods of all quotas, also those that are being deleted.
+        accounts: the quotas, without what the preemptor requests.
+        cohort_room: what all quotas together may use more; negative where they use too much. Pods
+            that are being deleted still count. Resources that are not among them are not limited.
+        lendable: what all quotas together may use, for shares.
+        budgets: all PodDisruptionBudgets.
+        guards: what reclaim has done so far.
+        leaving: uids of pods that are about to be evicted, by plans under way.
+        now: the moment.
+    """
+
+    view: ClusterView
+    policies: PolicySet
+    scope: Scope = field(default_factory=Scope)
+    freshness: Freshness = FRESH
+    candidates: Sequence[Candidate]
+    accounts: Mapping[QuotaKey, QuotaAccount]
+    cohort_room: Amounts
+    lendable: Amounts
+    budgets: Sequence[DisruptionBudget] = ()
+    guards: GuardState = field(default_factory=GuardState)
+    leaving: AbstractSet[str] = frozenset()
+    now: Micros
+
+
+class NoPlanReason(StrEnum):
+    """Why nothing is to be evicted for a pod."""
+
+    NOT_NEEDED = "NotNeeded"  # there is room, or will be once the pods that are leaving are gone
+    NOT_WITHIN_MIN = "NotWithinMin"  # its quota would use more than `min` with it
+    PAUSED = "Paused"  # too many reclaims came to nothing
+    BACKED_OFF = "BackedOff"  # plans for this pod have failed
+    STALE = "Stale"  # the cluster is not known well enough to evict anything
+    BLOCKED_BY_PDB = "BlockedByPDB"  # it would take pods that their budgets protect now
+    GUARDED = "Guarded"  # it would take pods that have just started, or of owners hit before
+    NO_VICTIMS = "NoVictims"  # nothing that others borrow makes room for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlan:
+    """That nothing is to be evicted.
+
+    Attributes:
+        message: one line for a person.
+    """
+
+    reason: NoPlanReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A pod to be evicted.
+
+    Attributes:
+        key: `namespace/name`.
+        quota: that it counts for.
+        owner: uid of its first owner, its own where it has none.
+        node_name: the node that it runs on.
+        requests: what its end frees, base units.
+    """
+
+    key: str
+    uid: str
+    quota: QuotaKey
+    owner: str
+    node_name: str
+    requests: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Pods to be evicted for another.
+
+    Attributes:
+        node_name: the node that takes the preemptor once they are gone.
+        victims: the first to be evicted first; none of them can be spared.
+        message: one line for a person.
+    """
+
+    node_name: str
+    victims: tuple[Victim, ...]
+    message: str

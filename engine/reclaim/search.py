@@ -1,0 +1,347 @@
+"""The search for the victims of one pod, on every node and in the whole cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import QuotaKey
+from engine.model.quantity import amount_text
+from engine.model.request import PlacementRequest
+from engine.model.resources import Amounts
+from engine.pipeline import decide
+from engine.quota.queueing import is_within_min
+from engine.reclaim.borrowers import (
+    Accounts,
+    Borrower,
+    Takings,
+    covers,
+    fewest_covering,
+    freed_by,
+    less,
+)
+from engine.reclaim.candidates import Candidate
+from engine.reclaim.guards import MIN_RUNTIME, may_be_hit
+from engine.reclaim.node_fit import NodeFit
+from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, Victim
+from engine.view import NO_ROW, WhatIf, counted_requests
+
+_MOST_NODES: Final = 16
+"""The best nodes that are tried: only rules that read other nodes make more than one fail."""
+
+
+class Search:
+    """The search for victims for one pod.
+
+    Attributes:
+        is_within_min: whether the pod is within the `min` of its quota.
+        fit: the filters of the pod.
+        fits: which nodes would take it once the pods that are leaving are gone, (n,).
+        needs: what must be freed for it in the cohort, each above 0.
+    """
+
+    def __init__(
+        self, request: PlacementRequest, quotas: tuple[QuotaKey, ...], situation: Situation
+    ) -> None:
+        self._request = request
+        self._quotas = quotas
+        self._situation = situation
+        self._requests = counted_requests(request.pod.shape)
+        guards = situation.guards
+        self._leaving = [
+            each
+            for each in situation.candidates
+            if each.pod.deleting
+            or each.pod.uid in guards.in_flight
+            or each.pod.uid in situation.leaving
+        ]
+        self._accounts = Accounts(situation.accounts, _by_quota(self._leaving), situation.lendable)
+        self.is_within_min = is_within_min(
+            self._requests, self._accounts.used(quotas[0]), self._accounts.guaranteed(quotas[0])
+        )
+        self.needs = self._cohort_needs()
+        self.fit = NodeFit(
+            request,
+            situation.policies,
+            situation.view,
+            situation.now,
+            situation.scope,
+            situation.freshness,
+        )
+        self._base = self._what_if(())
+        self.fits = self.fit.passing(self._base)
+        guaranteed = self._accounts.guaranteed(quotas[0])
+        self._guaranteed = [
+            name for name, amount in self._requests.items() if amount > 0 and name in guaranteed
+        ]
+
+    def borrowers(self, *, budgets: bool = True, guards: bool = True) -> list[Borrower]:
+        """Return the pods that may be evicted, each by itself.
+
+        Args:
+            budgets: whether PodDisruptionBudgets hold.
+            guards: whether guards of pods and owners hold.
+        """
+        leaving = {each.pod.uid for each in self._leaving}
+        by_namespace: dict[str, list[DisruptionBudget]] = {}
+        for budget in self._situation.budgets if budgets else ():
+            by_namespace.setdefault(budget.namespace, []).append(budget)
+        found = []
+        for each in self._situation.candidates:
+            pod = each.pod
+            if pod.is_protected or pod.uid in leaving or each.entry.row == NO_ROW:
+                continue
+            if guards and not self._may_be_hit(each):
+                continue
+            of_pod = [
+                budget
+                for budget in by_namespace.get(pod.namespace, ())
+                if budget.selector is not None and budget.selector.matches(pod.labels)
+            ]
+            if len(of_pod) > 1 or any(budget.disruptions_allowed <= 0 for budget in of_pod):
+                continue  # the API server evicts no pod of several budgets
+            borrower = self._borrower(each, of_pod[0] if of_pod else None)
+            if borrower is not None:
+                found.append(borrower)
+        return found
+
+    def plans(self, borrowers: Sequence[Borrower]) -> Iterator[Plan]:
+        """Yield plans, the best first."""
+        if self.fits.any():
+            victims = self._covering(borrowers, (), self.needs)
+            if victims is not None:
+                yield self._plan(self._best_node(), victims)
+            return
+        by_row = self._victims_by_row(borrowers)
+        for row in sorted(by_row, key=lambda row: self._cost(row, by_row[row]))[:_MOST_NODES]:
+            victims = self._completed(borrowers, by_row[row])
+            if victims is not None and self._is_enough(row, victims):
+                yield self._plan(row, victims)
+
+    def reason(self, borrowers: int) -> NoPlan:
+        """Return why no victims were found among so many pods."""
+        more = self.borrowers(budgets=False)
+        if len(more) > borrowers and next(self.plans(more), None) is not None:
+            text = "PodDisruptionBudgets allow no eviction of the pods that borrow now"
+            return NoPlan(reason=NoPlanReason.BLOCKED_BY_PDB, message=text)
+        most = self.borrowers(budgets=False, guards=False)
+        if len(most) > len(more) and next(self.plans(most), None) is not None:
+            text = "the pods that borrow have just started, or their owners were hit before"
+            return NoPlan(reason=NoPlanReason.GUARDED, message=text)
+        text = "nothing that other quotas borrow makes room for it"
+        return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
+
+    def _cohort_needs(self) -> Amounts:
+        leaving = _sum_of(self._leaving)
+        room = {
+            name: amount + leaving.get(name, 0)
+            for name, amount in self._situation.cohort_room.items()
+        }
+        lacking = {
+            name: self._requests[name] - amount
+            for name, amount in room.items()
+            if self._requests.get(name, 0) > 0
+        }
+        return {name: amount for name, amount in lacking.items() if amount > 0}
+
+    def _may_be_hit(self, candidate: Candidate) -> bool:
+        now = self._situation.now
+        return candidate.entry.assigned_at + MIN_RUNTIME <= now and may_be_hit(
+            self._situation.guards, candidate.pod.owner, now
+        )
+
+    def _borrower(self, candidate: Candidate, budget: DisruptionBudget | None) -> Borrower | None:
+        """Return a pod whose quotas all borrow of something that the preemptor is guaranteed."""
+        quota, accounts = candidate.quotas[0], self._accounts
+        if quota in self._quotas:
+            return None
+        pushed = tuple(
+            each for each in candidate.quotas if each not in self._quotas and each in accounts
+        )
+        requests = counted_requests(candidate.entry.shape)
+        if quota not in accounts or not any(
+            requests.get(name, 0) > 0 and all(accounts.borrows(each, name) for each in pushed)
+            for name in self._guaranteed
+        ):
+            return None
+        return Borrower(
+            pod=candidate.pod,
+            entry=candidate.entry,
+            quota=quota,
+            pushed=pushed,
+            requests=requests,
+            budget=budget,
+        )
+
+    def _victims_by_row(self, borrowers: Sequence[Borrower]) -> dict[int, list[Borrower]]:
+        """Return for each row that can be made to take the pod the victims on it."""
+        what_if = self._what_if(borrowers)
+        may_pass = self.fit.passing(what_if)
+        on_row: dict[int, list[Borrower]] = {}
+        for borrower in borrowers:
+            if may_pass[borrower.entry.row]:
+                on_row.setdefault(borrower.entry.row, []).append(borrower)
+        taken: dict[int, list[Borrower]] = {}
+        left: list[Borrower] = []
+        for row, of_row in on_row.items():
+            takings = Takings(self._accounts)
+            taken[row] = []
+            for borrower in self._accounts.in_order(of_row):
+                (taken[row] if takings.take(borrower) else left).append(borrower)
+        what_if.restore([borrower.counted for borrower in left])
+        rows = np.array(sorted(taken), np.intp)
+        passing = rows[self.fit.passing_alone(what_if, rows)].tolist()
+        victims = {row: taken[row] for row in passing}
+        self._spare_unneeded(what_if, victims)
+        return victims
+
+    def _spare_unneeded(self, what_if: WhatIf, victims: dict[int, list[Borrower]]) -> None:
+        """Take out whoever is not needed on each row, the most important first.
+
+        Args:
+            what_if: without all victims.
+            victims: by row, the first to be evicted first; all rows are alternatives.
+        """
+        freed = {row: freed_by(of_row) for row, of_row in victims.items()}
+        enough = {row for row, amounts in freed.items() if covers(amounts, self.needs)}
+        most = max(map(len, victims.values()), default=0)
+        untried = {row: len(of_row) for row, of_row in victims.items()}
+        for _ in range(most):
+            tried: dict[int, Borrower] = {}
+            for row, of_row in victims.items():
+                if untried[row] and len(of_row) > 1:
+                    untried[row] -= 1
+                    tried[row] = of_row[untried[row]]
+            if not tried:
+                return
+            what_if.restore([borrower.counted for borrower in tried.values()])
+            rows = np.array(list(tried), np.intp)
+            fits = self.fit.passing_alone(what_if, rows)
+            needed = []
+            for row, is_spared in zip(tried, fits.tolist(), strict=True):
+                left = less(freed[row], tried[row].requests)
+                if is_spared and (row not in enough or covers(left, self.needs)):
+                    del victims[row][untried[row]]
+                    freed[row] = left
+                else:
+                    needed.append(tried[row].counted)
+            what_if.remove(needed)
+
+    def _completed(
+        self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]
+    ) -> list[Borrower] | None:
+        """Return victims on a node with those elsewhere that the cohort needs beside them."""
+        needs = less(self.needs, freed_by(victims))
+        lacking = {name: needs[name] for name in self.needs if needs[name] > 0}
+        if not lacking:
+            return [*victims]
+        more = self._covering(borrowers, victims, lacking)
+        return None if more is None else [*victims, *more]
+
+    def _covering(
+        self, borrowers: Sequence[Borrower], victims: Sequence[Borrower], needs: Amounts
+    ) -> list[Borrower] | None:
+        taken = {borrower.pod.uid for borrower in victims}
+        others = [borrower for borrower in borrowers if borrower.pod.uid not in taken]
+        takings = Takings(self._accounts, victims)
+        return fewest_covering(self._accounts.in_order(others), needs, takings)
+
+    def _is_enough(self, row: int, victims: Sequence[Borrower]) -> bool:
+        return bool(self.fit.passing(self._what_if(victims))[row])
+
+    def _best_node(self) -> int:
+        """Return the row that the pod would be released to as things are."""
+        situation = self._situation
+        decision = decide(
+            self._request,
+            situation.policies,
+            self._base.view,
+            situation.now,
+            scope=situation.scope,
+            freshness=situation.freshness,
+        )
+        if decision.candidates.size:
+            return int(decision.candidates[0])
+        names = situation.view.names
+        rows: list[int] = self.fits.nonzero()[0].tolist()
+        return min(rows, key=lambda row: names[row])
+
+    def _cost(self, row: int, victims: Sequence[Borrower]) -> tuple[int, int, str]:
+        """Return what a node costs: no budget is violated on any."""
+        highest = max(borrower.pod.priority for borrower in victims)
+        return highest, len(victims), self._situation.view.names[row]
+
+    def _what_if(self, removed: Sequence[Borrower]) -> WhatIf:
+        """Return the cluster without the pods that are leaving, and without some more."""
+        what_if = WhatIf(self._situation.view)
+        gone = [(each.pod.key, each.entry) for each in self._leaving if each.entry.row != NO_ROW]
+        what_if.remove([*gone, *(borrower.counted for borrower in removed)])
+        return what_if
+
+    def _plan(self, row: int, victims: Sequence[Borrower]) -> Plan:
+        names = self._situation.view.names
+        return Plan(
+            node_name=names[row],
+            victims=tuple(
+                Victim(
+                    key=borrower.pod.key,
+                    uid=borrower.pod.uid,
+                    quota=borrower.quota,
+                    owner=borrower.pod.owner,
+                    node_name=names[borrower.entry.row],
+                    requests=borrower.requests,
+                )
+                for borrower in victims
+            ),
+            message=self._message(victims),
+        )
+
+    def _message(self, victims: Sequence[Borrower]) -> str:
+        """Return who takes what back from whom."""
+        quotas = dict.fromkeys(borrower.quota for borrower in victims)
+        borrowed = "; ".join(
+            f"{quota_text(quota)} borrows "
+            + ", ".join(
+                f"{name} {amount_text(name, above)}"
+                for name in sorted(self._guaranteed)
+                if (above := self._above_min(quota, name)) > 0
+            )
+            for quota in quotas
+        )
+        what = ", ".join(
+            f"{name} {amount_text(name, self._requests[name])}" for name in sorted(self._guaranteed)
+        )
+        own = quota_text(self._quotas[0])
+        return f"{self._request.pod.key} needs {what} within the min of {own}; {borrowed}"
+
+    def _above_min(self, quota: QuotaKey, name: str) -> int:
+        least = self._accounts.guaranteed(quota).get(name, 0)
+        return self._accounts.used(quota).get(name, 0) - least
+
+
+def _by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:
+    """Return what pods request, by each quota that they count for."""
+    total: dict[QuotaKey, dict[str, int]] = {}
+    for candidate in candidates:
+        for quota in candidate.quotas:
+            amounts = total.setdefault(quota, {})
+            for name, amount in counted_requests(candidate.entry.shape).items():
+                amounts[name] = amounts.get(name, 0) + amount
+    return total
+
+
+def _sum_of(candidates: Collection[Candidate]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for candidate in candidates:
+        for name, amount in counted_requests(candidate.entry.shape).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def quota_text(quota: QuotaKey) -> str:
+    """Return `namespace/name` of a quota."""
+    namespace, _, name = quota
+    return f"{namespace}/{name}"
