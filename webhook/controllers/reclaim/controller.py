@@ -1,4 +1,4 @@
-"""The reclaim controller: the leader finds who has waited for long, and starts reclaims for them."""
+"""The reclaim controller: the leader finds who has waited for long, and reclaims for them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ _REPORT_AGAIN: Final = 600 * SECOND
 _FORGOTTEN_AFTER: Final = 5 * SECOND
 """For which a pod may wait for something else, as while it is decided, and go on waiting."""
 
+_TOO_MANY: Final = ReclaimNote(None, "too many pods are being evicted, or were a moment ago")
+_AT_ONCE: Final = Micros(0)
+
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +52,8 @@ class _Waiting:
 
     since: Micros
     seen_at: Micros
-    plan_at: Micros = Micros(0)
-    report_at: Micros = Micros(0)
+    plan_at: Micros = _AT_ONCE
+    report_at: Micros = _AT_ONCE
 
 
 class ReclaimController:
@@ -157,10 +160,12 @@ class ReclaimController:
         plan = parts.planner.plan(held, parts.guards.state)
         if isinstance(plan, NoPlan):
             parts.reclaims.set_note(held, _note_of(plan))
-        elif mode is ReclaimMode.ON:
+        elif mode is ReclaimMode.DRY_RUN:
+            await self._report(held, plan, waiting)
+        elif parts.planner.may_evict(plan, parts.guards.state):
             self._start(held, plan)
         else:
-            await self._report(held, plan, waiting)
+            parts.reclaims.set_note(held, _TOO_MANY)
 
     async def _report(self, held: HeldPod, plan: Plan, waiting: _Waiting) -> None:
         """Say what mode On would do."""
@@ -174,6 +179,8 @@ class ReclaimController:
     def _start(self, held: HeldPod, plan: Plan | None) -> None:
         uid = held.pod.uid
         self._parts.reclaims.keep(held)
+        if plan is not None:
+            self._parts.planner.claim(held, plan)
         task = asyncio.create_task(self._carry_out(Reclaim(held, plan, self._parts)))
         self._tasks[uid] = task
         task.add_done_callback(lambda _task: self._tasks.pop(uid, None))

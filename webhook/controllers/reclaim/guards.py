@@ -1,5 +1,4 @@
-"""The guards of reclaim as the leader keeps them: each change is data, and those of evictions are
-written before they are sent."""
+"""The guards of reclaim, as the leader keeps them and its successor finds them."""
 
 from __future__ import annotations
 

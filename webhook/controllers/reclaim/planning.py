@@ -20,6 +20,7 @@ from engine.reclaim import (
     QuotaAccount,
     RunningPod,
     Situation,
+    evictions_allowed,
     plan_reclaim,
 )
 from engine.view import ClusterState, Freshness
@@ -77,6 +78,13 @@ class ReclaimPlanner:
     def __init__(self, parts: PlanParts) -> None:
         self._parts = parts
         self._claimed: dict[str, frozenset[str]] = {}  # uids of victims by uid of the preemptor
+
+    def may_evict(self, plan: Plan, guards: GuardState) -> bool:
+        """Return whether guards allow as many evictions now, beside those of plans under way."""
+        claimed = {uid for victims in self._claimed.values() for uid in victims}
+        planned = claimed - guards.in_flight.keys()
+        pods, now = len(self._parts.running), self._parts.now()
+        return len(plan.victims) + len(planned) <= evictions_allowed(guards, pods, now)
 
     def claim(self, held: HeldPod, plan: Plan) -> None:
         """Count the victims of a plan as leaving in the plans for others."""

@@ -228,9 +228,7 @@ class Reclaim:
 
     async def _evicted(self, victim: Victim, *, is_dry_run: bool = False) -> Eviction:
         namespace, _, name = victim.key.partition("/")
-        return await self._parts.evictions.evict(
-            namespace, name, victim.uid, is_dry_run=is_dry_run
-        )
+        return await self._parts.evictions.evict(namespace, name, victim.uid, is_dry_run=is_dry_run)
 
     async def _wait_for_room(self, plan: Plan | None) -> None:
         parts, victims = self._parts, () if plan is None else plan.victims
@@ -258,9 +256,7 @@ class Reclaim:
 
         await self._until(is_bound, _BOUND_SECONDS, Outcome.LOST)
 
-    async def _until(
-        self, is_so: Callable[[], bool], seconds: float, otherwise: Outcome
-    ) -> None:
+    async def _until(self, is_so: Callable[[], bool], seconds: float, otherwise: Outcome) -> None:
         """Wait until something is so; end the reclaim if that takes longer."""
         until = self._parts.clock() + seconds
         while not is_so():
@@ -284,8 +280,12 @@ class Reclaim:
 
     def _blocked_text(self, victim: Victim) -> str:
         running = self._parts.running.get(victim.key)
-        budgets = self._parts.state.view().all_of(DisruptionBudget) if running else ()
-        names = [f"`{budget.key}`" for budget in budgets if running and budget.selects(running)]
+        labels = {} if running is None else running.labels
+        names = [
+            f"`{budget.key}`"
+            for budget in self._parts.state.view().all_of(DisruptionBudget)
+            if budget.selects(victim.key.partition("/")[0], labels)
+        ]
         of = f" {', '.join(names)}" if names else ""
         return f"PodDisruptionBudget{of} protects pod `{victim.key}`"
 
