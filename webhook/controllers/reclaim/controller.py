@@ -192,10 +192,16 @@ class ReclaimController:
             _log.exception("a reclaim failed")
 
     def _count_gone(self) -> None:
-        """Count as gone whoever is evicted and does not run, or was not evicted after all."""
+        """Count as gone whoever does not run any more, or was not evicted after all."""
         parts = self._parts
-        running = {each.uid for each in parts.running} if parts.guards.state.in_flight else set()
-        for uid in [uid for uid in parts.guards.state.in_flight if uid not in running]:
+        if not (in_flight := parts.guards.state.in_flight):
+            return
+        leaving = {
+            each.uid
+            for each in parts.running
+            if each.uid in in_flight and (each.deleting or parts.planner.claims(each.uid))
+        }
+        for uid in in_flight.keys() - leaving:
             parts.guards.gone(uid)
 
     async def _load_guards(self) -> None:

@@ -90,6 +90,10 @@ class ReclaimPlanner:
         """Count the victims of a plan as leaving in the plans for others."""
         self._claimed[held.pod.uid] = frozenset(victim.uid for victim in plan.victims)
 
+    def claims(self, uid: str) -> bool:
+        """Return whether a pod is a victim of a plan under way."""
+        return any(uid in victims for victims in self._claimed.values())
+
     def disclaim(self, held: HeldPod) -> None:
         """Forget the plan for a pod."""
         self._claimed.pop(held.pod.uid, None)
