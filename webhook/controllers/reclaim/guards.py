@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from engine.model.time import Micros
@@ -23,6 +24,7 @@ class Guards:
     def __init__(self, record: GuardRecord, now: Callable[[], Micros]) -> None:
         self._record = record
         self._now = now
+        self._writing = asyncio.Lock()
         self.state = GuardState()
 
     async def load(self) -> None:
@@ -34,15 +36,15 @@ class Guards:
         self.state = await self._record.read()
 
     async def about_to_evict(self, victims: Sequence[Victim]) -> None:
-        """Count evictions, and write them down.
+        """Write down evictions, and count them.
 
         Raises:
             ApiError: they are not written, so nothing may be evicted.
         """
-        for victim in victims:
-            if victim.uid not in self.state.in_flight:
-                self.state = with_eviction(self.state, victim.uid, victim.owner, self._now())
-        await self._record.write(self.state)
+        now = self._now()
+        async with self._writing:
+            await self._record.write(_with_evictions(self.state, victims, now))
+            self.state = _with_evictions(self.state, victims, now)  # it may have changed meanwhile
 
     def gone(self, uid: str) -> None:
         """Count an evicted pod as gone, or as one that was not evicted after all."""
@@ -56,4 +58,12 @@ class Guards:
             ApiError: it is counted, but not written.
         """
         self.state = with_outcome(self.state, preemptor, self._now(), bound=is_bound)
-        await self._record.write(self.state)
+        async with self._writing:
+            await self._record.write(self.state)
+
+
+def _with_evictions(state: GuardState, victims: Sequence[Victim], now: Micros) -> GuardState:
+    for victim in victims:
+        if victim.uid not in state.in_flight:
+            state = with_eviction(state, victim.uid, victim.owner, now)
+    return state
