@@ -163,7 +163,9 @@ class ServiceBuilder:
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
-            self.metrics.registry.register(QuotaCollector(observed, settings.quota_rules()))
+            self.metrics.registry.register(
+                QuotaCollector(observed, settings.quota_rules(), settings.quota_mode)
+            )
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
