@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from engine.model.elastic_quota import QuotaKey
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros
 from engine.quota.queueing import Borrower, Lack, QuotaWait
+from tests.webhook.controllers.release.controller_world import running_world
 from webhook.controllers.release.conditions import Place, Wait
 from webhook.controllers.release.quota_pace import QuotaPace
 
@@ -11,7 +14,7 @@ TEAM: QuotaKey = ("shop", "scheduling.x-k8s.io", "team")
 BATCH: QuotaKey = ("mail", "scheduling.x-k8s.io", "batch")
 
 
-class World:
+class Queue:
     """A queue of one quota, from which pods are released or deleted."""
 
     def __init__(self, pods: int) -> None:
@@ -43,7 +46,7 @@ class World:
 
 
 def test_a_pod_says_its_place_in_its_quota_what_it_lacks_and_who_has_it() -> None:
-    world = World(3)
+    world = Queue(3)
     assert world.pace.condition("shop/1") == Wait(
         QueuedReason.WAITING_FOR_QUOTA,
         "needs cpu 2, 1 free; mail/batch borrows cpu 12",
@@ -53,7 +56,7 @@ def test_a_pod_says_its_place_in_its_quota_what_it_lacks_and_who_has_it() -> Non
 
 
 def test_after_five_releases_it_says_how_long_it_takes() -> None:
-    world = World(9)
+    world = Queue(9)
     for _ in range(4):
         world.release(30)
     world.cycle(30)
@@ -67,7 +70,7 @@ def test_after_five_releases_it_says_how_long_it_takes() -> None:
 
 
 def test_pods_that_did_not_wait_and_pods_that_are_deleted_do_not_count() -> None:
-    world = World(9)
+    world = Queue(9)
     for number in range(8):
         world.cycle(30, f"shop/at-once-{number}")
         world.queue.pop(0)  # deleted: nobody has decided it
@@ -76,7 +79,7 @@ def test_pods_that_did_not_wait_and_pods_that_are_deleted_do_not_count() -> None
 
 
 def test_nobody_guesses_how_long_others_take() -> None:
-    world = World(9)
+    world = Queue(9)
     for _ in range(5):
         world.release(30)
     world.cycle(0, reason=QueuedReason.WAITING_FOR_CAPACITY)
@@ -87,5 +90,25 @@ def test_nobody_guesses_how_long_others_take() -> None:
 
 
 def test_the_first_of_a_quota_speaks_for_it() -> None:
-    world = World(3)
+    world = Queue(3)
     assert world.pace.first_waits()[TEAM].position == 1
+
+
+async def test_a_pod_says_it_in_its_condition(tmp_path: Path) -> None:
+    async with running_world(tmp_path) as world:
+        world.node("a", cpu="4")
+        world.create("other", "mail", "3", nodeName="a")
+        world.quota("mail", minimum=1)
+        world.quota("shop", minimum=1)
+        for name in ("fits", "first", "second"):
+            world.queue(name)
+        replica = world.replica()
+        await replica.cycle()
+        world.seconds += 2
+        await replica.cycle()
+        assert world.releases() == {"fits"}
+        (condition,) = world.stored("second")["status"]["conditions"]
+        assert condition["reason"] == "WaitingForQuota"
+        assert condition["message"] == (
+            "2nd of 2 in shop/quota; needs cpu 1, 0 free; mail/quota borrows cpu 2"
+        )
