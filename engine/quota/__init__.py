@@ -34,7 +34,7 @@ from engine.quota.sharing import Sharing, sharing
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
-from engine.quota.validation import Findings, check_deletion, check_quota
+from engine.quota.validation import Findings, check_deletion, check_quota, quota_defaults
 from engine.quota.verdict import QuotaVerdict, is_exceeded, judge, judge_queued
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "limited",
     "mode_of",
     "queues_pods",
+    "quota_defaults",
     "quota_figures",
     "quota_usages",
     "quotas_of",

@@ -395,7 +395,9 @@ class ClusterState:
             pod_sums=self._tracked.refreshed(pods.table, rows, pods.take_changes()),
             transitions=pods.transitions.snapshot(),
             rows=rows.of,
-            namespaces=self._namespaces.facts(pods.totals, pods.queued),
+            namespaces=self._namespaces.facts(
+                pods.totals, pods.queued, pods.labelled, pods.labelled_queued
+            ),
             extras=self._extras,
             workloads=pods.workloads.snapshot(),
             memo=self._memo,

@@ -46,6 +46,7 @@ _ASKED = {
     ("scheduling.x-k8s.io", "elasticquotas", "UPDATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "CREATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "UPDATE"),
+    ("scheduling.sigs.k8s.io", "elasticquotas", "DELETE"),
 }
 
 

