@@ -293,8 +293,11 @@ class QuotaQueue:
 
     def _note_within_min(self, now: Micros) -> None:
         known = self.within_min_since
+        looked_for_again = {key: known[key] for key in self._without_node if key in known}
+        waiting = (key for key, wait in self._waits.items() if wait.is_within_min)
         self.within_min_since = {
-            key: known.get(key, now) for key, wait in self._waits.items() if wait.is_within_min
+            **looked_for_again,
+            **{key: known.get(key, now) for key in waiting},
         }
 
     def _forget(self) -> None:
