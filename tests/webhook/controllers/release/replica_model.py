@@ -32,6 +32,7 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaPace,
     QuotaQueue,
     Refusals,
     ReleaseController,
@@ -122,6 +123,7 @@ class ReplicaModel:
             ),
             order=QueueOrder(),
             outcomes=outcomes,
+            pace=QuotaPace(self._now),
             scheduler_lease=SchedulerLease(self.connection),
         )
 
