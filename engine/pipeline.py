@@ -72,7 +72,7 @@ def decide(
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
     # 1. Skip pods outside the scope.
-    reason = _skip_reason(request.pod, scope)
+    reason = skip_reason(request.pod, scope)
     if reason:
         return _abstain(request, view, now, reason)
 
@@ -100,7 +100,7 @@ def policies_for(
         now: the moment.
         scope: the pods to place; one outside of it has no policies.
     """
-    return () if _skip_reason(request.pod, scope) else policies.match(request, now).enforced
+    return () if skip_reason(request.pod, scope) else policies.match(request, now).enforced
 
 
 def _decide_by(
@@ -181,7 +181,7 @@ def decide_in(
     return replace(decision, message=summary(decision))
 
 
-def _skip_reason(pod: Pod, scope: Scope) -> str:
+def skip_reason(pod: Pod, scope: Scope) -> str:
     """Return why a pod is not placed, "" when it is."""
     if pod.node_name:
         return f"the pod is bound to node {pod.node_name} already"

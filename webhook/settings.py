@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from engine.model.selector_text import parse_selector_text
 from engine.pipeline import SYSTEM_NAMESPACES
 from engine.queue import QueueOrder, QueueSortName
 from engine.quota import (
@@ -30,6 +31,7 @@ from engine.quota import (
     StatusCounts,
     UnlistedResources,
 )
+from engine.quota.queueing import NodeSelection, QueueRules, QuotaCohort
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
@@ -235,8 +237,9 @@ class Settings(BaseSettings):
     )
     quota_mode: QuotaMode = Field(
         default="Enforce",
-        description="Effect of an exceeded ElasticQuota: denial (Enforce), a warning (Audit), or"
-        " none (Off).",
+        description="Effect of an exceeded ElasticQuota: denial (Enforce), a wait until there is"
+        " room (Queue; denial while nobody demonstrably releases pods), a warning (Audit), or none"
+        " (Off).",
     )
     quota_unlisted_resources: UnlistedResources = Field(
         default="Unlimited",
@@ -253,6 +256,17 @@ class Settings(BaseSettings):
         description="AggregateMin, a rule of scheduler-plugins: all namespaces with quotas"
         " together are also limited to the sum of their min.",
     )
+    quota_cohort: QuotaCohort = Field(
+        default="Nodes",
+        description="What the quotas of mode Queue share, and borrow from beyond min: what nodes"
+        " offer (Nodes), or the sum of all min, as with scheduler-plugins (SumOfMin).",
+    )
+    quota_cohort_nodes: str = Field(
+        default="",
+        description="Label selector of the nodes that quotas share, such as"
+        " `!node-role.kubernetes.io/control-plane`; all by default. Nodes that are cordoned or not"
+        " ready never count.",
+    )
     quota_status_counts: StatusCounts = Field(
         default="Running", description="Pods that count in `status.used` of a quota."
     )
@@ -264,9 +278,9 @@ class Settings(BaseSettings):
     )
     hold: bool = Field(
         default=False,
-        description="Hold the pods of policies with `placement: { at: Release }` by a scheduling"
-        " gate until they are decided and released. Without it, and while nobody demonstrably"
-        " releases pods, such pods are advised like others.",
+        description="Hold the pods of policies with `placement: { at: Release }`, and those that"
+        " wait for quota, by a scheduling gate until they are decided and released. Without it, and"
+        " while nobody demonstrably releases pods, such pods are advised like others.",
     )
     hold_max: int = Field(
         default=DEFAULT_HOLD_MAX,
@@ -278,8 +292,9 @@ class Settings(BaseSettings):
         default=DEFAULT_HOLD_SECONDS,
         ge=10,
         le=3_600,
-        description="Longest time for which a pod is held. Then it counts as overdue: a release is"
-        " anybody's business, and half a minute later no further pods are held.",
+        description="Longest time for which a pod is held that does not wait for quota. Then it"
+        " counts as overdue: a release is anybody's business, and half a minute later no further"
+        " pods are held.",
     )
     queue_sort: QueueSortName = Field(
         default="PrioritySort",
@@ -354,6 +369,22 @@ class Settings(BaseSettings):
         """Whether pods may be evicted for others, as far as quotas say so."""
         return self.hold and self.quota_mode == "Queue"
 
+    @field_validator("quota_cohort_nodes")
+    @classmethod
+    def _is_a_selector(cls, text: str) -> str:
+        parse_selector_text(text)
+        return text
+
+    def queue_rules(self) -> QueueRules:
+        """Rules by which pods wait for quota."""
+        return QueueRules(
+            rules=self.quota_rules(),
+            mode=self.quota_mode,
+            excluded_namespaces=frozenset(self.excluded_namespaces),
+            cohort=self.quota_cohort,
+            selection=NodeSelection(parse_selector_text(self.quota_cohort_nodes)),
+        )
+
     def quota_rules(self) -> QuotaRules:
         """Rules by which quotas are enforced."""
         return QuotaRules(
@@ -378,6 +409,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "a certificate and its key are given together, or neither: see `--tls-cert` and"
                 " `--tls-key`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _waiting_pods_are_held(self) -> Settings:
+        if self.quota_mode == "Queue" and not self.hold:
+            raise ValueError(
+                "quota mode Queue has pods wait, and none is held: see `--hold`; `Enforce` denies"
+                " pods beyond their quota"
             )
         return self
 

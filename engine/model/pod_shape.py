@@ -59,6 +59,7 @@ class PodShape:
         reserve_pod: whether it only reserves resources (Koordinator), and so carries no load.
         workload: its workload in an AppGroup, if it is in any.
         throughput: the disk bandwidth it needs, None for none.
+        quota_name: the ElasticQuota of Koordinator that the pod's label names, "" for none.
         size: the bytes that it takes in memory, about.
     """
 
@@ -84,6 +85,7 @@ class PodShape:
     reserve_pod: bool
     workload: Workload | None
     throughput: Throughput | None
+    quota_name: str
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

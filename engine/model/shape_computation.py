@@ -14,6 +14,7 @@ import msgspec
 from engine.model import api, resources
 from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, throughput_of
+from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.network import Workload, workload_of
 from engine.model.pod_shape import PodShape, PriorityClass
 from engine.model.quantity import INT64_MAX, INT64_MIN
@@ -73,6 +74,7 @@ class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reserve_pod: bool
     workload: Workload | None
     throughput: str | None
+    quota_name: str
 
 
 _ContainerKey: TypeAlias = tuple[api.ResourceRequirements | None, str | None]
@@ -180,6 +182,7 @@ def _shape_key(wire: api.Pod) -> _ShapeKey:
         annotations.get(RESERVE_POD_ANNOTATION) == "true",
         workload_of(labels),
         annotations.get(THROUGHPUT_ANNOTATION),
+        labels.get(NAME_LABEL, ""),
     )
 
 
@@ -237,6 +240,7 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         reserve_pod=key.reserve_pod,
         workload=key.workload,
         throughput=throughput_of(key.throughput),
+        quota_name=key.quota_name,
     )
 
 
@@ -270,6 +274,7 @@ def _condensed_shape(key: _ShapeKey) -> PodShape:
         reserve_pod=key.reserve_pod,
         workload=key.workload,
         throughput=throughput_of(key.throughput),
+        quota_name=key.quota_name,
     )
 
 

@@ -7,6 +7,7 @@ stored, how a request waits, and how an answer travels.
 
 from engine.quota.batch import BatchResult, QuotaRequest, draw, judge_batch, record_demand
 from engine.quota.bounds import CohortUsage, cohort_usage, limited
+from engine.quota.figures import QuotaFigures, quota_figures
 from engine.quota.local_allowance import AllowanceConfig
 from engine.quota.reservations import (
     DEFAULT_RESERVATION_SECONDS,
@@ -25,6 +26,7 @@ from engine.quota.rules import (
     QuotaRules,
     UnlistedResources,
     mode_of,
+    queues_pods,
     quotas_of,
     used_by_namespace,
 )
@@ -32,7 +34,7 @@ from engine.quota.sharing import Sharing, sharing
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
 from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
-from engine.quota.validation import Findings, check_deletion, check_quota
+from engine.quota.validation import Findings, check_deletion, check_quota, quota_defaults
 from engine.quota.verdict import QuotaVerdict, is_exceeded, judge, judge_queued
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "Findings",
     "PendingWrite",
     "PodAccounting",
+    "QuotaFigures",
     "QuotaMode",
     "QuotaRequest",
     "QuotaRules",
@@ -70,6 +73,9 @@ __all__ = [
     "judge_queued",
     "limited",
     "mode_of",
+    "queues_pods",
+    "quota_defaults",
+    "quota_figures",
     "quota_usages",
     "quotas_of",
     "record_demand",

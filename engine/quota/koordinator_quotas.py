@@ -1,6 +1,6 @@
-"""Koordinator's rules for a single ElasticQuota.
+"""Koordinator's rules for an ElasticQuota that is written, by itself and in its tree.
 
-The tree of quotas is not checked. Messages are those of Koordinator's own webhook, word for word.
+Messages are those of Koordinator's own webhook, word for word.
 
 Source: koordinator, pkg/webhook/elasticquota/{quota_topology,quota_topology_check}.go.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.elastic_quota import ElasticQuota
+from engine.model.elastic_quota import ElasticQuota, quota_of
 from engine.model.koordinator_quota import (
-    DEFAULT_QUOTA,
+    BUILT_IN_QUOTAS,
     IS_PARENT_LABEL,
     NAMESPACES_ANNOTATION,
     PARENT_LABEL,
@@ -28,6 +28,14 @@ from engine.model.koordinator_quota import (
     strings_in,
 )
 from engine.model.quantity import Quantity, quantity_of
+from engine.quota.tree.topology import (
+    DEFAULT_TOPOLOGY_RULES,
+    KnownQuotas,
+    TopologyRules,
+    check_topology,
+)
+
+_NAMED_PODS = 2  # in the refusal of a deletion
 
 
 def check_itself(quota: api.ElasticQuota) -> str:
@@ -75,7 +83,11 @@ def _strictly_above(
     return ""
 
 
-def check_creation(quota: api.ElasticQuota, others: Iterable[ElasticQuota]) -> str:
+def check_creation(
+    quota: api.ElasticQuota,
+    others: Iterable[ElasticQuota],
+    rules: TopologyRules = DEFAULT_TOPOLOGY_RULES,
+) -> str:
     """Return why a quota may not be created beside others, "" if it may.
 
     Names are unique in the whole cluster, not only in a namespace.
@@ -89,33 +101,66 @@ def check_creation(quota: api.ElasticQuota, others: Iterable[ElasticQuota]) -> s
             f"AddQuota quota {name}'s annotation namespace {namespace} is already bound to quota"
             f" {owner}"
         )
-    return check_itself(quota)
+    problem = check_itself(quota)
+    return problem or check_topology(quota_of(quota), None, KnownQuotas(others), rules=rules)
 
 
 def check_update(
-    quota: api.ElasticQuota, old: api.ElasticQuota, others: Iterable[ElasticQuota]
+    quota: api.ElasticQuota,
+    old: api.ElasticQuota,
+    others: Iterable[ElasticQuota],
+    *,
+    has_pods: bool = False,
+    rules: TopologyRules = DEFAULT_TOPOLOGY_RULES,
 ) -> str:
-    """Return why a quota may not be changed, "" if it may; `others` has all but itself."""
+    """Return why a quota may not be changed, "" if it may.
+
+    Args:
+        quota: as it will be stored.
+        old: as it is stored.
+        others: all but itself.
+        has_pods: whether any pod is bound to it as it is stored.
+        rules: upstream's feature gates.
+    """
     if _checked_fields(quota) == _checked_fields(old):
         return ""
     name = quota.metadata.name
     if name in {ROOT_QUOTA, SYSTEM_QUOTA}:
         return f"invalid quota {name}"
+    others = tuple(others)
     for namespace, owner in _taken(quota, others):
         return (
             f"UpdadteQuota, quota {name} update namespaces, but namespace {namespace} is already"
             f" bound to quota {owner}"
         )
-    return check_itself(quota)
-
-
-def check_deletion(name: str) -> str:
-    """Return why a quota may not be deleted, "" if it may."""
-    return (
-        f"can not delete quotaGroup :{name}"
-        if name in {ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA}
-        else ""
+    problem = check_itself(quota)
+    if problem:
+        return problem
+    try:
+        before = quota_of(old)
+    except QuantityError:
+        before = None  # stored while nobody checked it
+    return check_topology(
+        quota_of(quota), before, KnownQuotas(others), has_pods=has_pods, rules=rules
     )
+
+
+def check_deletion(name: str, others: Iterable[ElasticQuota] = (), pods: Sequence[str] = ()) -> str:
+    """Return why a quota may not be deleted, "" if it may.
+
+    Args:
+        name: of the quota.
+        others: all but itself.
+        pods: names of those that its label ties to it; those of its namespaces do not matter.
+    """
+    if name in BUILT_IN_QUOTAS:
+        return f"can not delete quotaGroup :{name}"
+    if KnownQuotas(others).children_of(name):
+        return f"delete quota failed, quota{name} has child quota"
+    if pods:
+        named = [*pods[:_NAMED_PODS], *(["..."] if len(pods) > _NAMED_PODS else [])]
+        return f"delete quota failed, quota {name} has {len(pods)} child pods: {', '.join(named)}"
+    return ""
 
 
 def _checked_fields(quota: api.ElasticQuota) -> object:

@@ -81,6 +81,11 @@ def quotas_of(view: ClusterView, namespace: str) -> tuple[ElasticQuota, ...]:
     )
 
 
+def queues_pods(view: ClusterView, namespace: str, default: QuotaMode) -> bool:
+    """Return whether new pods of a namespace wait for quota, rather than being denied."""
+    return mode_of(view, namespace, default) == "Queue" and bool(quotas_of(view, namespace))
+
+
 def mode_of(view: ClusterView, namespace: str, default: QuotaMode) -> QuotaMode:
     """Return the effect of an exceeded quota in a namespace.
 

@@ -7,17 +7,23 @@ the cluster.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.errors import QuantityError
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota, quota_of
+from engine.model.koordinator_quota import namespaces_in
 from engine.model.quantity import amount_text, quantity_of
+from engine.model.resource_names import PODS
 from engine.policy.resource_names import hint_if_misspelt
 from engine.quota import koordinator_quotas
 from engine.quota.bounds import effective_max, sum_of
 from engine.quota.rules import QuotaRules
+from engine.quota.tree import defaults
+from engine.quota.tree.defaults import QuotaDefaults
+from engine.quota.tree.topology import KnownQuotas
 from engine.view import ClusterView
 
 
@@ -63,10 +69,26 @@ def check_quota(
     return Findings(tuple(problems), tuple(_guaranteed_too_much(quota, others, view)))
 
 
-def check_deletion(group: str, name: str) -> Findings:
-    """Check a quota that is to be deleted; only Koordinator protects some of its own."""
-    problem = koordinator_quotas.check_deletion(name) if group == KOORDINATOR_GROUP else ""
+def check_deletion(group: str, namespace: str, name: str, view: ClusterView) -> Findings:
+    """Check a quota that is to be deleted; Koordinator keeps those that others depend on."""
+    if group != KOORDINATOR_GROUP:
+        return Findings()
+    others = _others(view, KOORDINATOR_GROUP, namespace, name)
+    problem = koordinator_quotas.check_deletion(name, others)
+    labelled = _labelled_pods(view, name)
+    if labelled and not problem:  # upstream names two of them; a view knows no names
+        count, where = sum(labelled.values()), ", ".join(sorted(labelled))
+        problem = f"delete quota failed, quota {name} has {count} child pods: in {where}"
     return Findings((problem,) if problem else ())
+
+
+def quota_defaults(wire: api.ElasticQuota, view: ClusterView) -> QuotaDefaults:
+    """Return what a new quota of Koordinator lacks; nothing for one of another group."""
+    meta = wire.metadata
+    if wire.api_version.partition("/")[0] != KOORDINATOR_GROUP:
+        return QuotaDefaults()
+    others = _others(view, KOORDINATOR_GROUP, meta.namespace, meta.name)
+    return defaults.quota_defaults(wire, KnownQuotas(others))
 
 
 def _check_koordinator_quota(
@@ -76,9 +98,30 @@ def _check_koordinator_quota(
     if old is None:
         problem = koordinator_quotas.check_creation(wire, others)
     else:
-        problem = koordinator_quotas.check_update(wire, old, others)
+        has_pods = _has_pods(view, old)
+        problem = koordinator_quotas.check_update(wire, old, others, has_pods=has_pods)
     warnings = () if old is not None and old.spec == wire.spec else tuple(_misspelt(wire.spec))
     return Findings((problem,) if problem else (), warnings)
+
+
+def _has_pods(view: ClusterView, quota: api.ElasticQuota) -> bool:
+    """Return whether any pod that has not finished is bound to a quota."""
+    facts, name = view.namespaces, quota.metadata.name
+    return bool(_labelled_pods(view, name)) or any(
+        facts.requested.get(namespace) or facts.queued.get(namespace)
+        for namespace in {name, *namespaces_in(quota.metadata)}
+    )
+
+
+def _labelled_pods(view: ClusterView, name: str) -> Counter[str]:
+    """Return the number of pods whose label names a quota, by namespace."""
+    pods: Counter[str] = Counter()
+    facts = view.namespaces
+    for key, amounts in (*facts.labelled.items(), *facts.labelled_queued.items()):
+        namespace, _, label = key.partition("/")
+        if label == name:
+            pods[namespace] += amounts[PODS]
+    return pods
 
 
 def _sides(spec: api.ElasticQuotaSpec) -> Iterator[tuple[str, api.ResourceList]]:

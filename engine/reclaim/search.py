@@ -97,7 +97,7 @@ class Search:
             of_pod = [
                 budget
                 for budget in by_namespace.get(each.pod.namespace, ())
-                if budget.selector is not None and budget.selector.matches(each.pod.labels)
+                if budget.selects(each.pod.namespace, each.pod.labels)
             ]
             # The API server evicts no pod of several budgets.
             if not of_pod:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import msgspec
 
+from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod
+from engine.model.quantity import amount_text
 from engine.model.queued_condition import QueuedReason, queued_condition_in
+from engine.model.quota_figures import blocking_quotas, free_amounts, release_interval
+from engine.model.resource_names import PODS
 from engine.model.time import SECOND, Micros, micros
 from engine.report.decision import PodName
+from engine.report.eta import eta_text, expected_wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +28,13 @@ class QueueEntry:
         pod: with our scheduling gate.
         release_by: the moment by which it is to be released, None if that is unknown.
         raw: the pod as JSON, for its condition; empty where it is not known.
+        quota: that it waits for; None where it waits for none, or that is unknown.
     """
 
     pod: Pod
     release_by: Micros | None
     raw: bytes | msgspec.Raw
+    quota: ElasticQuota | None = None
 
 
 class ReleaserReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -44,6 +51,28 @@ class ReleaserReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     releasing: bool = False
 
 
+class QuotaPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The place of a pod among those that wait for a quota, as the leader last noted it there.
+
+    Attributes:
+        quota: `namespace/name`.
+        position: from 1.
+        of: how many wait for the quota.
+        needs: of the pod's requests those of which the first one lacks some; as quantities.
+        free: what is left of these.
+        blocked_by: the quotas that borrow it.
+        eta_seconds: how long it is going to wait, None if nobody knows.
+    """
+
+    quota: str
+    position: int
+    of: int
+    needs: Mapping[str, str] = {}
+    free: Mapping[str, str] = {}
+    blocked_by: tuple[str, ...] = ()
+    eta_seconds: int | None = None
+
+
 class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A held pod in its place.
 
@@ -53,6 +82,7 @@ class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
         reason: why it is held.
         nominated_node: where it is about to go; "" for nowhere yet.
         overdue_seconds: since it should have been released; 0 if it is in time.
+        quota: its place in its quota; None where it waits for none.
     """
 
     pod: PodName
@@ -64,6 +94,7 @@ class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     message: str
     nominated_node: str = ""
     overdue_seconds: int = 0
+    quota: QuotaPlace | None = None
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -107,6 +138,7 @@ def queue_report(
     in_line = [entry for entry in queue if entry.pod.is_held_by_us_alone]
     others = (entry for entry in queue if not entry.pod.is_held_by_us_alone)
     places = chain(enumerate(in_line, 1), ((0, entry) for entry in others))
+    in_quotas = _positions(in_line)
     listed = ((place, entry) for place, entry in places if lists(entry.pod))
     return QueueReport(
         queue_sort=queue_sort,
@@ -114,7 +146,8 @@ def queue_report(
         overdue=sum(overdue_seconds(entry, now) > 0 for entry in in_line),
         releaser=releaser,
         pods=tuple(
-            _queued_pod(entry, place, len(in_line), now) for place, entry in islice(listed, most)
+            _queued_pod(entry, place, len(in_line), in_quotas.get(entry.pod.key), now)
+            for place, entry in islice(listed, most)
         ),
     )
 
@@ -136,9 +169,27 @@ def place_text(place: int, total: int) -> str:
     return f"{place}{suffix} of {total}"
 
 
-def _queued_pod(entry: QueueEntry, place: int, total: int, now: Micros) -> QueuedPod:
+def _positions(in_line: Sequence[QueueEntry]) -> dict[str, tuple[int, int]]:
+    """Return of each pod that waits for a quota its position there, from 1, and how many wait."""
+    queues: dict[QuotaKey, list[str]] = {}
+    for entry in in_line:
+        if entry.quota is not None:
+            queues.setdefault(entry.quota.key, []).append(entry.pod.key)
+    return {
+        key: (position, len(queue))
+        for queue in queues.values()
+        for position, key in enumerate(queue, 1)
+    }
+
+
+def _queued_pod(
+    entry: QueueEntry, place: int, total: int, in_quota: tuple[int, int] | None, now: Micros
+) -> QueuedPod:
     pod = entry.pod
-    reason, message = _reason(entry, place, total)
+    quota = None
+    if entry.quota is not None and in_quota is not None:
+        quota = _quota_place(pod, entry.quota, *in_quota)
+    reason, message = _reason(entry, place, total, quota)
     created = now if pod.created is None else micros(pod.created)
     return QueuedPod(
         pod=PodName(pod.namespace, pod.name),
@@ -150,17 +201,50 @@ def _queued_pod(entry: QueueEntry, place: int, total: int, now: Micros) -> Queue
         message=message,
         nominated_node=pod.nominated_node_name,
         overdue_seconds=overdue_seconds(entry, now),
+        quota=quota,
     )
 
 
-def _reason(entry: QueueEntry, place: int, total: int) -> tuple[str, str]:
-    """Return why a pod is held, as far as it can be told from the pod itself."""
+def _quota_place(pod: Pod, quota: ElasticQuota, position: int, of: int) -> QuotaPlace:
+    free, interval = free_amounts(quota.figures), release_interval(quota.figures)
+    requests = {**pod.shape.requests, PODS: 1}
+    return QuotaPlace(
+        quota=f"{quota.namespace}/{quota.name}",
+        position=position,
+        of=of,
+        needs={name: amount_text(name, requests[name]) for name in free if requests.get(name)},
+        free=free,
+        blocked_by=blocking_quotas(quota.figures),
+        eta_seconds=None if interval is None else expected_wait(position, interval) // SECOND,
+    )
+
+
+def _reason(entry: QueueEntry, place: int, total: int, quota: QuotaPlace | None) -> tuple[str, str]:
+    """Return why a pod is held, as far as it can be told from the pod and its quota."""
     if not place:
         gates = ", ".join(gate for gate in entry.pod.scheduling_gates if gate != HOLD_GATE)
         return QueuedReason.WAITING_FOR_OTHER_GATES, f"waits for others to remove {gates}"
     condition = queued_condition_in(entry.raw)
-    if condition is None or not condition.is_true:
+    reason = condition.reason if condition is not None and condition.is_true else ""
+    if quota is not None and reason in {"", QueuedReason.WAITING_FOR_QUOTA}:
+        return QueuedReason.WAITING_FOR_QUOTA, _quota_text(quota)
+    if condition is None or not reason:
         return QueuedReason.WAITING_IN_ORDER, place_text(place, total)
     # The place in the condition is that of when it was written.
     detail = condition.message.partition("; ")[2]
-    return condition.reason, "; ".join(filter(None, (place_text(place, total), detail)))
+    where = place_text(place, total) if quota is None else _where(quota)
+    return reason, "; ".join(filter(None, (where, detail)))
+
+
+def _quota_text(place: QuotaPlace) -> str:
+    """Return why a pod waits for its quota, as its condition says it."""
+    lacks = [
+        f"needs {name} {needed}, {place.free[name]} free" for name, needed in place.needs.items()
+    ]
+    blockers = f"{', '.join(place.blocked_by)} borrows" if place.blocked_by else ""
+    wait = "" if place.eta_seconds is None else eta_text(Micros(place.eta_seconds * SECOND))
+    return "; ".join(filter(None, (_where(place), *lacks, blockers, wait)))
+
+
+def _where(place: QuotaPlace) -> str:
+    return f"{place_text(place.position, place.of)} in {place.quota}"

@@ -28,6 +28,9 @@ class NamespaceFacts(NamedTuple):
         scheduled: the same of those that are bound, and Pending or Running.
         running: the same of those that are Running, by `PodShape.bare_requests`.
         queued: requests (and `pods`) of the pods that wait for quota.
+        labelled: the part of `requested` by pods whose label names a quota of Koordinator, by
+            `namespace/label`.
+        labelled_queued: the same part of `queued`.
         quota_modes: the annotation `stowplan.dev/quota-mode`, where there is one.
         quotas: ElasticQuotas, in name order.
     """
@@ -37,6 +40,8 @@ class NamespaceFacts(NamedTuple):
     scheduled: Mapping[str, Amounts]
     running: Mapping[str, Amounts]
     queued: Mapping[str, Amounts]
+    labelled: Mapping[str, Amounts]
+    labelled_queued: Mapping[str, Amounts]
     quota_modes: Mapping[str, str]
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
 
@@ -49,7 +54,13 @@ class Namespaces:
         self.quota_modes: dict[str, str] = {}
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
 
-    def facts(self, totals: NamespaceTotals, queued: NamespaceTotals) -> NamespaceFacts:
+    def facts(
+        self,
+        totals: NamespaceTotals,
+        queued: NamespaceTotals,
+        labelled: NamespaceTotals,
+        labelled_queued: NamespaceTotals,
+    ) -> NamespaceFacts:
         """Return the facts, valid until this and the totals are unshared."""
         return NamespaceFacts(
             labels=self.labels,
@@ -57,6 +68,8 @@ class Namespaces:
             scheduled=totals.scheduled,
             running=totals.running,
             queued=queued.requested,
+            labelled=labelled.requested,
+            labelled_queued=labelled_queued.requested,
             quota_modes=self.quota_modes,
             quotas=self.quotas,
         )

@@ -40,6 +40,8 @@ class PodAccounting:
         self.nominations = Nominations()
         self.totals = NamespaceTotals()
         self.queued = NamespaceTotals()  # of the pods that wait for quota
+        # Of the pods whose label names a quota, by `namespace/label`; they are in the others too.
+        self.labelled, self.labelled_queued = NamespaceTotals(), NamespaceTotals()
         self.transitions = TransitionCounts()
         self.workloads = WorkloadCounts()
         self._rows = rows
@@ -50,6 +52,8 @@ class PodAccounting:
         """Leave the counts given out so far to their holders, and write to copies."""
         self.totals.unshare()
         self.queued.unshare()
+        self.labelled.unshare()
+        self.labelled_queued.unshare()
         self.transitions.unshare()
         self.workloads.unshare()
 
@@ -138,11 +142,17 @@ class PodAccounting:
         if is_same and was_queued == is_queued:
             lost, gained = lost & ~gained, gained & ~lost
         if old is not None and lost:
-            totals = self.queued if was_queued else self.totals
-            totals.subtract(namespace, self._contributions.of(old.shape), lost)
+            contribution, label = self._contributions.of(old.shape), old.shape.quota_name
+            (self.queued if was_queued else self.totals).subtract(namespace, contribution, lost)
+            if label:
+                labelled = self.labelled_queued if was_queued else self.labelled
+                labelled.subtract(f"{namespace}/{label}", contribution, lost)
         if new is not None and gained:
-            totals = self.queued if is_queued else self.totals
-            totals.add(namespace, self._contributions.of(new.shape), gained)
+            contribution, label = self._contributions.of(new.shape), new.shape.quota_name
+            (self.queued if is_queued else self.totals).add(namespace, contribution, gained)
+            if label:
+                labelled = self.labelled_queued if is_queued else self.labelled
+                labelled.add(f"{namespace}/{label}", contribution, gained)
 
     def move(self, key: str, old: PodEntry | None, new: PodEntry | None) -> None:
         """Count a pod on its node by its new entry in place of the old one."""

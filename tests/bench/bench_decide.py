@@ -108,7 +108,7 @@ class _Bench:
     def _hold(self, request: PlacementRequest) -> None:
         """Do what a review does for a pod that is decided at its release."""
         policies_for(request, self._policies, _NOW, scope=Scope())
-        hold_patch(request.pod, request.raw, now=_NOW, seconds=60)
+        hold_patch(request.pod, request.raw, reasons="placement", now=_NOW, seconds=60)
 
     def mix(self, requests: Sequence[PlacementRequest], running: Sequence[Pod]) -> None:
         """Time decisions while each pod is created and bound, others end, and nodes report."""

@@ -131,7 +131,8 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         "reload-seconds": 0.5,
         "drain-seconds": 1,
     }
-    pairs = [(name, str(value)) for name, value in usual.items()]
+    given = dict(options)
+    pairs = [(name, str(value)) for name, value in usual.items() if name not in given]
     pairs += [("policies", str(path)) for path in policies]
     every = tuple(pairs) + tuple(options)
     running = [_replica(f"replica-{number}", folder, every) for number in range(replicas)]
@@ -143,7 +144,8 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         front = await stack.enter_async_context(fronting([replica.port for replica in running]))
         stowplan = Installed(running, front, every, folder)
         stack.push_async_callback(_stop, running)
-        for resource, configuration in _configurations(f"https://{LOCAL}:{front.port}", quotas):
+        url, holds = f"https://{LOCAL}:{front.port}", given.get("hold") == "true"
+        for resource, configuration in _configurations(url, quotas, holds=holds):
             await cluster.create(configuration)
             stack.push_async_callback(_gone, cluster, resource, NAME)
         await asyncio.gather(*(asyncio.to_thread(one.start) for one in running))
@@ -189,7 +191,9 @@ def _replica(name: str, folder: Path, options: Sequence[tuple[str, str]]) -> Rep
     return Replica(name, folder, (reviews, metrics), options)
 
 
-def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[str, Json]]:
+def _configurations(
+    url: str, quotas: FailurePolicy | None, *, holds: bool
+) -> Iterator[tuple[str, Json]]:
     """Yield the webhook configurations, without a `caBundle`: that is stowplan's to write.
 
     What the API server asks about quotas is the chart's to say, so that no test asks about more.
@@ -219,6 +223,7 @@ def _configurations(url: str, quotas: FailurePolicy | None) -> Iterator[tuple[st
         values = {
             "webhook.url": url,
             "quota": {"failurePolicy": quotas, "timeoutSeconds": _TIMEOUT_SECONDS},
+            "hold": {"enabled": holds},
         }
         manifests = rendered(namespace=NAMESPACE, release=NAME, values=values)
         kind = "ValidatingWebhookConfiguration"

@@ -39,11 +39,14 @@ _OF_OTHERS = {
 _NO_SLEEP = {"preStop": {"exec": {"command": ["sleep", "0"]}}}
 _ASKED = {
     ("", "pods", "CREATE"),
+    ("", "pods", "UPDATE"),
     ("", "pods/resize", "UPDATE"),
+    ("", "pods/status", "UPDATE"),
     ("scheduling.x-k8s.io", "elasticquotas", "CREATE"),
     ("scheduling.x-k8s.io", "elasticquotas", "UPDATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "CREATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "UPDATE"),
+    ("scheduling.sigs.k8s.io", "elasticquotas", "DELETE"),
 }
 
 
@@ -179,6 +182,7 @@ async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
         ({"hold.seconds": 5}, "seconds"),
         ({"hold.gateGuard.enabled": True}, "hold.gateGuard needs hold.enabled"),
         ({"hold.enabled": True, "placement.mode": "Off"}, "hold.enabled needs"),
+        ({"quota.mode": "Queue"}, "quota.mode Queue needs hold.enabled"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(values: Json, why: str) -> None:

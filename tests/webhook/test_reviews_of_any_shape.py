@@ -67,7 +67,11 @@ class Mutate:
             explanations=Explanations(9),
         )
         guard = HoldGuard(_Releasing, HeldPods(lambda: Micros(0)))
-        holder = PodHolder(placer, guard, now=lambda: Micros(0), seconds=60) if holding else None
+        holder = (
+            PodHolder(placer, guard, queues=lambda _: True, now=lambda: Micros(0), seconds=60)
+            if holding
+            else None
+        )
         placement = PlacementReviews(placer, lambda: loaded, time.monotonic, PolicyCounts(), holder)
         self._handler = ReviewHandler(
             "mutate",

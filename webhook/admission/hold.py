@@ -1,15 +1,17 @@
-"""Holds of new pods whose policies decide them at their release."""
+"""Holds of new pods: of those that policies decide at their release, or that wait for quota."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from engine.model.decision import PlacementAt
+from engine.model.decision import PlacementAt, Verdict
+from engine.model.hold import HOLD_FOR_PLACEMENT, HOLD_FOR_QUOTA
 from engine.model.never_held import is_never_held
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
-from engine.placement import hold_patch
-from engine.policy import PolicySet
+from engine.placement import Patch, hold_patch
+from engine.policy import CompiledPolicy, PolicySet
 from webhook.admission import wire
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.hold_guard import HoldGuard, Refusal
@@ -22,6 +24,7 @@ class PodHolder:
     Args:
         placer: knows the policies of a pod.
         guard: says whether pods may be held.
+        queues: whether pods of a namespace wait for its quota.
         now: the time of day.
         seconds: the bound of a hold.
         count_refusal: called with the reason for each pod that is advised instead.
@@ -32,27 +35,32 @@ class PodHolder:
         placer: Placer,
         guard: HoldGuard,
         *,
+        queues: Callable[[str], bool],
         now: Callable[[], Micros],
         seconds: int,
         count_refusal: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self._placer = placer
         self._guard = guard
+        self._queues = queues
         self._now = now
         self._seconds = seconds
         self._count_refusal = count_refusal
 
-    def may_hold(self, policies: PolicySet) -> bool:
-        """Return whether any pod may be held now by some policies; takes a microsecond."""
-        return policies.may_hold and not self._guard.refusal(self._now())
+    def may_hold(self, namespace: str, policies: PolicySet) -> bool:
+        """Return whether any pod of a namespace may be held now; takes microseconds."""
+        is_meant = policies.may_hold or self._queues(namespace)
+        return is_meant and not self._guard.refusal(self._now())
 
     def held(
         self, request: wire.AdmissionRequest, pod: PlacementRequest, policies: PolicySet
     ) -> ReviewResult | None:
         """Return the result that holds a pod, None for one that is to be advised.
 
-        Nothing is decided and nothing assumed. In a second round of admission a pod is held that
-        the first has advised, if the guard lets it by now: then it is assumed no longer.
+        Nothing is assumed. Nothing is decided either, but for policies that decide at admission:
+        their advice is written on a pod that waits for quota, and what they deny is not held. In a
+        second round of admission a pod is held that the first has advised, if the guard lets it by
+        now: then it is assumed no longer.
 
         Raises:
             PatchError: the operations do not apply to the pod.
@@ -60,20 +68,57 @@ class PodHolder:
         if is_never_held(pod.pod):
             return None
         applied = self._placer.policies_for(pod, policies)
-        if not applied or applied[0].placement.at is not PlacementAt.RELEASE:
+        reasons = self._reasons(pod.pod, applied)
+        if not reasons:
             return None
-        operations = hold_patch(pod.pod, pod.raw, now=self._now(), seconds=self._seconds)
+        advice = Patch()
+        if applied and HOLD_FOR_PLACEMENT not in reasons:
+            # It is decided again, and counted, at its release.
+            placement = self._placer.place(pod, policies, dry_run=True)
+            if placement.verdict is Verdict.DENY:
+                return None
+            advice = placement.patch
+        operations = hold_patch(
+            pod.pod,
+            pod.raw,
+            reasons=",".join(reasons),
+            now=self._now(),
+            seconds=self._seconds,
+            after=advice.operations,
+        )
         if not request.dry_run:
             self._placer.withdraw(pod.pod)
-        names = ",".join([policy.name for policy in applied])
-        audit = {"decision": "held until it is released", "policies": names}
-        response = wire.allowed(request.uid, operations=operations, audit_annotations=audit)
+        audit = {"decision": f"held until it is released: {' and '.join(reasons)}"}
+        if applied:
+            audit["policies"] = ",".join([policy.name for policy in applied])
+        response = wire.allowed(
+            request.uid,
+            operations=(*advice.operations, *operations),
+            warnings=advice.warnings,
+            audit_annotations=audit,
+        )
         return ReviewResult(Outcome.HELD, response)
+
+    def _reasons(self, pod: Pod, applied: Sequence[CompiledPolicy]) -> tuple[str, ...]:
+        """Return why a pod is to be held, () if it is not."""
+        reasons = []
+        if _at_release(applied):
+            reasons.append(HOLD_FOR_PLACEMENT)
+        if self._queues(pod.namespace) and self._placer.is_in_scope(pod):
+            reasons.append(HOLD_FOR_QUOTA)
+        return tuple(reasons)
 
     def count_advised(self, placement: Placement, policies: PolicySet) -> None:
         """Count a pod that was advised, if it would have been held but for the guard."""
-        is_meant = policies.may_hold and placement.at is PlacementAt.RELEASE
-        if is_meant and not is_never_held(placement.pod):
+        pod = placement.pod
+        for_placement = policies.may_hold and placement.at is PlacementAt.RELEASE
+        for_quota = self._queues(pod.namespace) and self._placer.is_in_scope(pod)
+        if (for_placement or for_quota) and not is_never_held(pod):
             refusal = self._guard.refusal(self._now())
             if refusal is not Refusal.NONE:
                 self._count_refusal(refusal)
+
+
+def _at_release(applied: Sequence[CompiledPolicy]) -> bool:
+    """Return whether policies, highest priority first, decide a pod at its release."""
+    return bool(applied) and applied[0].placement.at is PlacementAt.RELEASE

@@ -61,7 +61,7 @@ class PlacementReviews:
             return _not_advised(request, f"more than {MOST_BYTES} bytes")
         try:
             policies, holder = self._policies(), self._holder
-            if holder is not None and holder.may_hold(policies):
+            if holder is not None and holder.may_hold(request.namespace, policies):
                 return self._held_or_advised(request, policies, holder)
             return self._shared(request, policies) or self._held_or_advised(request, policies, None)
         except AdmissionError as error:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
+import jsonpointer
 import msgspec
 
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
-from engine.quota import RESOURCE_QUOTA_RULES, QuotaRules, check_deletion, check_quota
+from engine.quota import (
+    RESOURCE_QUOTA_RULES,
+    QuotaRules,
+    check_deletion,
+    check_quota,
+    quota_defaults,
+)
 from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.handler import Decide
 from webhook.admission.review_result import Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster.decode_errors import UNREADABLE
+from webhook.quota.config import MonotonicClock
 
 _GROUPS = frozenset({UPSTREAM_GROUP, KOORDINATOR_GROUP})
+
+_LAG_SECONDS = 1.0  # of a watch behind the store; a quota is written seldom
+_VIEWS = 10  # in that time
 
 _decode = msgspec.json.Decoder(api.ElasticQuota).decode
 
@@ -37,30 +48,65 @@ def is_of_quota(request: AdmissionRequest) -> bool:
 
 
 class QuotaObjectReviews:
-    """Answers reviews of ElasticQuotas; quick, because it reads nothing but the view.
+    """Answers reviews of ElasticQuotas; reads nothing but the view.
+
+    Quotas of a tree are written one after the other, each as soon as the one above it is stored. So
+    where one of Koordinator's is refused, the view is read again for a second: the refusal may rest
+    on what a watch has not delivered yet.
 
     Args:
         view: the cluster. Two quotas created at the same moment for one namespace may both pass:
             then both are enforced.
         rules: meaning of the bounds of a quota.
+        clock: of the time in which a watch catches up.
     """
 
     def __init__(
-        self, *, view: Callable[[], ClusterView], rules: QuotaRules = RESOURCE_QUOTA_RULES
+        self,
+        *,
+        view: Callable[[], ClusterView],
+        rules: QuotaRules = RESOURCE_QUOTA_RULES,
+        clock: MonotonicClock | None = None,
     ) -> None:
         self._view = view
         self._rules = rules
+        self._clock = clock or MonotonicClock()
 
-    def review(self, request: AdmissionRequest) -> ReviewResult:
+    async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a quota may be created, changed or deleted.
 
         Raises:
             AdmissionError: the object is not a quota.
         """
+        return await self._settled(request, self._judged)
+
+    async def fill(self, request: AdmissionRequest) -> ReviewResult:
+        """Return the labels and annotations that a new quota of Koordinator lacks, as a patch.
+
+        Raises:
+            AdmissionError: the object is not a quota.
+        """
+        return await self._settled(request, self._filled)
+
+    async def _settled(
+        self, request: AdmissionRequest, judge: Callable[[AdmissionRequest], ReviewResult]
+    ) -> ReviewResult:
+        """Return a verdict; a refusal that depends on other quotas only once it has lasted."""
+        result = judge(request)
+        if request.resource.group == KOORDINATOR_GROUP:
+            for _ in range(_VIEWS):
+                if result.outcome is not Outcome.INVALID:
+                    break
+                await self._clock.sleep(_LAG_SECONDS / _VIEWS)
+                result = judge(request)
+        return result
+
+    def _judged(self, request: AdmissionRequest) -> ReviewResult:
         if not is_of_quota(request):
             return ignored(request)
         if request.operation == "DELETE":
-            findings = check_deletion(request.resource.group, request.name)
+            resource = request.resource
+            findings = check_deletion(resource.group, request.namespace, request.name, self._view())
         elif request.operation in {"CREATE", "UPDATE"}:
             is_update = request.operation == "UPDATE"
             old = _quota_in(request, request.old_object) if is_update else None
@@ -69,9 +115,36 @@ class QuotaObjectReviews:
         else:
             return ignored(request)
         if findings.problems:
-            message = "; ".join(findings.problems)
-            return ReviewResult(Outcome.INVALID, wire.denied(request.uid, message))
+            return _refused(request, "; ".join(findings.problems))
         return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid, warnings=findings.warnings))
+
+    def _filled(self, request: AdmissionRequest) -> ReviewResult:
+        if not is_of_quota(request) or request.operation != "CREATE":
+            return ignored(request)
+        quota = _quota_in(request, request.object)
+        defaults = quota_defaults(quota, self._view())
+        if defaults.problem:
+            return _refused(request, defaults.problem)
+        metadata = quota.metadata
+        operations = [
+            *_additions("/metadata/labels", metadata.labels, defaults.labels),
+            *_additions("/metadata/annotations", metadata.annotations, defaults.annotations),
+        ]
+        return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid, operations=operations))
+
+
+def _refused(request: AdmissionRequest, message: str) -> ReviewResult:
+    return ReviewResult(Outcome.INVALID, wire.denied(request.uid, message))
+
+
+def _additions(
+    path: str, written: Mapping[str, str] | None, added: Mapping[str, str]
+) -> Iterator[Mapping[str, object]]:
+    """Yield the JSON patch operations that add entries to a mapping, which may not be there."""
+    if added and written is None:
+        yield {"op": "add", "path": path, "value": {}}
+    for key, value in sorted(added.items()):
+        yield {"op": "add", "path": f"{path}/{jsonpointer.escape(key)}", "value": value}
 
 
 def _quota_in(request: AdmissionRequest, raw: msgspec.Raw) -> api.ElasticQuota:

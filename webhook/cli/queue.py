@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -18,8 +18,16 @@ from rich.table import Table
 
 from engine.errors import StowplanError
 from engine.model.pod import Pod
-from engine.model.time import Micros, micros
-from engine.report import QueuedPod, QueueReport, ReleaserReport, queue_report
+from engine.model.time import SECOND, Micros, micros
+from engine.report import (
+    QueuedPod,
+    QueueReport,
+    QuotaPlace,
+    ReleaserReport,
+    eta_text,
+    place_text,
+    queue_report,
+)
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import plain_table
@@ -129,9 +137,13 @@ def _is_well(report: QueueReport) -> bool:
 
 def _show(output: Console, report: QueueReport, selection: _Selection) -> None:
     output.print(_summary(report))
-    if report.pods:
-        output.print()
-        output.print(_table(report.pods))
+    for table in (
+        _table([pod for pod in report.pods if pod.quota is None]),
+        _quota_table([(pod, pod.quota) for pod in report.pods if pod.quota is not None]),
+    ):
+        if table.row_count:
+            output.print()
+            output.print(table)
     rest = report.held - len(report.pods)
     if rest and not (selection.namespace or selection.name):
         output.print(f"[dim]... and {rest} more: `--most`[/]")
@@ -170,22 +182,55 @@ def _releaser_text(releaser: ReleaserReport | None) -> str:
 
 
 def _table(pods: Sequence[QueuedPod]) -> Table:
+    """Return the pods that wait for no quota."""
     table = plain_table("place", "pod", "priority", "held for", "reason", "")
     for pod in pods:
-        notes = [escape(pod.message)]
-        if pod.nominated_node:
-            notes.append(f"about to go to {escape(pod.nominated_node)}")
-        if pod.overdue_seconds:
-            notes.append(f"[red]overdue by {_duration(pod.overdue_seconds)}[/]")
         table.add_row(
-            f"{pod.place}" if pod.place else "-",
-            escape(str(pod.pod)),
+            *_who(pod),
             f"{pod.priority}",
             _duration(pod.held_seconds),
             escape(pod.reason),
-            "; ".join(notes),
+            "; ".join([escape(pod.message), *_notes(pod)]),
         )
     return table
+
+
+def _quota_table(pods: Sequence[tuple[QueuedPod, QuotaPlace]]) -> Table:
+    """Return the pods that wait for their quotas."""
+    table = plain_table(
+        "place", "pod", "held for", "reason", "quota", "needs", "free", "blocked by", "released in"
+    )
+    for pod, place in pods:
+        eta = place.eta_seconds
+        wait = "?" if eta is None else eta_text(Micros(eta * SECOND))
+        table.add_row(
+            *_who(pod),
+            _duration(pod.held_seconds),
+            escape(pod.reason),
+            escape(f"{place_text(place.position, place.of)} in {place.quota}"),
+            escape(_amounts(place.needs)),
+            escape(_amounts(place.free)),
+            escape(", ".join(place.blocked_by)),
+            "; ".join([wait, *_notes(pod)]),
+        )
+    return table
+
+
+def _who(pod: QueuedPod) -> tuple[str, str]:
+    return f"{pod.place}" if pod.place else "-", escape(str(pod.pod))
+
+
+def _notes(pod: QueuedPod) -> list[str]:
+    notes = []
+    if pod.nominated_node:
+        notes.append(f"about to go to {escape(pod.nominated_node)}")
+    if pod.overdue_seconds:
+        notes.append(f"[red]overdue by {_duration(pod.overdue_seconds)}[/]")
+    return notes
+
+
+def _amounts(quantities: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {quantity}" for name, quantity in quantities.items())
 
 
 def _duration(seconds: int) -> str:

@@ -85,9 +85,12 @@ def _unconfigured(
     for kind, role in _ROLES.items():
         setting = f"STOWPLAN_{role.upper()}_MODE"
         mode = "" if deployment is None else deployment.spec.template.spec.setting(setting)
-        if kind not in configurations and mode == "Off":
+        # A configuration may be for quotas alone: a role is what is asked about pods.
+        own = configurations.get(kind)
+        is_asked = own is not None and any(each.covers_pod_creation for each in own.webhooks)
+        if not is_asked and mode == "Off":
             yield Finding(Level.NOTE, f"{role}.mode is Off: the API server does not ask about it")
-        elif kind not in configurations:
+        elif own is None:
             yield Finding(
                 Level.WARNING,
                 f"there is no {kind} `{name}`, so the API server does not ask about {role}",

@@ -14,11 +14,13 @@ from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
 from engine.model.time import SECOND, Micros, micros
 from engine.queue import QUEUE_SORTS, QueueOrder
+from engine.quota import quotas_of
 from engine.report import QueueEntry, ReleaserReport
 from engine.view import ClusterState, ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.held_pod_list import ListedPod, list_held_pods
 from webhook.doctor.objects import Deployment, Lease, ObjectList
+from webhook.doctor.quota_list import list_quotas
 from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 
 _NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
@@ -82,20 +84,35 @@ async def read_held_queue(
     releaser = await _releaser(connection, lease, now)
     if releaser is None:
         notes.append(f"the Lease `{lease}` cannot be read: it is unknown who releases pods")
-    view = await _view(connection, settings.order)
+    state = ClusterState()
+    await _read_app_groups(connection, settings.order, state)
+    if any(listed.pod.is_queued for listed in pods):
+        try:
+            for quota in await list_quotas(connection, namespace):
+                state.set_quota(quota)
+        except ApiError as error:
+            if error.status not in _NOT_THERE:
+                raise
+            notes.append("ElasticQuotas cannot be listed: it is unknown what pods wait for")
+    view = state.view()
     ordered = settings.order.sorted(pods, view, pod_of=lambda listed: listed.pod)
     return HeldQueue(
-        entries=tuple(_entry(listed, settings.hold_seconds) for listed in ordered),
+        entries=tuple(_entry(listed, settings.hold_seconds, view) for listed in ordered),
         order=settings.order,
         releaser=releaser,
         notes=tuple(notes),
     )
 
 
-def _entry(listed: ListedPod, hold_seconds: int) -> QueueEntry:
-    created = listed.pod.created
-    release_by = None if created is None else Micros(micros(created) + hold_seconds * SECOND)
-    return QueueEntry(pod=listed.pod, release_by=release_by, raw=listed.raw)
+def _entry(listed: ListedPod, hold_seconds: int, view: ClusterView) -> QueueEntry:
+    pod = listed.pod
+    if pod.is_queued:  # for as long as it takes
+        quota = next(iter(quotas_of(view, pod.namespace)), None)
+        return QueueEntry(pod=pod, release_by=None, raw=listed.raw, quota=quota)
+    release_by = None if pod.created is None else micros(pod.created) + hold_seconds * SECOND
+    return QueueEntry(
+        pod=pod, release_by=None if release_by is None else Micros(release_by), raw=listed.raw
+    )
 
 
 async def _settings(connection: Connection, lease: str) -> _Settings | None:
@@ -136,14 +153,12 @@ def _seconds_since(moment: datetime | None, now: Micros) -> float | None:
     return None if moment is None else max(0, now - micros(moment)) / SECOND
 
 
-async def _view(connection: Connection, order: QueueOrder) -> ClusterView:
-    """Return a view with the AppGroups, if the order depends on them."""
-    state = ClusterState()
+async def _read_app_groups(connection: Connection, order: QueueOrder, state: ClusterState) -> None:
+    """Read the AppGroups, if the order depends on them."""
     if order.sort == "TopologicalSort":
         found = await _read(connection, _APP_GROUPS, ObjectList[topology_api.AppGroup])
         for app_group in () if found is None else found.items:
             state.set_extra(app_group_of(app_group))
-    return state.view()
 
 
 async def _read(connection: Connection, path: str, kind: type[_Object]) -> _Object | None:

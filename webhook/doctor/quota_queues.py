@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
 from engine.errors import QuantityError
-from engine.model import api
-from engine.model.elastic_quota import (
-    KOORDINATOR_GROUP,
-    UPSTREAM_GROUP,
-    ElasticQuota,
-    quota_of,
-)
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
 from engine.model.namespace import QUOTA_MODE_ANNOTATION
 from engine.model.quantity import amount_text, base_units
 from engine.model.quota_figures import QUEUED_ANNOTATION, release_interval
@@ -29,6 +21,7 @@ from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, Installation
 from webhook.doctor.objects import Deployment, Named, Node, ObjectList, PodSpec, ResourceQuota
+from webhook.doctor.quota_list import list_quotas
 
 _MOST_NAMED: Final = 3
 _MOST_NAMESPACES: Final = 20  # whose ResourceQuotas are read
@@ -91,33 +84,16 @@ async def _queues(installation: Installation, spec: PodSpec) -> _Queues:
     asked = {
         each.metadata.name: each.metadata.annotations.get(QUOTA_MODE_ANNOTATION) for each in found
     }
+    quotas: dict[str, list[ElasticQuota]] = {}
+    for quota in await list_quotas(installation.connection):
+        if quota.group == UPSTREAM_GROUP or quota.name == quota.namespace:
+            quotas.setdefault(quota.namespace, []).append(quota)
     return _Queues(
         spec=spec,
         namespaces=frozenset(name for name, mode in asked.items() if (mode or default) == "Queue"),
         asked=frozenset(name for name, mode in asked.items() if mode == "Queue"),
-        quotas=await _quotas(installation),
+        quotas=quotas,
     )
-
-
-async def _quotas(installation: Installation) -> dict[str, list[ElasticQuota]]:
-    """Return the quotas that can be read, by namespace; of an API that is not there none."""
-    quotas: dict[str, list[ElasticQuota]] = {}
-    for group in (UPSTREAM_GROUP, KOORDINATOR_GROUP):
-        try:
-            path = f"/apis/{group}/v1alpha1/elasticquotas"
-            listed = (await installation.read(path, ObjectList[msgspec.Raw])).items
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            continue
-        for raw in listed:
-            try:
-                quota = quota_of(msgspec.json.decode(raw, type=api.ElasticQuota))
-            except (QuantityError, msgspec.DecodeError):
-                continue  # the replicas count it among what they skip
-            if group == UPSTREAM_GROUP or quota.name == quota.namespace:
-                quotas.setdefault(quota.namespace, []).append(quota)
-    return quotas
 
 
 def _releases(queues: _Queues) -> Iterator[Finding]:

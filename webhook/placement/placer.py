@@ -17,7 +17,7 @@ from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
-from engine.pipeline import Scope, decide, policies_for
+from engine.pipeline import Scope, decide, policies_for, skip_reason
 from engine.placement import Advice, Encoder, Patch, encode
 from engine.policy import CompiledPolicy, PolicySet
 from engine.report import decision_report
@@ -158,6 +158,10 @@ class Placer:
         """Return the policies that would decide for a pod, highest priority first."""
         completed = self._completed(request, self._view())
         return policies_for(completed, policies, self._now(), scope=self._scope)
+
+    def is_in_scope(self, pod: Pod) -> bool:
+        """Return whether a pod is one that may be placed at all."""
+        return not skip_reason(pod, self._scope)
 
     def withdraw(self, pod: Pod) -> Advice | None:
         """Stop counting an advised pod; return its advice, None if it did not count."""

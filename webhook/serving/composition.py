@@ -11,6 +11,7 @@ from functools import partial
 
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
+from engine.quota import queues_pods
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -88,6 +89,8 @@ async def run_server(
                 policies=policies,
                 counts=counts,
                 order=settings.queue_order(),
+                queue_rules=settings.queue_rules(),
+                reclaims=settings.reclaims,
                 registry=metrics.registry,
                 now=now,
             )
@@ -227,17 +230,17 @@ def _handlers(
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
-    holder = None
+    holder, view = None, services.cluster.state.view
     if services.hold_guard is not None:
         holder = PodHolder(
             placer,
             services.hold_guard,
+            queues=lambda namespace: queues_pods(view(), namespace, settings.quota_mode),
             now=services.cluster.now,
             seconds=settings.hold_seconds,
             count_refusal=metrics.hold_refused,
         )
     placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts, holder)
-    view = services.cluster.state.view
     quota = QuotaReviews(
         ledger=services.ledger,
         view=view,
@@ -255,7 +258,10 @@ def _handlers(
         deadline_fraction=settings.deadline_fraction,
     )
     handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
-    mutate = ignored if settings.placement_mode == "Off" else placement.review
+    # Pods may be held for quota also where nothing is placed.
+    is_off = settings.placement_mode == "Off" and holder is None
+    advise = ignored if is_off else placement.review
+    mutate = by_resource(pods=advise, quotas=quota_objects.fill)
     validate = by_resource(pods=quota.review, quotas=quota_objects.review)
     return (
         handler("mutate", mutate, fails_open=True),

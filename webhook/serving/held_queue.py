@@ -12,6 +12,7 @@ from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.queue import QueueOrder
+from engine.quota import quotas_of
 from engine.report import HeldStatus, QueueEntry, QueueReport, ReleaserReport, queue_report
 from engine.view import ClusterView
 from webhook.controllers.release import Outcomes
@@ -52,12 +53,10 @@ class HeldQueue:
             pod: list only those whose `namespace/name` contains this text.
             limit: list at most so many, and at most 1,000.
         """
-        ordered = self.order.sorted(self.held, self.view(), pod_of=_pod_of)
+        view = self.view()
+        ordered = self.order.sorted(self.held, view, pod_of=_pod_of)
         return queue_report(
-            [
-                QueueEntry(pod=held.pod, release_by=held.release_by, raw=held.raw)
-                for held in ordered
-            ],
+            [_entry(held, view) for held in ordered],
             self.now(),
             queue_sort=self.order.sort,
             releaser=self._releaser(),
@@ -85,6 +84,16 @@ class HeldQueue:
             renewed_seconds_ago=round(age, 3) if math.isfinite(age) else None,
             releasing=lease.annotations.get(RELEASING_ANNOTATION) == "true",
         )
+
+
+def _entry(held: HeldPod, view: ClusterView) -> QueueEntry:
+    quotas = quotas_of(view, held.pod.namespace) if held.pod.is_queued else ()
+    return QueueEntry(
+        pod=held.pod,
+        release_by=held.release_by,
+        raw=held.raw,
+        quota=next(iter(quotas), None),
+    )
 
 
 def _pod_of(held: HeldPod) -> Pod:

@@ -6,9 +6,11 @@ which pod of a queue goes first, and how an object is written.
 """
 
 from engine.quota.tree.bounds import TreeBounds, UsageByQuota, tree_bounds
+from engine.quota.tree.counting import bounds_in, tree_in, usage_in
 from engine.quota.tree.membership import known_quota_name, quota_name
 from engine.quota.tree.prefilter import TreeUsage, check_pod_fits
 from engine.quota.tree.requests import QuotaRequests, sum_requests, sum_usage
+from engine.quota.tree.revoke import RevocablePod, overused, pods_to_revoke
 from engine.quota.tree.runtime import Claim, RuntimeQuota, redistribute, runtime_quotas
 from engine.quota.tree.scaled_min import ChildMin, scaled_mins
 from engine.quota.tree.tree import QuotaTree
@@ -18,12 +20,16 @@ __all__ = [
     "Claim",
     "QuotaRequests",
     "QuotaTree",
+    "RevocablePod",
     "RuntimeQuota",
     "TreeBounds",
     "TreeUsage",
     "UsageByQuota",
+    "bounds_in",
     "check_pod_fits",
     "known_quota_name",
+    "overused",
+    "pods_to_revoke",
     "quota_name",
     "redistribute",
     "runtime_quotas",
@@ -31,4 +37,6 @@ __all__ = [
     "sum_requests",
     "sum_usage",
     "tree_bounds",
+    "tree_in",
+    "usage_in",
 ]

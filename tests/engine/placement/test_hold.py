@@ -18,7 +18,7 @@ GATES = [{"name": HOLD_GATE}]
 
 def held(pod: Json, now: Micros = NOON) -> Json:
     request = request_of(pod)
-    operations = hold_patch(request.pod, request.raw, now=now, seconds=60)
+    operations = hold_patch(request.pod, request.raw, reasons="placement", now=now, seconds=60)
     assert all(operation["op"] == "add" for operation in operations)
     after: Json = jsonpatch.apply_patch(pod, list(operations))
     return after

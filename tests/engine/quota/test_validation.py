@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.node import node_of
-from engine.quota import Findings, QuotaRules, check_quota
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.quota import Findings, QuotaRules, check_deletion, check_quota
 from engine.view import ClusterState
 
 USUAL = QuotaRules()
@@ -107,3 +110,14 @@ def test_a_quota_of_koordinator_is_held_to_its_own_rules() -> None:
     assert created(wire(group=KOORDINATOR_GROUP), elsewhere).problems == (
         "AddQuota quota already exist:team",
     )
+
+
+def test_a_quota_stays_while_a_label_of_a_pod_names_it() -> None:
+    state = ClusterState()
+    labels = {"quota.scheduling.koordinator.sh/name": "team"}
+    metadata = {"namespace": "shop", "name": "a", "labels": labels}
+    state.set_pod(pod_of(msgspec.convert({"metadata": metadata}, api.Pod)), seen_at=Micros(0))
+    findings = check_deletion("scheduling.sigs.k8s.io", "quotas", "team", state.view())
+    assert findings.problems == ("delete quota failed, quota team has 1 child pods: in shop",)
+    state.delete_pod("shop/a")
+    assert not check_deletion("scheduling.sigs.k8s.io", "quotas", "team", state.view()).problems

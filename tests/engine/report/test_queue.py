@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, QUEUED_CONDITION
+from engine.model.elastic_quota import ElasticQuota
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, QUEUED_CONDITION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, micros
-from engine.report import QueueEntry, ReleaserReport, place_text, queue_report
+from engine.report import QueueEntry, QuotaPlace, ReleaserReport, place_text, queue_report
 
 Json = dict[str, Any]
 
@@ -107,3 +108,112 @@ def test_some_may_be_listed_and_places_are_among_all() -> None:
 )  # fmt: skip
 def test_places_are_ordinals(place: int, text: str) -> None:
     assert place_text(place, 200) == f"{text} of 200"
+
+
+def _queued(
+    name: str, quota: ElasticQuota | None, *, cpu: str = "2", status: Json | None = None
+) -> QueueEntry:
+    annotations = {HOLD_REASONS_ANNOTATION: "quota"}
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+    written = {
+        "metadata": {
+            "namespace": "shop",
+            "name": name,
+            "creationTimestamp": _CREATED,
+            "annotations": annotations,
+        },
+        "spec": {
+            "schedulingGates": [{"name": HOLD_GATE}],
+            "containers": [{"name": "c", "resources": resources}],
+        },
+        "status": status or {},
+    }
+    raw = msgspec.json.encode(written)
+    pod = pod_of(msgspec.json.decode(raw, type=api.Pod))
+    return QueueEntry(pod=pod, release_by=None, raw=raw, quota=quota)
+
+
+def _team(**figures: str) -> ElasticQuota:
+    return ElasticQuota(
+        namespace="shop",
+        name="team",
+        group="scheduling.x-k8s.io",
+        min=None,
+        max={"cpu": 4000},
+        used={},
+        figures={f"stowplan.dev/{name.replace('_', '-')}": text for name, text in figures.items()},
+    )
+
+
+def _places(*entries: QueueEntry) -> dict[str, QuotaPlace | None]:
+    report = queue_report(entries, _NOW, queue_sort="PrioritySort", releaser=None)
+    return {pod.pod.name: pod.quota for pod in report.pods}
+
+
+def test_a_pod_that_waits_for_quota_has_a_place_among_those_of_its_quota() -> None:
+    team = _team(
+        free='{"cpu":"1"}', blocked_by="mail/batch,dev/ci", seconds_per_release="45", queued="9"
+    )
+    entries = [_queued("a", team), _entry("placed"), _queued("b", team, cpu="500m")]
+    assert _places(*entries) == {
+        "a": QuotaPlace(
+            quota="shop/team",
+            position=1,
+            of=2,
+            needs={"cpu": "2"},
+            free={"cpu": "1"},
+            blocked_by=("mail/batch", "dev/ci"),
+            eta_seconds=45,
+        ),
+        "placed": None,
+        "b": QuotaPlace(
+            quota="shop/team",
+            position=2,
+            of=2,
+            needs={"cpu": "500m"},
+            free={"cpu": "1"},
+            blocked_by=("mail/batch", "dev/ci"),
+            eta_seconds=90,
+        ),
+    }
+
+
+def test_it_says_why_it_waits_as_its_condition_does() -> None:
+    team = _team(free='{"cpu":"1"}', blocked_by="mail/batch", seconds_per_release="90")
+    report = queue_report(
+        [_queued("a", team), _queued("b", team)], _NOW, queue_sort="", releaser=None
+    )
+    first, second = report.pods
+    assert first.reason == second.reason == "WaitingForQuota"
+    assert second.message == (
+        "2nd of 2 in shop/team; needs cpu 2, 1 free; mail/batch borrows; about 3 min"
+    )
+
+
+def test_another_reason_of_its_condition_stays() -> None:
+    condition = {
+        "type": QUEUED_CONDITION,
+        "status": "True",
+        "reason": "WaitingForReclaim",
+        "message": "3rd of 9 in shop/team; evicts mail/batch-1",
+    }
+    entry = _queued("a", _team(), status={"conditions": [condition]})
+    (pod,) = queue_report([entry], _NOW, queue_sort="", releaser=None).pods
+    assert (pod.reason, pod.message) == (
+        "WaitingForReclaim",
+        "1st of 1 in shop/team; evicts mail/batch-1",
+    )
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {},
+        {"free": "{", "seconds_per_release": "soon", "blocked_by": "," * 9_000},
+        {"free": '{"cpu":1}', "seconds_per_release": "-1", "blocked_by": ""},
+        {"free": "[" * 100_000, "seconds_per_release": "1e9"},
+    ],
+)
+def test_what_a_quota_does_not_tell_is_unknown(figures: dict[str, str]) -> None:
+    place = QuotaPlace(quota="shop/team", position=1, of=1)
+    assert _places(_queued("a", _team(**figures))) == {"a": place}

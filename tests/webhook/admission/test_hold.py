@@ -22,6 +22,7 @@ from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.placement import ADVICE_ANNOTATION
 from engine.policy import load_policies
+from engine.quota import queues_pods
 from engine.view import ClusterState
 from tests.webhook.admission.test_placement import review_of
 from webhook.admission.hold import PodHolder
@@ -88,6 +89,7 @@ class World:
         holder = PodHolder(
             self.placer,
             HoldGuard(lambda: self.lease, self.held),
+            queues=lambda namespace: queues_pods(state.view(), namespace, "Enforce"),
             now=self._now,
             seconds=60,
             count_refusal=lambda reason: self.refused.update([reason]),

@@ -10,9 +10,17 @@ from webhook.admission import wire
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError
+from webhook.quota.config import MonotonicClock
 
 GROUP, OTHER_GROUP = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
-REVIEWS = QuotaObjectReviews(view=ClusterState().view)
+
+
+async def _at_once(_: float) -> None:
+    """Wait for nothing: the view of a test does not change by itself."""
+
+
+CLOCK = MonotonicClock(sleep=_at_once)
+REVIEWS = QuotaObjectReviews(view=ClusterState().view, clock=CLOCK)
 
 
 def request(operation: str = "CREATE", group: str = GROUP, **more: object) -> wire.AdmissionRequest:
@@ -45,33 +53,33 @@ def refused(answer: ReviewResult) -> str:
     return status.message if status else ""
 
 
-def test_an_invalid_quota_is_refused_with_all_reasons() -> None:
+async def test_an_invalid_quota_is_refused_with_all_reasons() -> None:
     wrong = quota(max={"cpu": "1", "gpu": "1"}, min={"memory": "-1"})
-    message = refused(REVIEWS.review(request(object=wrong)))
+    message = refused(await REVIEWS.review(request(object=wrong)))
     assert message.startswith("`spec.min` has less than none of `memory`: `-1`; `spec.max` cannot")
-    assert not refused(REVIEWS.review(request(object=quota(max={"cpu": "1"}))))
+    assert not refused(await REVIEWS.review(request(object=quota(max={"cpu": "1"}))))
 
 
-def test_our_own_writes_are_never_refused() -> None:
+async def test_our_own_writes_are_never_refused() -> None:
     old = quota(max={"cpu": "1"}, min={"cpu": "2"})
     new = old | {"metadata": {"name": "team", "annotations": {"stowplan.dev/reservations": "{}"}}}
-    assert not refused(REVIEWS.review(request("UPDATE", object=new, oldObject=old)))
+    assert not refused(await REVIEWS.review(request("UPDATE", object=new, oldObject=old)))
     other = quota(max={"cpu": "1"}, min={"cpu": "3"})
-    assert refused(REVIEWS.review(request("UPDATE", object=other, oldObject=old)))
+    assert refused(await REVIEWS.review(request("UPDATE", object=other, oldObject=old)))
 
 
-def test_koordinators_own_quotas_are_not_deleted() -> None:
+async def test_koordinators_own_quotas_are_not_deleted() -> None:
     name = "koordinator-default-quota"
-    answer = REVIEWS.review(request("DELETE", OTHER_GROUP, name=name))
+    answer = await REVIEWS.review(request("DELETE", OTHER_GROUP, name=name))
     assert refused(answer) == f"can not delete quotaGroup :{name}"
-    assert not refused(REVIEWS.review(request("DELETE", name=name)))
+    assert not refused(await REVIEWS.review(request("DELETE", name=name)))
 
 
-def test_another_object_is_an_error() -> None:
+async def test_another_object_is_an_error() -> None:
     with pytest.raises(AdmissionError, match="the object is not an ElasticQuota"):
-        REVIEWS.review(request(object={"spec": {"max": {"cpu": [1]}}}))
+        await REVIEWS.review(request(object={"spec": {"max": {"cpu": [1]}}}))
     with pytest.raises(AdmissionError, match="the object is not an ElasticQuota"):
-        REVIEWS.review(request())
+        await REVIEWS.review(request())
 
 
 @pytest.mark.parametrize(
@@ -83,8 +91,8 @@ def test_another_object_is_an_error() -> None:
         request(resource={"version": "v1", "resource": "pods"}),
     ],
 )
-def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
-    assert REVIEWS.review(request_).outcome is Outcome.IGNORED
+async def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
+    assert (await REVIEWS.review(request_)).outcome is Outcome.IGNORED
 
 
 def test_reviews_of_one_path_go_by_their_resource() -> None:

@@ -260,3 +260,68 @@ async def test_a_cluster_that_does_not_answer_is_an_error(
     ran = await run(stowplan, server, tmp_path)
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith("no contact with the API server: ")
+
+
+async def test_pods_that_wait_for_quota_say_their_place_there_and_what_blocks_them(
+    stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.create(deployment())
+    server.create(lease())
+    server.create(pod("placed", HOLD, age=HOUR))
+    requests = {"resources": {"requests": {"cpu": "2"}}}
+    for number in (1, 2):
+        queued = pod(
+            f"web-{number}",
+            HOLD,
+            age=1.5 * HOUR + 90 - 60 * number,
+            containers=[{"name": "c", **requests}],
+        )
+        queued["metadata"]["annotations"] = {"stowplan.dev/hold-reasons": "quota"}
+        server.create(queued)
+    figures = {"free": '{"cpu":"1"}', "blocked-by": "mail/batch", "seconds-per-release": "90"}
+    server.create(
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "ElasticQuota",
+            "metadata": {
+                "namespace": "shop",
+                "name": "team",
+                "annotations": {f"stowplan.dev/{name}": text for name, text in figures.items()},
+            },
+            "spec": {"max": {"cpu": "8"}},
+        }
+    )
+    ran = await run(stowplan, server, tmp_path)
+    assert (ran.status, ran.err) == (0, "")
+    _, _, _, placed, header, _, *rows = _lines(ran)
+    assert placed == "3 shop/placed 0 1 h 0 min WaitingInOrder 3rd of 3"
+    assert header == "place pod held for reason quota needs free blocked by released in"
+    assert rows == [
+        (
+            "1 shop/web-1 1 h 30 min WaitingForQuota 1st of 2 in shop/team cpu 2 cpu 1 mail/batch"
+            " about 2 min"
+        ),
+        (
+            "2 shop/web-2 1 h 29 min WaitingForQuota 2nd of 2 in shop/team cpu 2 cpu 1 mail/batch"
+            " about 3 min"
+        ),
+    ]
+
+
+async def test_without_the_right_to_list_quotas_it_says_so(
+    stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.create(deployment())
+    server.create(lease())
+    queued = pod("web", HOLD)
+    queued["metadata"]["annotations"] = {"stowplan.dev/hold-reasons": "quota"}
+    server.create(queued)
+
+    def refuse(_: object) -> object:
+        raise ApiFault(403, "forbidden")
+
+    server.play("GET", "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", refuse)
+    ran = await run(stowplan, server, tmp_path)
+    assert ran.status == 0
+    assert "ElasticQuotas cannot be listed: it is unknown what pods wait for" in ran.err
+    assert "WaitingInOrder" in ran.out

@@ -1,0 +1,88 @@
+"""Koordinator's tree of quotas, by its own definition, checked and filled in as the chart says."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chart import Release
+from tests.e2e.chart_replicas import one_beside
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.nodes import Nodes
+
+_GROUP = "scheduling.sigs.k8s.io"
+_QUOTAS = f"elasticquotas.{_GROUP}"
+_DOMAIN = "quota.scheduling.koordinator.sh"
+
+
+def _quota(namespace: str, name: str, least: str, **labels: str) -> Json:
+    return {
+        "apiVersion": f"{_GROUP}/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {
+                f"{_DOMAIN}/{key.replace('_', '-')}": value for key, value in labels.items()
+            },
+        },
+        "spec": {"min": {"cpu": least}, "max": {"cpu": "40"}},
+    }
+
+
+async def _refused(cluster: Cluster, quota: Json) -> str:
+    with pytest.raises(CallError) as refused:
+        await cluster.create(quota)
+    return refused.value.message
+
+
+@pytest.mark.usefixtures("crds")
+async def test_a_tree_is_filled_in_and_kept_whole(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    nodes: Nodes,
+    release: Release,
+    shop: str,
+    tmp_path: Path,
+) -> None:
+    for name in ("node-a", "node-b"):
+        await nodes.add(name)
+    async with one_beside(
+        release, control_plane, cluster, tmp_path, namespace=shop, prefers="node-a"
+    ):
+        # The parent first, and its children at once: the watch has not delivered it yet.
+        await cluster.create(_quota(shop, "top", "20", is_parent="true", tree_id="t1"))
+        stored = await cluster.create(_quota(shop, "left", "12", parent="top"))
+        assert stored["metadata"]["labels"] == {
+            f"{_DOMAIN}/parent": "top",
+            f"{_DOMAIN}/tree-id": "t1",
+        }
+        weight = stored["metadata"]["annotations"][f"{_DOMAIN}/shared-weight"]
+        assert json.loads(weight) == {"cpu": "40"}
+        assert "fill quota lost failed, parent not exist" in await _refused(
+            cluster, _quota(shop, "lost", "1", parent="nobody")
+        )
+        assert "all brothers' MinQuota > parent MinQuota, parent: top" in await _refused(
+            cluster, _quota(shop, "right", "9", parent="top")
+        )
+        await cluster.create(_quota(shop, "right", "8", parent="top"))
+
+        with pytest.raises(CallError, match="delete quota failed, quotatop has child quota"):
+            await cluster.delete(_QUOTAS, "top", shop)
+        moved = {"metadata": {"labels": {f"{_DOMAIN}/tree-id": "t2"}}}
+        with pytest.raises(CallError, match=r"left tree id changed \[t1\] vs \[t2\]"):
+            await cluster.patch(_QUOTAS, "left", moved, shop)
+        for name in ("left", "right", "top"):
+            await eventually(partial(_is_deleted, cluster, shop, name), f"quota {name} is deleted")
+
+
+async def _is_deleted(cluster: Cluster, namespace: str, name: str) -> bool:
+    try:
+        await cluster.delete(_QUOTAS, name, namespace)
+    except CallError as refused:
+        return "has child quota" not in refused.message
+    return True

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import msgspec
+
+from engine.model import api
+from engine.model.elastic_quota import ElasticQuota
+from engine.model.koordinator_quota import DEFAULT_QUOTA, NAME_LABEL, TreeSettings
+from engine.model.node import node_of
+from engine.model.pod import Pod, pod_of
+from engine.model.time import Micros
+from engine.quota.tree.counting import bounds_in, tree_in, usage_in
+from engine.view import ClusterState
+from tests.engine.quota.tree.quotas import quota
+
+
+def _pod(namespace: str, name: str, cpu: str, label: str = "", *, queued: bool = False) -> Pod:
+    metadata: dict[str, object] = {"namespace": namespace, "name": name, "uid": name}
+    spec: dict[str, object] = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    if label:
+        metadata["labels"] = {NAME_LABEL: label}
+    if queued:
+        metadata["annotations"] = {"stowplan.dev/hold-reasons": "quota"}
+        spec["schedulingGates"] = [{"name": "stowplan.dev/hold"}]
+    return pod_of(msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod))
+
+
+def _state(*quotas: ElasticQuota) -> ClusterState:
+    state = ClusterState()
+    for each in quotas:
+        state.set_quota(each)
+    return state
+
+
+def _put(state: ClusterState, *pods: Pod) -> None:
+    for pod in pods:
+        state.set_pod(pod, seen_at=Micros(0))
+
+
+def test_a_pod_counts_for_the_quota_of_its_label_or_of_its_namespace() -> None:
+    listing = quota("listing", tree=TreeSettings(namespaces=("shop",)))
+    state = _state(quota("web", namespace="web"), quota("batch"), listing)
+    _put(
+        state,
+        _pod("web", "a", "1"),
+        _pod("web", "b", "2", "batch"),
+        _pod("shop", "c", "4"),
+        _pod("shop", "d", "8", "batch", queued=True),
+        _pod("other", "e", "16", "gone"),
+    )
+    view = state.view()
+    usage = usage_in(view, tree_in(view))
+    assert {name: amounts["cpu"] for name, amounts in usage.used.items()} == {
+        "web": 1000,
+        "batch": 2000,
+        "listing": 4000,
+        DEFAULT_QUOTA: 16000,
+    }
+    assert usage.queued == {"batch": {"cpu": 8000, "pods": 1}}
+
+
+def test_a_pod_that_leaves_or_changes_its_label_is_counted_no_longer() -> None:
+    state = _state(quota("batch"), quota("web"))
+    _put(state, _pod("shop", "a", "1", "batch"), _pod("shop", "b", "2", "batch", queued=True))
+    _put(state, _pod("shop", "a", "1", "web"), _pod("shop", "b", "2", "batch"))
+    facts = state.view().namespaces
+    assert facts.labelled == {
+        "shop/web": {"cpu": 1000, "pods": 1},
+        "shop/batch": {"cpu": 2000, "pods": 1},
+    }
+    assert not facts.labelled_queued
+    for name in ("a", "b"):
+        state.delete_pod(f"shop/{name}")
+    assert not state.view().namespaces.labelled
+
+
+def test_queued_pods_request_and_do_not_use() -> None:
+    state = _state(
+        quota("top", most={"cpu": 6000}, tree=TreeSettings(is_parent=True)),
+        quota("left", "top", most={"cpu": 10_000}),
+    )
+    node = {
+        "metadata": {"name": "node-a"},
+        "status": {"allocatable": {"cpu": "8", "memory": "1Gi", "pods": "10"}},
+    }
+    state.set_node(node_of(msgspec.convert(node, api.Node)))
+    _put(state, _pod("shop", "a", "3", "left"), _pod("shop", "b", "4", "left", queued=True))
+    view = state.view()
+    bounds = bounds_in(view, tree_in(view))
+    assert bounds.used == {"top": {"cpu": 3000}, "left": {"cpu": 3000}}
+    assert bounds.requests["left"].request == {"cpu": 7000}
+    key = bounds.tree.children_of("top")[0].key
+    assert bounds.of("left") == (
+        (key, {"cpu": 6000}),
+        ((key[0], key[1], "top"), {"cpu": 6000}),
+    )

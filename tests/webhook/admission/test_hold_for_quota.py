@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.placement import ADVICE_ANNOTATION
+from engine.view import ClusterState
+from tests.webhook.admission.test_hold import (
+    HELD,
+    Lease,
+    World,
+    gates,
+    manifest,
+    patched,
+    policy,
+)
+from webhook.admission.review_result import Outcome
+
+FOR_QUOTA = {**HELD, HOLD_REASONS_ANNOTATION: "quota"}
+
+
+@pytest.fixture
+def world(state: ClusterState, tmp_path: Path) -> World:
+    """Return a world in which the namespace `shop` has a quota, and queues."""
+    state.set_namespace("shop", {}, quota_mode="Queue")
+    return World(state, tmp_path)
+
+
+def test_pods_of_a_namespace_that_queues_are_held_and_nothing_else(world: World) -> None:
+    result = world.review()
+    assert result.outcome is Outcome.HELD
+    assert patched(manifest(), result) == manifest(
+        {"annotations": FOR_QUOTA}, schedulingGates=gates(HOLD_GATE)
+    )
+
+
+@pytest.mark.parametrize("mode", ["Enforce", "Audit", "Off", "queue"])
+def test_in_other_modes_nothing_is_held_for_quota(world: World, mode: str) -> None:
+    world.state.set_namespace("shop", {}, quota_mode=mode)
+    assert world.review().outcome is Outcome.ABSTAINED
+
+
+def test_without_a_quota_nothing_is_held_for_it(world: World) -> None:
+    world.state.set_namespace("other", {}, quota_mode="Queue")
+    assert world.review(namespace="other").outcome is Outcome.ABSTAINED
+    assert not world.refused
+
+
+@pytest.mark.parametrize(
+    ("policies", "reasons"),
+    [
+        ([policy("late")], "placement,quota"),
+        ([policy("now", "Admission")], "quota"),
+        ([policy("late"), policy("now", "Admission", priority=1)], "quota"),
+        ([policy("late", mode="Audit")], "quota"),
+    ],
+)
+def test_the_reasons_are_all_for_which_a_pod_is_held(
+    world: World, policies: list[str], reasons: str
+) -> None:
+    after = patched(manifest(), world.load(*policies).review())
+    assert after["metadata"]["annotations"][HOLD_REASONS_ANNOTATION] == reasons
+
+
+@pytest.mark.parametrize("metadata", [{}, {"annotations": None}, {"annotations": {"a": "b"}}])
+def test_advice_at_admission_is_written_on_a_queued_pod_that_is_assumed_nowhere(
+    world: World, metadata: dict[str, Any]
+) -> None:
+    world.load(policy("now", "Admission"))
+    pod = manifest(metadata)
+    result = world.review(pod)
+    assert result.outcome is Outcome.HELD
+    after = patched(pod, result)
+    assert after["metadata"]["annotations"].items() >= FOR_QUOTA.items()
+    assert ADVICE_ANNOTATION in after["metadata"]["annotations"]
+    assert after["spec"]["affinity"]["nodeAffinity"]
+    assert world.assumed == 0
+    assert not any(world.counts.decisions(world.policies).values())
+    again = world.review(after)
+    assert (again.outcome, again.response.patch) == (Outcome.HELD, None)
+
+
+def test_what_a_policy_denies_at_admission_is_not_held(world: World) -> None:
+    deny = policy("now", "Admission").replace(
+        "scores:", "filters: [{name: f, expression: 'false'}]\n  scores:"
+    )
+    world.load(deny.replace("at: Admission", "at: Admission, whenNoneFits: Deny"))
+    assert world.review().outcome is Outcome.DENIED
+
+
+def test_a_pod_that_was_advised_and_is_queued_in_the_second_round_is_assumed_no_longer(
+    world: World,
+) -> None:
+    world.load(policy("now", "Admission")).lease = Lease(holder="")
+    advised = patched(manifest(), world.review(uid="u-1"))
+    assert world.assumed == 1
+    world.lease = Lease()
+    assert world.review(advised, uid="u-2").outcome is Outcome.HELD
+    assert world.assumed == 0
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [(Lease(holder=""), "no_leader"), (Lease(annotations={}), "not_releasing")],
+)
+def test_where_nobody_releases_a_pod_is_left_to_the_judgement_of_its_quota(
+    world: World, lease: Lease, reason: str
+) -> None:
+    world.lease = lease
+    result = world.review()
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.patch is None
+    assert world.refused == {reason: 1}
+
+
+@pytest.mark.parametrize(
+    ("pod", "namespace"),
+    [
+        (manifest({"ownerReferences": [{"kind": "DaemonSet"}]}), "shop"),
+        (manifest({"annotations": {"kubernetes.io/config.mirror": "a"}}), "shop"),
+        (manifest(nodeName="node-a"), "shop"),
+        (manifest(schedulerName="volcano"), "shop"),
+        (manifest(priority=1_000_000_000), "shop"),
+        (manifest(schedulingGates=gates("example.org/theirs")), "shop"),
+        (manifest({"labels": {"kueue.x-k8s.io/queue-name": "team"}}), "shop"),
+        (manifest(), "kube-system"),
+    ],
+)
+def test_pods_that_are_never_held_are_not_queued(
+    world: World, pod: dict[str, Any], namespace: str
+) -> None:
+    result = world.review(pod, namespace=namespace)
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.patch is None
+    world.lease = Lease(holder="")
+    world.review(pod, namespace=namespace)
+    assert not world.refused
+
+
+def test_a_forged_reason_is_replaced_by_the_true_one(world: World) -> None:
+    forged = {**HELD, HOLD_REASONS_ANNOTATION: "placement"}
+    pod = manifest({"annotations": forged}, schedulingGates=gates(HOLD_GATE))
+    after = patched(pod, world.review(pod))
+    assert after["metadata"]["annotations"] == FOR_QUOTA
+    world.state.set_namespace("shop", {}, quota_mode="Enforce")
+    world.load(policy("late"))
+    queued = manifest({"annotations": FOR_QUOTA}, schedulingGates=gates(HOLD_GATE))
+    assert patched(queued, world.review(queued))["metadata"]["annotations"] == HELD
