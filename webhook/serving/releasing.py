@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.model.time import Micros
 from engine.queue import QueueOrder
+from engine.quota.queueing import QueueRules
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.leader_election import LeaseElector
@@ -17,6 +18,7 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaQueue,
     Refusals,
     ReleaseCollector,
     ReleaseController,
@@ -62,6 +64,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     policies: LivePolicies,
     counts: PolicyCounts,
     order: QueueOrder,
+    queue_rules: QueueRules,
+    reclaims: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -74,6 +78,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         policies: those in force.
         counts: where decisions are counted.
         order: of the held pods.
+        queue_rules: by which pods wait for quota.
+        reclaims: whether pods may be evicted for those that wait.
         registry: of metrics.
         now: the time of day.
     """
@@ -95,6 +101,14 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             refusals=refusals,
             releasing=ReleasingStatus(elector.annotate),
             conditions=QueuedConditions(),
+            quota_queue=QuotaQueue(
+                cluster.state,
+                services.held,
+                services.unbound,
+                queue_rules,
+                now=now,
+                reclaims=reclaims,
+            ),
         ),
         decider=HeldPodDecider(
             placer, lambda: policies.current, cluster.state, outcomes.nominates, counts

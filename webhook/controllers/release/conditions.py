@@ -91,6 +91,10 @@ class QueuedConditions:
         self._written: dict[str, _Written] = {}  # by uid
         self._next_pass = Micros(0)
 
+    def is_due(self, now: Micros) -> bool:
+        """Return whether any condition may be written now."""
+        return now >= self._next_pass
+
     def due(
         self,
         queue: Sequence[HeldPod],
@@ -107,7 +111,7 @@ class QueuedConditions:
             wait: what all of them wait for, but
             other_waits: of pods by `namespace/name`.
         """
-        if now < self._next_pass:
+        if not self.is_due(now):
             return []
         self._next_pass = Micros(now + _PASS_EVERY)
         if len(self._written) > len(queue):

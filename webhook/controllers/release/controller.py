@@ -13,7 +13,8 @@ from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.queue import QueueOrder
-from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Wait
+from engine.quota.queueing import QuotaWait
+from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Place, Wait
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
@@ -85,6 +86,7 @@ class ReleaseController:
     ) -> None:
         self._parts = parts
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
+        self._quota_queue = parts.writes.quota_queue
         self._decided = DecidedPods(parts.writes, now=now, clock=clock)
         self._is_ready = is_ready
         self._now = now
@@ -165,13 +167,15 @@ class ReleaseController:
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
+        releasable = self._quota_queue.releasable(ordered, self._decided.keys, view)
         del view  # each nomination would have to copy it
-        remaining = iter(ordered)
-        schedulers = {held.pod.scheduler_name for held in ordered}
+        remaining = iter(releasable)
+        schedulers = {held.pod.scheduler_name for held in releasable}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                self._decided.reserve(held, decision)
+                if decision.node_name or not self._quota_queue.keeps_without_node(held):
+                    self._decided.reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
         return self._undecided(ordered)
@@ -208,8 +212,11 @@ class ReleaseController:
         self._at_once = max(1, min(fitting, 2 * self._at_once, _MOST_AT_ONCE))
 
     def _is_anything_due(self) -> bool:
-        """Return whether a pod that nobody refuses waits for a write."""
+        """Return whether a pod that nobody refuses waits for a write, and not for quota."""
+        waits = self._quota_queue.waits
         for held in self._held:
+            if held.key in waits and held.key not in self._decided:
+                continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released
             if not is_released and not self._parts.writes.refusals.message(held.pod):
@@ -218,16 +225,19 @@ class ReleaseController:
 
     def _explain(self, waiting: Sequence[HeldPod]) -> None:
         """Write the conditions that are due, unless the last ones are still under way."""
-        if self._conditions is not None and not self._conditions.done():
+        is_writing = self._conditions is not None and not self._conditions.done()
+        now = self._now()
+        if is_writing or not self._parts.writes.conditions.is_due(now):
             return
         refused = {
             held.key: Wait(QueuedReason.RELEASE_REFUSED, message)
             for held in (waiting if len(self._parts.writes.refusals) else ())
             if (message := self._parts.writes.refusals.message(held.pod))
         }
+        for_quota = {key: _wait_of(each) for key, each in self._quota_queue.waits.items()}
         wait = _ENOUGH if len(self._unbound) else IN_ORDER
         due = self._parts.writes.conditions.due(
-            waiting, self._now(), wait=wait, other_waits=refused
+            waiting, now, wait=wait, other_waits={**for_quota, **refused}
         )
         if due:
             self._conditions = asyncio.create_task(self._write_conditions(due))
@@ -270,6 +280,11 @@ class ReleaseController:
         finally:
             for wait in waits:
                 wait.cancel()
+
+
+def _wait_of(wait: QuotaWait) -> Wait:
+    namespace, _, name = wait.quota
+    return Wait(wait.reason, wait.message, Place(wait.position, wait.of, f"{namespace}/{name}"))
 
 
 def _pod_of(held: HeldPod) -> Pod:
