@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from engine.model.selector_text import parse_selector_text
 from engine.pipeline import SYSTEM_NAMESPACES
 from engine.queue import QueueOrder, QueueSortName
 from engine.quota import (
@@ -30,6 +31,7 @@ from engine.quota import (
     StatusCounts,
     UnlistedResources,
 )
+from engine.quota.queueing import NodeSelection, QueueRules, QuotaCohort
 from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
@@ -254,6 +256,17 @@ class Settings(BaseSettings):
         description="AggregateMin, a rule of scheduler-plugins: all namespaces with quotas"
         " together are also limited to the sum of their min.",
     )
+    quota_cohort: QuotaCohort = Field(
+        default="Nodes",
+        description="What the quotas of mode Queue share, and borrow from beyond min: what nodes"
+        " offer (Nodes), or the sum of all min, as with scheduler-plugins (SumOfMin).",
+    )
+    quota_cohort_nodes: str = Field(
+        default="",
+        description="Label selector of the nodes that quotas share, such as"
+        " `!node-role.kubernetes.io/control-plane`; all by default. Nodes that are cordoned or not"
+        " ready never count.",
+    )
     quota_status_counts: StatusCounts = Field(
         default="Running", description="Pods that count in `status.used` of a quota."
     )
@@ -355,6 +368,22 @@ class Settings(BaseSettings):
     def reclaims(self) -> bool:
         """Whether pods may be evicted for others, as far as quotas say so."""
         return self.hold and self.quota_mode == "Queue"
+
+    @field_validator("quota_cohort_nodes")
+    @classmethod
+    def _is_a_selector(cls, text: str) -> str:
+        parse_selector_text(text)
+        return text
+
+    def queue_rules(self) -> QueueRules:
+        """Rules by which pods wait for quota."""
+        return QueueRules(
+            rules=self.quota_rules(),
+            mode=self.quota_mode,
+            excluded_namespaces=frozenset(self.excluded_namespaces),
+            cohort=self.quota_cohort,
+            selection=NodeSelection(parse_selector_text(self.quota_cohort_nodes)),
+        )
 
     def quota_rules(self) -> QuotaRules:
         """Rules by which quotas are enforced."""

@@ -6,10 +6,10 @@ sometimes be evicted beyond a budget; here they count like others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.model import api
-from engine.model.pod import Pod
 from engine.model.selectors import LabelSelector, parse_label_selector
 
 
@@ -33,12 +33,12 @@ class DisruptionBudget:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
-    def selects(self, pod: Pod) -> bool:
-        """Return whether evictions of a pod count against it."""
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the eviction of a pod of a namespace, with labels, counts against it."""
         return (
             self.selector is not None
-            and pod.namespace == self.namespace
-            and self.selector.matches(pod.labels)
+            and namespace == self.namespace
+            and self.selector.matches(labels)
         )
 
 

@@ -35,6 +35,9 @@ QUEUED_CONDITION: Final = "stowplan.dev/Queued"
 RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 
+RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
+"""On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""
+
 
 def is_queued(gates: Collection[str], annotations: Mapping[str, str]) -> bool:
     """Return whether a pod waits for quota: our gate is on it, and quota among the reasons.

@@ -99,7 +99,7 @@ class Search:
             of_pod = [
                 budget
                 for budget in by_namespace.get(pod.namespace, ())
-                if budget.selector is not None and budget.selector.matches(pod.labels)
+                if budget.selects(pod.namespace, pod.labels)
             ]
             if len(of_pod) > 1 or any(budget.disruptions_allowed <= 0 for budget in of_pod):
                 continue  # the API server evicts no pod of several budgets

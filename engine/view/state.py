@@ -112,6 +112,13 @@ class ClusterState:
             return None
         return self._rows.names[entry.row], entry.shape
 
+    def assumed_node(self, key: str) -> str:
+        """Return the node that a pod counts on without being bound to it, "" for none."""
+        entry = self._pods.table.get(key)
+        if entry is None or entry.row == NO_ROW or not entry.assumed:
+            return ""
+        return self._rows.names[entry.row]
+
     def entry(self, key: str) -> PodEntry | None:
         """Return how a pod counts, by `namespace/name`; None if it is unknown.
 

@@ -24,6 +24,7 @@ from engine.model.time import Micros, micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
+from engine.quota.queueing import QueueRules
 from tests.bench.bench_view import machine
 from tests.bench.texts import NOW
 from tests.fake_api_server import fake_api_server
@@ -34,6 +35,8 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaPace,
+    QuotaQueue,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -114,10 +117,14 @@ def _controller(texts: Sequence[bytes], connection: Connection, most: int) -> Re
                 refusals=Refusals(connection, identity="bench"),
                 releasing=ReleasingStatus(lambda _key, _value: None),
                 conditions=QueuedConditions(),
+                quota_queue=QuotaQueue(
+                    applier.state, held, unbound, QueueRules(), now=lambda: _NOW
+                ),
             ),
             decider=_Decided(placer, PolicySet, applier.state, outcomes.nominates, PolicyCounts()),
             order=QueueOrder(),
             outcomes=outcomes,
+            pace=QuotaPace(lambda: _NOW),
             scheduler_lease=SchedulerLease(connection),
         ),
         is_ready=lambda: True,

@@ -21,6 +21,7 @@ class _Failure:
     headers: Mapping[str, str]
     method: str
     path_prefix: str
+    message: str
 
     def meets(self, method: str, path: str) -> bool:
         return self.left > 0 and self.method in {"", method} and path.startswith(self.path_prefix)
@@ -54,7 +55,13 @@ class Faults:
         self.running.set()
 
     def fail(
-        self, count: int, status: int, headers: Mapping[str, str], method: str, path_prefix: str
+        self,
+        count: int,
+        status: int,
+        headers: Mapping[str, str],
+        method: str,
+        path_prefix: str,
+        message: str,
     ) -> None:
         """Refuse the next `count` requests of a method and path; empty means any.
 
@@ -62,7 +69,7 @@ class Faults:
         """
         if status == 429:
             headers = {"Retry-After": "1", **headers}
-        self._failures.append(_Failure(count, status, headers, method, path_prefix))
+        self._failures.append(_Failure(count, status, headers, method, path_prefix, message))
 
     def delay(self, seconds: float, path_prefix: str) -> None:
         """Answer requests for such paths later; 0 ends it."""
@@ -90,7 +97,7 @@ class Faults:
         for failure in self._failures:
             if failure.meets(method, path):
                 failure.left -= 1
-                raise ApiFault(failure.status, "failed by the test", headers=failure.headers)
+                raise ApiFault(failure.status, failure.message, headers=failure.headers)
         if self.token is not None and authorization != f"Bearer {self.token}":
             raise ApiFault(401, "Unauthorized")
 

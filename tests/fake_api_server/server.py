@@ -168,13 +168,14 @@ class FakeApiServer:
         headers: Mapping[str, str] | None = None,
         method: str = "",
         path_prefix: str = "",
+        message: str = "failed by the test",
     ) -> None:
         """Refuse the next requests of a method and path (empty: any); status 0 cuts the connection.
 
         The method of a watch is WATCH here. A 429 gets `Retry-After: 1` unless `headers` say
         otherwise.
         """
-        self.faults.fail(count, status, headers or {}, method, path_prefix)
+        self.faults.fail(count, status, headers or {}, method, path_prefix, message)
 
     def delay(self, seconds: float, path_prefix: str = "") -> None:
         """Answer such requests later; 0 ends it."""

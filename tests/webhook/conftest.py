@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,12 @@ from engine.model.elastic_quota import quota_of
 from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
+from tests.patience import PATIENCE_SECONDS
+from webhook.admission.handler import ReviewLimits
 from webhook.cluster import Recording
+from webhook.serving import authorization, composition
 from webhook.serving.composition import run_server, wall_clock
+from webhook.serving.connections import Connections
 from webhook.serving.server import RunningServer
 from webhook.settings import Settings
 
@@ -53,6 +58,16 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("STOWPLAN_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _no_limit_that_a_slow_machine_exceeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give bodies, connections and calls of a whole webhook all the time there is."""
+    limits = partial(ReviewLimits, body_seconds=PATIENCE_SECONDS)
+    connections = partial(Connections, first_request_seconds=PATIENCE_SECONDS)
+    monkeypatch.setattr(composition, "ReviewLimits", limits)
+    monkeypatch.setattr(composition, "Connections", connections)
+    monkeypatch.setattr(authorization, "_SECONDS", PATIENCE_SECONDS)
 
 
 def small_cluster() -> ClusterState:
@@ -133,8 +148,14 @@ class Caller:
 
 
 def local_settings(**given: object) -> Settings:
-    """Return settings for a webhook on free ports of this machine."""
-    return Settings(**{"host": "127.0.0.1", "port": 0, "metrics_port": 0, **given})
+    """Return settings for a webhook on free ports of this machine, which may be slow."""
+    usual = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "metrics_port": 0,
+        "default_timeout_seconds": PATIENCE_SECONDS,
+    }
+    return Settings(**{**usual, **given})
 
 
 Start = Callable[..., AbstractAsyncContextManager[Caller]]

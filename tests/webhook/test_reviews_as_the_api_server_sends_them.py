@@ -20,7 +20,7 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 async def test_the_answer_keeps_the_contract(case: dict[str, Any], caller: Caller) -> None:
     review = case["review"]
-    status, answer = await caller.post("/mutate?timeout=2s", review)
+    status, answer = await caller.post("/mutate?timeout=30s", review)
     assert status == 200
     response = checked_answer(review, answer)
     assert response["allowed"]
@@ -43,7 +43,7 @@ async def test_a_patch_applies_keeps_what_was_there_and_twice_is_once(
 
 async def test_a_validating_webhook_never_patches(case: dict[str, Any], caller: Caller) -> None:
     review = case["review"]
-    status, answer = await caller.post("/validate?timeout=2s", review)
+    status, answer = await caller.post("/validate?timeout=30s", review)
     assert status == 200
     response = checked_answer(review, answer)
     assert response["allowed"]

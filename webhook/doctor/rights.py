@@ -102,6 +102,9 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
         yield from _HOLD_RIGHTS
         if spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
             yield from _RECLAIM_RIGHTS
+            yield Right("create", "", "configmaps", namespace)
+            for verb in ("get", "patch"):
+                yield Right(verb, "", "configmaps", namespace, f"{lease}-reclaim")
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")

@@ -89,6 +89,8 @@ async def run_server(
                 policies=policies,
                 counts=counts,
                 order=settings.queue_order(),
+                queue_rules=settings.queue_rules(),
+                reclaims=settings.reclaims,
                 registry=metrics.registry,
                 now=now,
             )

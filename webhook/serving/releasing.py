@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.model.time import Micros
 from engine.queue import QueueOrder
+from engine.quota.queueing import QueueRules
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.leader_election import LeaseElector
@@ -17,6 +18,8 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaPace,
+    QuotaQueue,
     Refusals,
     ReleaseCollector,
     ReleaseController,
@@ -44,6 +47,7 @@ class ReleaseServices:
         unbound: those that are released and not bound.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
+        pace: how long pods wait for their quotas.
     """
 
     connection: Connection
@@ -52,6 +56,7 @@ class ReleaseServices:
     unbound: UnboundReleases
     metrics: ReleaseMetrics
     outcomes: Outcomes
+    pace: QuotaPace
 
 
 def release_controller(  # noqa: PLR0913 - named parts, joined in one place
@@ -62,6 +67,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     policies: LivePolicies,
     counts: PolicyCounts,
     order: QueueOrder,
+    queue_rules: QueueRules,
+    reclaims: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -74,12 +81,32 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         policies: those in force.
         counts: where decisions are counted.
         order: of the held pods.
+        queue_rules: by which pods wait for quota.
+        reclaims: whether pods may be evicted for those that wait.
         registry: of metrics.
         now: the time of day.
     """
     elector, metrics, outcomes = services.elector, services.metrics, services.outcomes
     refusals = Refusals(services.connection, identity=elector.identity)
-    registry.register(ReleaseCollector(services.held, services.unbound, outcomes, refusals, now))
+    quota_queue = QuotaQueue(
+        cluster.state,
+        services.held,
+        services.unbound,
+        queue_rules,
+        now=now,
+        reclaims=reclaims,
+    )
+    registry.register(
+        ReleaseCollector(
+            held=services.held,
+            unbound=services.unbound,
+            outcomes=outcomes,
+            refusals=refusals,
+            now=now,
+            quota_queue=quota_queue,
+            is_leader=lambda: elector.is_leader,
+        )
+    )
     writer = PodWriter(
         services.connection,
         may_write=lambda: elector.is_leader,
@@ -95,12 +122,14 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             refusals=refusals,
             releasing=ReleasingStatus(elector.annotate),
             conditions=QueuedConditions(),
+            quota_queue=quota_queue,
         ),
         decider=HeldPodDecider(
             placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
         ),
         order=order,
         outcomes=outcomes,
+        pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
     )
     return ReleaseController(

@@ -12,6 +12,13 @@ from engine.quota.queueing.cohort import (
     cohort_of_nodes,
     sum_of_min,
 )
+from engine.quota.queueing.namespace_queues import (
+    NamespaceQueue,
+    NamespaceQueues,
+    PodUnderWay,
+    QueueRules,
+    QueueSituation,
+)
 from engine.quota.queueing.queue import AGED_MICROS, next_releases
 from engine.quota.queueing.queued_pod import Bound, QueuedPod, QueueQuota, queue_quota
 from engine.quota.queueing.share import borrowed, is_within_min, share_per_mille, weighted_share
@@ -23,9 +30,14 @@ __all__ = [
     "Bound",
     "Cohort",
     "Lack",
+    "NamespaceQueue",
+    "NamespaceQueues",
     "NodeSelection",
+    "PodUnderWay",
     "QueueDecision",
     "QueueQuota",
+    "QueueRules",
+    "QueueSituation",
     "QueuedPod",
     "QuotaCohort",
     "QuotaRelease",

@@ -25,6 +25,7 @@ AGED_MICROS: Final = Micros(300 * SECOND)
 
 _MOST_BORROWERS: Final = 3
 _NOTHING: Final[Amounts] = {}
+_UNKNOWN: Final = (QueuedReason.WAITING_FOR_QUOTA, ())
 
 _Used: TypeAlias = dict[str, int]
 _Rank: TypeAlias = tuple[bool, int, int]
@@ -131,6 +132,7 @@ class _Cycle:
         now: Micros,
     ) -> None:
         self._quotas = quotas
+        self._members = {key: quota for key, quota in quotas.items() if quota.is_in_cohort}
         self._usage = usage
         self._cohort = cohort
         self._capacity = cohort.capacity
@@ -178,7 +180,7 @@ class _Cycle:
     def still_fits(self, line: _Line) -> bool:
         """Return whether the head fits; if not, it waits, and the next pod is the head."""
         pod = line.pods[line.next][1]
-        if line.behind:
+        if line.behind or pod.refusal:
             self._wait(line, pod, ())
             return False
         requests = pod.requests
@@ -208,7 +210,7 @@ class _Cycle:
             for name, amount in requests.items()
             if amount > 0 and name in bound.limit and used.get(name, 0) + amount > bound.limit[name]
         ]
-        if lacks:
+        if lacks or not line.quota.is_in_cohort:
             return tuple(lacks)
         guaranteed, used = line.quota.guaranteed, line.used
         capacity, cohort_used = self._capacity, self._cohort_used
@@ -227,7 +229,7 @@ class _Cycle:
         line.waiting.append(_Waiting(pod, lacks, is_within, line.behind))
         if line.behind:
             return
-        is_of_cohort = lacks[0].bound is None
+        is_of_cohort = bool(lacks) and lacks[0].bound is None
         if is_within and is_of_cohort and not line.keeps:
             line.keeps = True
             for name, amount in pod.requests.items():
@@ -242,14 +244,14 @@ class _Cycle:
         return not _exceeds_a_bound(line, requests) and all(
             amount <= max(guaranteed.get(name, 0), self._lendable(name))
             for name, amount in requests.items()
-            if amount > 0
+            if amount > 0 and line.quota.is_in_cohort
         )
 
     def _lendable(self, resource: str) -> int:
         """Return what the cohort has beyond what others hold than the quotas."""
         found = self._lendable_of.get(resource)
         if found is None:
-            held = sum(self._usage.get(key, _NOTHING).get(resource, 0) for key in self._quotas)
+            held = sum(self._usage.get(key, _NOTHING).get(resource, 0) for key in self._members)
             outside = max(0, self._cohort.used.get(resource, 0) - held)
             capacity = self._cohort.capacity.get(resource, 0)
             found = self._lendable_of[resource] = capacity - outside
@@ -266,7 +268,7 @@ class _Cycle:
             reasons: dict[int, tuple[QueuedReason, tuple[Borrower, ...]]] = {}  # by id of requests
             for position, waiting in enumerate(line.waiting, 1):
                 pod, lacks = waiting.pod, waiting.lacks
-                known = reasons.get(id(pod.requests))
+                known = reasons.get(id(pod.requests)) if lacks else _UNKNOWN
                 if known is None:
                     known = reasons[id(pod.requests)] = self._reason(line, pod.requests, lacks)
                 reason, blocked_by = known
@@ -280,6 +282,7 @@ class _Cycle:
                     lacks=lacks,
                     blocked_by=blocked_by,
                     behind=waiting.behind,
+                    refusal=pod.refusal,
                 )
         return waits
 
@@ -298,7 +301,7 @@ class _Cycle:
         if found is None:
             above = (
                 Borrower(key, resource, used - max(quota.guaranteed.get(resource, 0), 0))
-                for key, quota in self._quotas.items()
+                for key, quota in self._members.items()
                 if (used := self._used_of(key).get(resource, 0)) > 0
             )
             found = self._borrowers[resource] = sorted(

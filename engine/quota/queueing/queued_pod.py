@@ -19,12 +19,14 @@ class QueuedPod(NamedTuple):
         quota: whose min guarantees its room.
         requests: of the pod, with `pods`, base units; pods of one template share the object.
         since: when it began to wait: its creation, which is the same on every replica.
+        refusal: why its release was refused although it fits by what is known; "" if it was not.
     """
 
     key: str
     quota: QuotaKey
     requests: Amounts
     since: Micros
+    refusal: str = ""
 
 
 class Bound(NamedTuple):
@@ -50,16 +52,23 @@ class QueueQuota(NamedTuple):
         weight: in fair sharing, at least 1.
         bounds: all that limit its pods: its own max; that of another quota of the namespace; those
             up a tree.
+        is_in_cohort: whether its pods need room in the cohort beyond min; if not, the bounds say
+            all of what they may borrow.
     """
 
     key: QuotaKey
     guaranteed: Amounts
     weight: int
     bounds: tuple[Bound, ...]
+    is_in_cohort: bool = True
 
 
 def queue_quota(
-    quota: ElasticQuota, rules: QuotaRules, more_bounds: tuple[Bound, ...] = ()
+    quota: ElasticQuota,
+    rules: QuotaRules,
+    more_bounds: tuple[Bound, ...] = (),
+    *,
+    is_in_cohort: bool = True,
 ) -> QueueQuota:
     """Return a quota as queues see it.
 
@@ -68,6 +77,7 @@ def queue_quota(
         rules: of unlisted resources; by the rule `Zero` none of cpu, memory and ephemeral storage
             is guaranteed unless `min` names it, so a pod that requests it is not within min.
         more_bounds: of its pods, besides its max.
+        is_in_cohort: whether its pods need room in the cohort.
     """
     is_strict = rules.unlisted_resources == "Zero"
     return QueueQuota(
@@ -75,4 +85,5 @@ def queue_quota(
         guaranteed=effective_min(quota) if is_strict else quota.min or {},
         weight=quota.weight,
         bounds=(Bound(quota.key, effective_max(quota, rules)), *more_bounds),
+        is_in_cohort=is_in_cohort,
     )

@@ -49,6 +49,7 @@ class QuotaWait(NamedTuple):
         lacks: of what there is not enough; of bounds, or else of the cohort.
         blocked_by: who borrows what the cohort lacks, the most first; at most 3 of each resource.
         behind: the pod of its quota that nothing overtakes, as it has waited for long; "" for none.
+        refusal: why its release was refused although it fits by what is known; "" if it was not.
     """
 
     reason: QueuedReason
@@ -60,12 +61,15 @@ class QuotaWait(NamedTuple):
     lacks: tuple[Lack, ...] = ()
     blocked_by: tuple[Borrower, ...] = ()
     behind: str = ""
+    refusal: str = ""
 
     @property
     def message(self) -> str:
         """What the pod waits for, such as `needs cpu 2, 1 free; batch borrows cpu 12`."""
         if self.behind:
             return f"pod `{self.behind}` has waited for long and goes first"
+        if self.refusal:
+            return self.refusal
         clauses = [*map(_lack_text, self.lacks), *map(_borrower_text, self.blocked_by)]
         return "; ".join(clauses)
 

@@ -5,7 +5,6 @@ import pytest
 
 from engine.model import api
 from engine.model.disruption_budget import DisruptionBudget, disruption_budget_of
-from engine.model.pod import Pod, pod_of
 
 
 def budget(**spec: object) -> DisruptionBudget:
@@ -17,23 +16,18 @@ def budget(**spec: object) -> DisruptionBudget:
     return disruption_budget_of(msgspec.convert(wire, api.PodDisruptionBudget))
 
 
-def pod(namespace: str = "shop", **labels: str) -> Pod:
-    metadata = {"namespace": namespace, "name": "web-1", "labels": labels}
-    return pod_of(msgspec.convert({"metadata": metadata}, api.Pod))
-
-
 def test_it_protects_the_pods_that_it_selects_in_its_namespace() -> None:
     found = budget(selector={"matchLabels": {"app": "web"}})
     assert found.key == "shop/web"
     assert found.disruptions_allowed == 1
-    assert found.selects(pod(app="web"))
-    assert not found.selects(pod(app="db"))
-    assert not found.selects(pod("mail", app="web"))
+    assert found.selects("shop", {"app": "web", "tier": "1"})
+    assert not found.selects("shop", {"app": "db"})
+    assert not found.selects("mail", {"app": "web"})
 
 
 def test_an_empty_selector_selects_all_and_none_at_all_nothing() -> None:
-    assert budget(selector={}).selects(pod())
-    assert not budget().selects(pod())
+    assert budget(selector={}).selects("shop", {})
+    assert not budget().selects("shop", {})
 
 
 def test_a_selector_that_cannot_be_read_is_an_error() -> None:

@@ -14,6 +14,7 @@ from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.view import ClusterState, ClusterView
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from webhook.cluster.client.connection import Connection, connected
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.quota import MonotonicClock, QuotaConfig
@@ -35,7 +36,9 @@ class World:
             connection,
             view=self._view,
             prune=self._prune,
-            config=QuotaConfig(clock=MonotonicClock(now=lambda: self.seconds), call_seconds=1.0),
+            config=QuotaConfig(
+                clock=MonotonicClock(now=lambda: self.seconds), call_seconds=PATIENCE_SECONDS
+            ),
             may_write=lambda: self.leads,
             show_drift=self.drift.__setitem__,
             rules=ControllerRules(most_writes=most_writes),

@@ -18,6 +18,7 @@ from engine.model.elastic_quota import RESERVATIONS_ANNOTATION
 from engine.quota import Reservations
 from engine.quota.reservations import decode
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import BRISK, Time, eventually
 from webhook.admission import wire
 from webhook.admission.quota import QuotaReviews
@@ -103,7 +104,7 @@ class World:
     stack: AsyncExitStack
     now: float = 1_000.0
     real_time: bool = False
-    call_seconds: float = 5.0
+    call_seconds: float = PATIENCE_SECONDS
     replicas: list[Replica] = field(default_factory=list)
     numbers: itertools.count[int] = field(default_factory=itertools.count)
     random: random.Random = field(default_factory=lambda: random.Random(5))

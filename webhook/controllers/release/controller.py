@@ -18,6 +18,7 @@ from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
+from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import ReleaseDecision
 from webhook.controllers.release.write_error import WriteError
@@ -50,6 +51,7 @@ class ReleaseParts:
         decider: decides.
         order: of the held pods.
         outcomes: where they land.
+        pace: how long they wait for their quotas.
         scheduler_lease: tells when the scheduler was restarted.
     """
 
@@ -57,6 +59,7 @@ class ReleaseParts:
     decider: HeldPodDecider
     order: QueueOrder
     outcomes: Outcomes
+    pace: QuotaPace
     scheduler_lease: SchedulerLease
 
 
@@ -85,6 +88,7 @@ class ReleaseController:
     ) -> None:
         self._parts = parts
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
+        self._quota_queue = parts.writes.quota_queue
         self._decided = DecidedPods(parts.writes, now=now, clock=clock)
         self._is_ready = is_ready
         self._now = now
@@ -139,6 +143,7 @@ class ReleaseController:
             # 4. Decide the next ones in order, and write them.
             if self._is_ready():
                 waiting = await self._release_next()
+                self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided)
 
             # 5. Tell those that stay why they wait.
             self._explain(waiting)
@@ -165,13 +170,15 @@ class ReleaseController:
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
+        releasable = self._quota_queue.releasable(ordered, self._decided.keys, view)
         del view  # each nomination would have to copy it
-        remaining = iter(ordered)
-        schedulers = {held.pod.scheduler_name for held in ordered}
+        remaining = iter(releasable)
+        schedulers = {held.pod.scheduler_name for held in releasable}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                self._decided.reserve(held, decision)
+                if decision.node_name or not self._quota_queue.keeps_without_node(held):
+                    self._decided.reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
         return self._undecided(ordered)
@@ -208,8 +215,11 @@ class ReleaseController:
         self._at_once = max(1, min(fitting, 2 * self._at_once, _MOST_AT_ONCE))
 
     def _is_anything_due(self) -> bool:
-        """Return whether a pod that nobody refuses waits for a write."""
+        """Return whether a pod that nobody refuses waits for a write, and not for quota."""
+        waits = self._quota_queue.waits
         for held in self._held:
+            if held.key in waits and held.key not in self._decided:
+                continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released
             if not is_released and not self._parts.writes.refusals.message(held.pod):
@@ -218,19 +228,21 @@ class ReleaseController:
 
     def _explain(self, waiting: Sequence[HeldPod]) -> None:
         """Write the conditions that are due, unless the last ones are still under way."""
-        if self._conditions is not None and not self._conditions.done():
+        is_writing = self._conditions is not None and not self._conditions.done()
+        now = self._now()
+        if is_writing or not self._parts.writes.conditions.is_due(now):
             return
-        refused = {
-            held.key: Wait(QueuedReason.RELEASE_REFUSED, message)
-            for held in (waiting if len(self._parts.writes.refusals) else ())
-            if (message := self._parts.writes.refusals.message(held.pod))
-        }
-        wait = _ENOUGH if len(self._unbound) else IN_ORDER
-        due = self._parts.writes.conditions.due(
-            waiting, self._now(), wait=wait, other_waits=refused
-        )
+        due = self._parts.writes.conditions.due(waiting, now, self._wait_of)
         if due:
             self._conditions = asyncio.create_task(self._write_conditions(due))
+
+    def _wait_of(self, held: HeldPod) -> Wait:
+        """Return what a pod waits for."""
+        refusal = self._parts.writes.refusals.message(held.pod)
+        if refusal:
+            return Wait(QueuedReason.RELEASE_REFUSED, refusal)
+        in_order = _ENOUGH if len(self._unbound) else IN_ORDER
+        return self._parts.pace.condition(held.key) or in_order
 
     async def _write_conditions(self, due: Sequence[DueCondition]) -> None:
         for held, condition in due:

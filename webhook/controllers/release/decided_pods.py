@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from engine.view import ClusterState
 from webhook.controllers.release.conditions import QueuedConditions
 from webhook.controllers.release.pacing import Release, UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.states import DecidedPod, ReleaseDecision
@@ -46,6 +47,7 @@ class WriteParts:
         refusals: those that somebody refuses.
         releasing: whether pods are released.
         conditions: what held pods say of their wait.
+        quota_queue: those that wait for quota.
     """
 
     state: ClusterState
@@ -55,6 +57,7 @@ class WriteParts:
     refusals: Refusals
     releasing: ReleasingStatus
     conditions: QueuedConditions
+    quota_queue: QuotaQueue
 
 
 class DecidedPods:
@@ -90,6 +93,11 @@ class DecidedPods:
 
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """The keys of the decided pods."""
+        return self._by_key.keys()
 
     def get(self, key: str) -> DecidedPod | None:
         """Return a decided pod, None if it is not decided."""
@@ -222,7 +230,8 @@ class DecidedPods:
         if failure is WriteFailure.UNREACHABLE:
             decided.is_unanswered = decided.is_counted
             return
-        if decided.is_unanswered and failure is not WriteFailure.REFUSED:
+        is_refused = failure in {WriteFailure.REFUSED, WriteFailure.OVER_QUOTA}
+        if decided.is_unanswered and not is_refused:
             # It was written after all. While the watch is behind, it must not be decided again.
             self._not_before[held.key] = held.version, self._clock() + _UNSEEN_SECONDS
             self._by_key.pop(held.key, None)
@@ -230,7 +239,12 @@ class DecidedPods:
         if decided.is_counted:
             self._parts.unbound.discard(held.key)
             decided.is_counted = False
-        if failure is not WriteFailure.REFUSED:
+        if failure is WriteFailure.OVER_QUOTA and held.is_queued:
+            self._parts.quota_queue.refused(held, error.message)
+            self._give_back(decided)
+            await self._withdraw(held)
+            return
+        if not is_refused:
             self._postpone(decided)
             return
         self._parts.releasing.refused(held.pod.uid)

@@ -23,3 +23,12 @@ def has_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
     free = view.allocatable - view.sums[Sum.REQUESTS]
     needs = {**pod.shape.requests, PODS: 1}
     return all(view.amount(free, name)[row] >= amount for name, amount in needs.items())
+
+
+def is_within_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
+    """Return whether a node has no less than nothing free of what a pod on it requests."""
+    row = view.rows.get(node_name)
+    if row is None or view.nodes[row] is None:
+        return False
+    free = view.allocatable - view.sums[Sum.REQUESTS]
+    return all(view.amount(free, name)[row] >= 0 for name in (*pod.shape.requests, PODS))

@@ -86,6 +86,10 @@ class UnboundReleases:
         """Return the number of released pods that are not bound."""
         return len(self._by_key)
 
+    def keys(self) -> Iterable[str]:
+        """Return the keys of the released pods that are not bound."""
+        return self._by_key.keys()
+
     def room(self, scheduler_name: str) -> int:
         """Return how many more placed pods of a scheduler may be released now."""
         return max(self._most - self._placed[scheduler_name], 0)

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from engine.errors import PatchError
-from engine.model.hold import RESERVED_AT_ANNOTATION
+from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RESERVED_AT_ANNOTATION
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
 from webhook.controllers.release.paced_connection import PacedConnection
 from webhook.controllers.release.release_patch import (
@@ -51,6 +51,7 @@ class WriteKind(StrEnum):
     WITHDRAW = "withdraw"
     CONDITION = "condition"
     TOUCH = "touch"
+    NOTE_PLAN = "note-plan"
     RELEASE = "release"
 
 
@@ -117,6 +118,12 @@ class PodWriter:
         moment = f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         metadata = {"uid": held.pod.uid, "annotations": {RESERVED_AT_ANNOTATION: moment}}
         with self._counted(WriteKind.TOUCH):
+            await self._patch_held(held, _MERGE_PATCH, {"metadata": metadata})
+
+    async def note_plan(self, held: HeldPod, text: str | None) -> None:
+        """Annotate a pod with whom is evicted for it; None takes that back."""
+        metadata = {"uid": held.pod.uid, "annotations": {RECLAIM_PLAN_ANNOTATION: text}}
+        with self._counted(WriteKind.NOTE_PLAN):
             await self._patch_held(held, _MERGE_PATCH, {"metadata": metadata})
 
     async def release(

@@ -6,6 +6,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
+from engine.quota import is_exceeded
 from webhook.cluster.client.connection import NO_CONTACT, ApiError
 
 _DENIALS: Final = ("denied the request", "denied request")
@@ -28,6 +29,8 @@ class WriteFailure(Enum):
     Attributes:
         REFUSED: somebody's admission, or a right that we lack, stands against it, or this pod alone
             takes the API server too long. It is tried again after a back-off, see `Refusals`.
+        OVER_QUOTA: the pod exceeds its quota, for somebody else was first. It waits until that has
+            room.
         GONE: the pod was deleted, maybe replaced by another one of its name. There is nothing to
             do: the watch shows it.
         CHANGED: the pod is no longer what we know: its gate is gone, it is bound, or its affinity
@@ -40,6 +43,7 @@ class WriteFailure(Enum):
     """
 
     REFUSED = "refused"
+    OVER_QUOTA = "over-quota"
     GONE = "gone"
     CHANGED = "changed"
     BLOCKED = "blocked"
@@ -88,6 +92,8 @@ def _failure_of(error: ApiError) -> WriteFailure | None:
     status, message = error.status, error.message
     if status == HTTPStatus.NOT_FOUND:
         return WriteFailure.GONE
+    if status == HTTPStatus.FORBIDDEN and is_exceeded(message):
+        return WriteFailure.OVER_QUOTA
     if _WEBHOOK_FAILED in message or any(denial in message for denial in _DENIALS):
         return WriteFailure.REFUSED
     if _MANY_BUDGETS in message or (status == HTTPStatus.TOO_MANY_REQUESTS and _BUDGET in message):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,204 +11,30 @@ import pytest
 
 from engine.batch import BatchOutcome
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION, RELEASING_ANNOTATION
-from engine.model.node import node_of
+from engine.model.hold import HOLD_GATE, RELEASING_ANNOTATION
 from engine.model.request import PlacementRequest
-from engine.model.time import SECOND, Micros, micros
-from engine.model.well_known import HOSTNAME_LABEL
-from engine.pipeline import Scope
-from engine.policy import PolicySet, load_policies
-from engine.queue import QueueOrder
+from engine.policy import PolicySet
 from engine.view import ClusterView
-from tests.fake_api_server import FakeApiServer, fake_api_server
-from webhook.cluster.client.connection import ApiError, Connection, connected
-from webhook.cluster.watch.event_applier import EventApplier
+from tests.webhook.controllers.release.controller_world import (
+    HOLD_SECONDS,
+    PODS,
+    World,
+    running_world,
+)
+from webhook.cluster.client.connection import ApiError
 from webhook.controllers.release import (
-    HeldPodDecider,
-    Outcomes,
     PodWriter,
-    QueuedConditions,
-    Refusals,
-    ReleaseController,
-    ReleaseParts,
-    ReleasingStatus,
-    SchedulerLease,
-    UnboundReleases,
-    WriteParts,
 )
 from webhook.controllers.release.pacing import Landing, Release
 from webhook.controllers.release.write_error import WriteError, WriteFailure
-from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPod
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
-
-POLICY = """
-apiVersion: stowplan.dev/v1alpha1
-kind: PlacementPolicy
-metadata: {name: packed}
-spec:
-  filters: [{name: pool, expression: "node.labels[?'pool'].orValue('') == 'main'"}]
-  scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
-  placement: {at: Release}
-"""
-CREATED = "2026-01-02T03:04:05Z"
-BEGIN = micros(datetime.fromisoformat(CREATED))
-HOLD_SECONDS = 60
-PODS = "/api/v1/namespaces/shop/pods"
-
-
-class Replica:
-    """One replica: what its watch has shown it, and its controller."""
-
-    def __init__(
-        self, world: World, connection: Connection, policies: PolicySet, *, most: int
-    ) -> None:
-        self.world = world
-        self.policies = policies
-        self.leads = True
-        self.is_ready = True
-        self.annotations: dict[str, str] = {}
-        self.held = HeldPods(world.now, hold_seconds=HOLD_SECONDS)
-        self.unbound = UnboundReleases(most=most, clock=world.clock)
-        self.applier = EventApplier(now=world.now, observers=[self.held, self.unbound])
-        self.state = self.applier.state
-        self.outcomes = Outcomes(clock=world.clock)
-        self.refusals = Refusals(connection, identity="me", clock=world.clock)
-        self.counts = PolicyCounts()
-        self.explanations = Explanations(limit=10)
-        placer = Placer(
-            view=self.state.view, now=world.now, scope=Scope(), explanations=self.explanations
-        )
-        self.state.track_sums(policies.sum_profiles)
-        self.controller = ReleaseController(
-            ReleaseParts(
-                writes=WriteParts(
-                    state=self.state,
-                    held=self.held,
-                    unbound=self.unbound,
-                    writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
-                    refusals=self.refusals,
-                    releasing=ReleasingStatus(self.annotations.__setitem__, world.clock),
-                    conditions=QueuedConditions(),
-                ),
-                decider=HeldPodDecider(
-                    placer, lambda: policies, self.state, self.outcomes.nominates, self.counts
-                ),
-                order=QueueOrder(),
-                outcomes=self.outcomes,
-                scheduler_lease=SchedulerLease(connection),
-            ),
-            is_ready=lambda: self.is_ready,
-            now=world.now,
-            clock=world.clock,
-        )
-
-    def see(self) -> None:
-        """Show it what the server has, as its watches would."""
-        for node in self.world.server.objects("nodes").values():
-            self.state.set_node(node_of(msgspec.convert(node, api.Node)))
-        for pod in self.world.server.objects("pods").values():
-            raw = msgspec.Raw(msgspec.json.encode(pod))
-            self.applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
-
-    async def cycle(self) -> None:
-        """See, run one cycle, and wait for its writes."""
-        self.see()
-        await self.controller.cycle()
-        await self.writes()
-        self.see()
-
-    async def writes(self) -> None:
-        """Wait until all writes have ended."""
-        while tasks := [task for task in asyncio.all_tasks() if _is_a_write(task)]:
-            await asyncio.wait(tasks)
-
-    def counted(self) -> dict[str, int]:
-        view = self.state.view()
-        pods = {name: int(view.assumed[row]) for name, row in view.rows.items()}
-        return {name: count for name, count in pods.items() if count}
-
-
-class World:
-    """A server with nodes and held pods, a clock, and replicas."""
-
-    def __init__(self, server: FakeApiServer, connection: Connection, policies: PolicySet) -> None:
-        self.server = server
-        self.seconds = 0.0
-        self._connection = connection
-        self._policies = policies
-
-    def now(self) -> Micros:
-        return Micros(BEGIN + int(self.seconds * SECOND))
-
-    def clock(self) -> float:
-        return 1000 + self.seconds
-
-    def replica(self, *, most: int = 200) -> Replica:
-        return Replica(self, self._connection, self._policies, most=most)
-
-    def node(self, name: str, cpu: str = "4") -> None:
-        allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
-        self.server.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": {"pool": "main", HOSTNAME_LABEL: name}},
-                "status": {"allocatable": allocatable, "capacity": allocatable},
-            }
-        )
-
-    def hold(self, name: str, cpu: str = "3", **spec: Any) -> None:  # noqa: ANN401 (parts of a pod)
-        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-        self.server.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": "shop", "creationTimestamp": CREATED},
-                "spec": {
-                    "containers": [container],
-                    "schedulingGates": [{"name": HOLD_GATE}],
-                    **spec,
-                },
-            }
-        )
-
-    def stored(self, name: str) -> dict[str, Any]:
-        return dict(self.server.objects("pods")["shop", name])
-
-    def gates(self, name: str) -> list[str]:
-        return [gate["name"] for gate in self.stored(name)["spec"].get("schedulingGates", ())]
-
-    def nominated(self, name: str) -> str:
-        found: str = (self.stored(name).get("status") or {}).get("nominatedNodeName", "")
-        return found
-
-    def released(self, name: str) -> str | None:
-        """Return what a pod was released with, None while it is held."""
-        if HOLD_GATE in self.gates(name):
-            return None
-        noted: str = self.stored(name)["metadata"]["annotations"][RELEASED_ANNOTATION]
-        return noted
-
-    def bind(self, name: str, node_name: str) -> None:
-        pod = self.stored(name)
-        self.server.replace({**pod, "spec": {**pod["spec"], "nodeName": node_name}})
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY, encoding="utf-8")
-    async with (
-        fake_api_server() as server,
-        connected(server.kubeconfig(tmp_path), None) as connection,
-    ):
-        yield World(server, connection, load_policies([policy]))
-
-
-def _is_a_write(task: asyncio.Task[Any]) -> bool:
-    return "DecidedPods._write" in repr(task.get_coro()) or "_conditions" in repr(task.get_coro())
+    async with running_world(tmp_path) as world:
+        yield world
 
 
 # The way of a pod.

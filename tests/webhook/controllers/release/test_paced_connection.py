@@ -12,6 +12,7 @@ from webhook.controllers.release.paced_connection import PacedConnection
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 
 PODS = "/api/v1/namespaces/shop/pods"
+CALL_SECONDS = 20.0
 
 
 class World:
@@ -30,6 +31,20 @@ class World:
             await self.paced.request("GET", f"{PODS}/{name}", is_large=is_large)
         return failed.value.failure
 
+    async def failure_of_unanswered(self, name: str, *, is_large: bool) -> WriteFailure:
+        """Return the failure of a request for which nobody waits any longer."""
+        asking = asyncio.create_task(self.failure_of(name, is_large=is_large))
+        await self.server.until(lambda: len(self.server.requests) == 1)
+        let_pass(CALL_SECONDS)
+        return await asking
+
+
+def let_pass(seconds: float) -> None:
+    """Let time pass by for whatever waits in the event loop."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
+
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
@@ -39,7 +54,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     ):
         made = World(server)
         made.paced = PacedConnection(
-            connection, may_write=lambda: True, clock=lambda: made.seconds, call_seconds=1.0
+            connection,
+            may_write=lambda: True,
+            clock=lambda: made.seconds,
+            call_seconds=CALL_SECONDS,
         )
         yield made
         server.recover()
@@ -47,18 +65,18 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def test_a_server_that_does_not_answer_is_out_of_reach(world: World) -> None:
     world.server.pause()
-    assert await world.failure_of("other", is_large=False) is WriteFailure.UNREACHABLE
+    assert await world.failure_of_unanswered("other", is_large=False) is WriteFailure.UNREACHABLE
     assert world.paced.pause_seconds > 0
 
 
 async def test_a_large_pod_that_takes_too_long_is_refused_for_itself(world: World) -> None:
-    world.server.delay(60, f"{PODS}/slow")
-    assert await world.failure_of("slow", is_large=True) is WriteFailure.REFUSED
+    world.server.delay(3_600, f"{PODS}/slow")
+    assert await world.failure_of_unanswered("slow", is_large=True) is WriteFailure.REFUSED
     assert world.paced.pause_seconds == 0
 
 
 async def test_large_pods_leave_the_connection_to_others(world: World) -> None:
-    world.server.delay(60, f"{PODS}/slow")
+    world.server.delay(3_600, f"{PODS}/slow")
     slow = [asyncio.create_task(world.failure_of("slow", is_large=True)) for _ in range(60)]
     await world.server.until(lambda: len(world.server.requests) == 2)  # in flight at a time
     await world.paced.request("GET", f"{PODS}/other", is_large=False)
@@ -70,10 +88,11 @@ async def test_large_pods_leave_the_connection_to_others(world: World) -> None:
 async def test_a_pod_that_takes_too_long_while_others_are_answered_is_refused_for_itself(
     world: World,
 ) -> None:
-    world.server.delay(60, f"{PODS}/slow")
+    world.server.delay(3_600, f"{PODS}/slow")
     slow = asyncio.create_task(world.failure_of("slow", is_large=False))
     await world.server.until(lambda: len(world.server.requests) == 1)
-    world.seconds = 0.5  # half of the time that an answer has
+    world.seconds = CALL_SECONDS / 2
     await world.paced.request("GET", f"{PODS}/other", is_large=False)
+    let_pass(CALL_SECONDS)
     assert await slow is WriteFailure.REFUSED
     assert world.paced.pause_seconds == 0

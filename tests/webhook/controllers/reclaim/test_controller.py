@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.hold import RECLAIM_PLAN_ANNOTATION
+from tests.fake_api_server import fake_api_server
+from tests.webhook.controllers.reclaim.worlds import Leader, World
+from webhook.cluster.client.connection import connected
+from webhook.controllers.reclaim.eviction_writer import EvictionResult
+from webhook.controllers.reclaim.outcome import Outcome
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """Two nodes of 4 cores, full of pods of `batch`, whose min is 2; the min of `shop` is 4."""
+    async with (
+        fake_api_server() as server,
+        connected(server.kubeconfig(tmp_path), None) as connection,
+    ):
+        made = World(server, connection)
+        for node in ("a", "b"):
+            made.node(node)
+            for number in (1, 2):
+                made.run(f"{node}{number}", "2", node=node)
+        yield made
+
+
+def bind_when_ready(leader: Leader, name: str = "web") -> None:
+    """Play release controller and scheduler for a pod of `shop`."""
+
+    def bind() -> None:
+        held = leader.held.get(f"shop/{name}")
+        if held is not None and leader.reclaims.is_ready(held):
+            leader.world.bind(name, held.pod.nominated_node_name)
+
+    leader.on_sleep = bind
+
+
+async def test_room_is_reserved_then_made_then_used(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    bind_when_ready(leader)
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [Outcome.BOUND]
+    assert leader.evictions == [EvictionResult.EVICTED]
+    assert len(world.pods("batch")) == 3
+    victim = next(iter({"a1", "a2", "b1", "b2"} - world.pods("batch")))
+    assert world.stored("shop", "web")["spec"]["nodeName"] == victim[0]
+    assert world.events() == [("web", "Reclaiming"), (victim, "Reclaimed")]
+    assert leader.parts.guards.state.outcomes == (True,)
+
+
+async def test_both_sides_are_told_who_takes_what(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    bind_when_ready(leader)
+    await leader.lead_until(lambda: bool(leader.ended))
+    messages = [event["message"] for event in world.server.objects("events").values()]
+    assert "evicts `batch/" in messages[0]
+    assert "evicted for pod `shop/web`" in messages[1]
+    assert all("batch/team borrows cpu 6" in message for message in messages)
+
+
+async def test_nobody_is_evicted_before_the_pod_has_waited(world: World) -> None:
+    world.queue("web", "2", creationTimestamp="2026-01-02T04:04:05Z")  # now
+    leader = world.leader()
+    await leader.lead_until(lambda: world.seconds > 58)
+    assert len(world.pods("batch")) == 4
+    await leader.lead_until(lambda: len(world.pods("batch")) < 4)
+    assert world.seconds >= 60
+
+
+async def test_a_new_leader_counts_the_wait_from_the_creation(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    await leader.lead_until(lambda: len(world.pods("batch")) < 4)
+    assert world.seconds < 60
+
+
+async def test_a_dry_run_tells_the_plan_and_evicts_nobody(world: World) -> None:
+    world.modes["shop"] = ReclaimMode.DRY_RUN
+    world.queue("web", "2")
+    leader = world.leader()
+    notes: set[str] = set()
+
+    def is_late() -> bool:
+        notes.add(leader.note("web"))
+        return world.seconds > 500
+
+    await leader.lead_until(is_late)
+    assert leader.ended == [Outcome.REPORTED]
+    assert world.events() == [("web", "WouldReclaim")]
+    assert any("would evict `batch/" in note for note in notes)
+    assert len(world.pods("batch")) == 4
+    assert not world.nominated("web")
+
+
+async def test_a_quota_that_is_off_gets_no_plan(world: World) -> None:
+    world.modes["shop"] = ReclaimMode.OFF
+    world.queue("web", "2")
+    leader = world.leader()
+    await leader.lead_until(lambda: world.seconds > 300)
+    assert (leader.ended, world.events(), len(world.pods("batch"))) == ([], [], 4)
+
+
+async def test_nobody_falls_below_min(world: World) -> None:
+    # Of the 8 cores `batch` is guaranteed 2: of its 4 pods of 2 cores one stays, come what may.
+    world.minimums["shop"] = 8_000
+    for name in ("web-1", "web-2", "web-3", "web-4"):
+        world.queue(name, "2")
+    leader = world.leader()
+
+    def bind() -> None:
+        for held in leader.held:
+            if leader.reclaims.is_ready(held):
+                world.bind(held.pod.name, held.pod.nominated_node_name)
+
+    leader.on_sleep = bind
+    await leader.lead_until(lambda: leader.ended == [Outcome.BOUND] * 3 and world.seconds > 300)
+    assert len(world.pods("batch")) == 1
+    assert len(_bound(world)) == 3
+
+
+def _bound(world: World) -> set[str]:
+    return {
+        name for name in world.pods("shop") if world.stored("shop", name)["spec"].get("nodeName")
+    }
+
+
+async def test_a_pod_beyond_min_takes_nothing_back(world: World) -> None:
+    world.queue("web", "5")  # its quota guarantees 4
+    leader = world.leader()
+    await leader.lead_until(lambda: world.seconds > 300)
+    assert (leader.ended, len(world.pods("batch"))) == ([], 4)
+
+
+async def test_the_room_is_kept_while_victims_end(world: World) -> None:
+    for name in ("a1", "a2", "b1", "b2"):
+        world.server.delete("pods", "batch", name)
+        world.run(name, "2", node=name[0], grace=30)
+    world.queue("web", "2")
+    leader = world.leader()
+    await leader.lead_until(lambda: len(world.pods("batch")) == 3)
+    assert world.nominated("web")
+    (victim,) = {name for of, name in world.server.objects("pods") if of == "batch"} - world.pods(
+        "batch"
+    )
+    # Another leader finds it so: it evicts nobody, and goes on when the victim is gone.
+    successor = world.leader()
+    bind_when_ready(successor)
+    until = world.seconds + 100
+    await successor.lead_until(lambda: world.seconds > until)
+    assert (successor.evictions, successor.ended) == ([], [])
+    world.server.delete("pods", "batch", victim)
+    await successor.lead_until(lambda: bool(successor.ended))
+    assert successor.ended == [Outcome.BOUND]
+    assert len(world.pods("batch")) == 3
+
+
+async def test_a_budget_stands_against_it(world: World) -> None:
+    world.protect(0)
+    world.queue("web", "2")
+    leader = world.leader()
+    await leader.lead_until(lambda: "PodDisruptionBudget" in leader.note("web"))
+    assert len(world.pods("batch")) == 4
+    assert not world.nominated("web")
+
+
+async def test_whoever_refuses_the_dry_run_saves_all(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    world.server.fail_next(1, 403, method="POST", path_prefix="/api/v1/namespaces/batch/pods")
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [Outcome.REFUSED]
+    assert len(world.pods("batch")) == 4
+    assert not world.nominated("web")
+    assert RECLAIM_PLAN_ANNOTATION not in world.stored("shop", "web")["metadata"]["annotations"]
+    assert leader.parts.guards.state.outcomes == ()  # nobody was evicted
+
+
+async def test_a_quota_that_is_switched_off_stops_it_at_once(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+
+    def switch_off() -> None:
+        if world.nominated("web"):
+            world.modes["shop"] = ReclaimMode.OFF
+
+    leader.on_sleep = switch_off
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [Outcome.CHANGED]
+    assert len(world.pods("batch")) == 4
+
+
+async def test_a_pod_that_goes_away_ends_it(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+
+    def delete() -> None:
+        if world.nominated("web"):
+            world.server.delete("pods", "shop", "web")
+            leader.on_sleep = lambda: None
+
+    leader.on_sleep = delete
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [Outcome.ABANDONED]
+
+
+async def test_room_that_is_not_used_counts_as_a_failure(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [Outcome.LOST]
+    assert leader.parts.guards.state.outcomes == (False,)
+    assert not world.nominated("web")
+
+
+async def test_guards_outlive_a_leader(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    bind_when_ready(leader)
+    await leader.lead_until(lambda: bool(leader.ended))
+    before = leader.parts.guards.state
+    assert before.owners
+    leader = world.leader()
+    await leader.lead_until(lambda: leader.parts.guards.state.outcomes == (True,))
+    assert leader.parts.guards.state.owners == before.owners
+
+
+@pytest.mark.parametrize("last", range(1, 8))
+async def test_a_leader_may_end_before_any_write(world: World, last: int) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    bind_when_ready(leader)
+    writes = 0
+
+    def lose_after_some() -> bool:
+        nonlocal writes
+        writes += 1
+        leader.leads = writes <= last
+        return leader.leads
+
+    for writer in (leader.parts.writer, leader.parts.evictions):
+        writer._paced._may_write = lose_after_some  # noqa: SLF001 - whether it leads is all it asks
+    leader.parts.guards._record._may_write = lose_after_some  # noqa: SLF001 - as above
+    await leader.lead_until(lambda: not leader.leads or bool(leader.ended))
+    successor = world.leader()
+    bind_when_ready(successor)
+    await successor.lead_until(lambda: "web" in _bound(world))
+    assert len(world.pods("batch")) == 3

@@ -1,0 +1,81 @@
+"""Events of reclaim, on those who get room and on those who lose it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from engine.model.pod import Pod
+from engine.reclaim import Plan, Victim
+from webhook.cluster.client.connection import Connection
+from webhook.cluster.object_event import ObjectEvent, ObjectReference
+
+_MOST_NAMED: Final = 5
+
+
+class ReclaimEvents:
+    """Writes Events; one that cannot be written is left out.
+
+    Args:
+        connection: to the API server.
+        identity: of this process, written in each Event.
+        now: the time of day.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        identity: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._now = now
+
+    async def would_reclaim(self, pod: Pod, plan: Plan) -> None:
+        """Say on a pod what mode On would do for it."""
+        message = f"would evict {victims_text(plan)} (DryRun): {plan.message}"
+        await self._write(_reference(pod.key, pod.uid), "Normal", "WouldReclaim", message)
+
+    async def reclaiming(self, pod: Pod, plan: Plan) -> None:
+        """Say on a pod who is evicted for it."""
+        message = f"evicts {victims_text(plan)}: {plan.message}"
+        await self._write(_reference(pod.key, pod.uid), "Normal", "Reclaiming", message)
+
+    async def reclaimed(self, victim: Victim, pod: Pod, plan: Plan) -> None:
+        """Say on a pod that was evicted for whom, and why."""
+        message = f"evicted for pod `{pod.key}`: {plan.message}"
+        await self._write(_reference(victim.key, victim.uid), "Warning", "Reclaimed", message)
+
+    async def _write(
+        self,
+        about: ObjectReference,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        message: str,
+    ) -> None:
+        now = self._now()
+        event = ObjectEvent(
+            about=about,
+            type=kind,
+            reason=reason,
+            action="Reclaim",
+            message=message,
+            since=now,
+            until=now,
+        )
+        await event.write(self._connection, self._identity)
+
+
+def victims_text(plan: Plan) -> str:
+    """Return the names of the victims of a plan; of many the first and how many more there are."""
+    names = [f"`{victim.key}`" for victim in plan.victims]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _reference(key: str, uid: str) -> ObjectReference:
+    namespace, _, name = key.partition("/")
+    return ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)

@@ -1,0 +1,69 @@
+"""The guards of reclaim, as the leader keeps them and its successor finds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from engine.model.time import Micros
+from engine.reclaim import GuardState, Victim, with_end, with_eviction, with_outcome
+from webhook.controllers.reclaim.guard_record import GuardRecord
+
+
+class Guards:
+    """What reclaim has done so far.
+
+    Args:
+        record: outlives the leader.
+        now: the time of day.
+
+    Attributes:
+        state: of this moment.
+    """
+
+    def __init__(self, record: GuardRecord, now: Callable[[], Micros]) -> None:
+        self._record = record
+        self._now = now
+        self._writing = asyncio.Lock()
+        self.state = GuardState()
+
+    async def load(self) -> None:
+        """Take over what an earlier leader has written.
+
+        Raises:
+            ApiError: it cannot be read.
+        """
+        self.state = await self._record.read()
+
+    async def about_to_evict(self, victims: Sequence[Victim]) -> None:
+        """Write down evictions, and count them.
+
+        Raises:
+            ApiError: they are not written, so nothing may be evicted.
+        """
+        now = self._now()
+        async with self._writing:
+            await self._record.write(_with_evictions(self.state, victims, now))
+            self.state = _with_evictions(self.state, victims, now)  # it may have changed meanwhile
+
+    def gone(self, uid: str) -> None:
+        """Count an evicted pod as gone, or as one that was not evicted after all."""
+        if uid in self.state.in_flight:
+            self.state = with_end(self.state, uid)
+
+    async def ended(self, preemptor: str, *, is_bound: bool) -> None:
+        """Count how a reclaim ended, and write it down.
+
+        Raises:
+            ApiError: it is counted, but not written.
+        """
+        self.state = with_outcome(self.state, preemptor, self._now(), bound=is_bound)
+        async with self._writing:
+            await self._record.write(self.state)
+
+
+def _with_evictions(state: GuardState, victims: Sequence[Victim], now: Micros) -> GuardState:
+    for victim in victims:
+        if victim.uid not in state.in_flight:
+            state = with_eviction(state, victim.uid, victim.owner, now)
+    return state
