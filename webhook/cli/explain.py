@@ -94,7 +94,8 @@ def explain(
         if namespace not in view.namespaces.labels:
             notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
         used = view.namespaces.requested.get(namespace, {})
-        quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
+        if not request.pod.is_queued:  # it waits instead of being denied
+            quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
 
     operations, release = advice.operations, None
     if request.pod.is_held:
