@@ -15,8 +15,8 @@ import yaml
 from engine.model.hold import QUEUED_CONDITION
 from engine.report import place_text
 from tests.e2e.cluster import Cluster, Json, eventually
-from tests.e2e.conftest import install
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.definitions import install
 from tests.e2e.installed import Installed
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import GROUP, elastic_quota, quotas_known
@@ -45,9 +45,8 @@ async def definition(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def _run(control_plane: ControlPlane, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(_STOWPLAN, *arguments, "--kubeconfig", control_plane.kubeconfig()), stdout=PIPE
-    )
+    connection = "--kubeconfig", control_plane.kubeconfig()
+    process = await asyncio.create_subprocess_exec(_STOWPLAN, *arguments, *connection, stdout=PIPE)
     out, _ = await process.communicate()
     return out.decode()
 
@@ -119,7 +118,7 @@ async def test_who_waits_learns_why_behind_whom_and_for_how_long(
         async def is_noted() -> bool:
             borrower, waiting = await _columns(cluster, mail), await _columns(cluster, shop)
             assert borrower["Borrowed"] == '{"cpu":"4"}', borrower
-            assert (waiting["Queued"], waiting["Borrowed"]) == ("8", ""), waiting
+            assert (waiting["Queued"], waiting["Borrowed"]) == ("8", None), waiting
             return True
 
         await eventually(is_noted, "the quotas say it", within=60)

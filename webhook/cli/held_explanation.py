@@ -98,7 +98,7 @@ def _quota_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
     """
     queues = NamespaceQueues(QueueRules())
     queues.update(view)
-    queue = queues.get(pod.namespace)
+    queue = queues.of(pod)
     if queue is None:
         return ""
     situation = queues.situation(view, under_way=(), assumed=())
