@@ -18,6 +18,7 @@ from webhook.controllers.release import (
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaPace,
     QuotaQueue,
     Refusals,
     ReleaseCollector,
@@ -46,6 +47,7 @@ class ReleaseServices:
         unbound: those that are released and not bound.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
+        pace: how long pods wait for their quotas.
     """
 
     connection: Connection
@@ -54,6 +56,7 @@ class ReleaseServices:
     unbound: UnboundReleases
     metrics: ReleaseMetrics
     outcomes: Outcomes
+    pace: QuotaPace
 
 
 def release_controller(  # noqa: PLR0913 - named parts, joined in one place
@@ -85,7 +88,25 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     """
     elector, metrics, outcomes = services.elector, services.metrics, services.outcomes
     refusals = Refusals(services.connection, identity=elector.identity)
-    registry.register(ReleaseCollector(services.held, services.unbound, outcomes, refusals, now))
+    quota_queue = QuotaQueue(
+        cluster.state,
+        services.held,
+        services.unbound,
+        queue_rules,
+        now=now,
+        reclaims=reclaims,
+    )
+    registry.register(
+        ReleaseCollector(
+            held=services.held,
+            unbound=services.unbound,
+            outcomes=outcomes,
+            refusals=refusals,
+            now=now,
+            quota_queue=quota_queue,
+            is_leader=lambda: elector.is_leader,
+        )
+    )
     writer = PodWriter(
         services.connection,
         may_write=lambda: elector.is_leader,
@@ -101,20 +122,14 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             refusals=refusals,
             releasing=ReleasingStatus(elector.annotate),
             conditions=QueuedConditions(),
-            quota_queue=QuotaQueue(
-                cluster.state,
-                services.held,
-                services.unbound,
-                queue_rules,
-                now=now,
-                reclaims=reclaims,
-            ),
+            quota_queue=quota_queue,
         ),
         decider=HeldPodDecider(
             placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
         ),
         order=order,
         outcomes=outcomes,
+        pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
     )
     return ReleaseController(

@@ -5,16 +5,18 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from engine.model.domain import Domain
+from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
-from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
+from engine.quota import QuotaVerdict, ReservationTimeouts, quota_figures, quota_usages
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
 from webhook.certificates.bundles import CaBundles
@@ -35,8 +37,9 @@ from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkCon
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
+from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.controllers.release import Outcomes, ReleaseMetrics, UnboundReleases
+from webhook.controllers.release import Outcomes, QuotaPace, ReleaseMetrics, UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -163,9 +166,13 @@ class ServiceBuilder:
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
+            rules = settings.queue_rules()
             self.metrics.registry.register(
-                QuotaCollector(observed, settings.quota_rules(), settings.quota_mode)
+                QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
             )
+            if releasing is not None:
+                figures = self._quota_figures(connection, cluster, releasing)
+                controllers.append(figures.run)
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
@@ -213,6 +220,7 @@ class ServiceBuilder:
             unbound=unbound,
             metrics=metrics,
             outcomes=Outcomes(show=metrics.landed),
+            pace=QuotaPace(self.now),
         )
 
     def keep_node_marks(
@@ -316,6 +324,30 @@ class ServiceBuilder:
             may_write=lambda: elector.is_leader,
             show_drift=self.metrics.quotas_drifted,
             rules=ControllerRules(counts=self.settings.quota_status_counts),
+        )
+
+    def _quota_figures(
+        self, connection: Connection, cluster: Cluster, releasing: ReleaseServices
+    ) -> QuotaFigureController:
+        view, rules, pace = cluster.state.view, self.settings.queue_rules(), releasing.pace
+
+        def quotas() -> Iterator[ElasticQuota]:
+            return chain.from_iterable(view().namespaces.quotas.values())
+
+        def annotations() -> dict[QuotaKey, dict[str, str]]:
+            seen, firsts = view(), pace.first_waits()
+            found = quota_figures(seen, rules.rules, rules.mode, capacity=rules.capacity(seen))
+            return {
+                key: each.annotations(firsts.get(key), pace.interval(key))
+                for each in found
+                for key in (each.usage.quota.key,)
+            }
+
+        return QuotaFigureController(
+            connection,
+            quotas=quotas,
+            figures=annotations,
+            may_write=lambda: releasing.elector.is_leader,
         )
 
     def _quota_audit(

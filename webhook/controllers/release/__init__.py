@@ -12,6 +12,7 @@ from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
@@ -22,6 +23,7 @@ __all__ = [
     "Outcomes",
     "PodWriter",
     "QueuedConditions",
+    "QuotaPace",
     "QuotaQueue",
     "Refusals",
     "ReleaseCollector",

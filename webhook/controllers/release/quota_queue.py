@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
 from engine.quota.queueing import (
+    NamespaceQueue,
     NamespaceQueues,
     PodUnderWay,
     QueueCycle,
@@ -171,7 +173,7 @@ class QuotaQueue:
         It does where pods that borrow are evicted for it.
         """
         release = self._let_go.get(held.key)
-        queue = self._queues.get(held.pod.namespace)
+        queue = self._queue_of(held)
         if release is None or queue is None or id(held) not in self._pods:
             return False
         reclaims = self._reclaims and queue.quota.reclaim is ReclaimMode.ON
@@ -223,11 +225,11 @@ class QuotaQueue:
     ) -> QueueSituation:
         keys = list(decided)
         under_way = [
-            PodUnderWay(held.pod.namespace, self._state.pod_requests(held.key))
+            PodUnderWay(held.pod.namespace, self._state.pod_requests(held.key), _label(held))
             for key in keys
             if (held := self._held.get(key)) is not None
             and held.is_queued
-            and self._queues.get(held.pod.namespace) is not None
+            and self._queue_of(held) is not None
         ]
         nominated = (held.key for held in ordered if held.pod.nominated_node_name)
         # INVARIANT: each of these that is assumed is counted by `unbound` too, or waits.
@@ -247,7 +249,7 @@ class QuotaQueue:
         """
         known, self._pods = self._pods, {}
         for held in ordered:
-            queue = self._queues.get(held.pod.namespace) if held.is_queued else None
+            queue = self._queue_of(held) if held.is_queued else None
             if queue is None:
                 continue
             entry = known.get(id(held))
@@ -257,6 +259,9 @@ class QuotaQueue:
         if len(self._requests) > 2 * len(self._pods) + _MOST_OBSOLETE:
             kept = (pod.requests for _, pod in self._pods.values())
             self._requests = {tuple(each.items()): each for each in kept}
+
+    def _queue_of(self, held: HeldPod) -> NamespaceQueue | None:
+        return self._queues.get(held.pod.namespace, _label(held))
 
     def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
         """Return a pod as queues see it; equal requests are one object."""
@@ -322,3 +327,8 @@ class QuotaQueue:
         self.within_min_since = {key: known.get(key, now) for key in waiting}
         uids = {held.pod.uid for held, _ in self._pods.values()} if self._look_again else ()
         self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
+
+
+def _label(held: HeldPod) -> str:
+    """Return the quota of Koordinator that the label of a pod names, "" for none."""
+    return held.pod.labels.get(NAME_LABEL, "")
