@@ -155,6 +155,17 @@ class QuotaQueue:
         self._requests.clear()
         self._look_again.clear()
 
+    def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
+        """Return the pods that wait for room to borrow, and have a node from an earlier leader.
+
+        Not those within min: pods may be on their way out for them.
+        """
+        nominated = [held for held in ordered if held.pod.nominated_node_name]
+        if not nominated or self._cycle is None:
+            return []
+        borrow = {key for key, within in self._cycle.waiting() if not within}
+        return [held for held in nominated if held.key in borrow]
+
     @property
     def waits(self) -> Mapping[str, QuotaWait]:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
