@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from engine.model.elastic_quota import QuotaKey
 from engine.model.quantity import amount_text
 from engine.model.quota_figures import (
     BLOCKED_BY_ANNOTATION,
@@ -27,11 +24,11 @@ from engine.model.time import Micros
 from engine.quota.queueing import QuotaWait
 from engine.quota.rules import QuotaMode, QuotaRules, mode_of, used_by_namespace
 from engine.quota.sharing import Sharing, sharing
+from engine.quota.tree.counting import runtimes_in
 from engine.quota.usage import QuotaUsage, quota_usages
 from engine.view import ClusterView
 
 _MOST_RESOURCES: Final = 16  # of an annotation
-_NOTHING: Final[Mapping[QuotaKey, Amounts]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +83,6 @@ def quota_figures(
     default_mode: QuotaMode,
     *,
     capacity: Amounts | None = None,
-    runtime: Mapping[QuotaKey, Amounts] = _NOTHING,
 ) -> list[QuotaFigures]:
     """Return the figures of each quota in a namespace of mode Queue, sorted by namespace.
 
@@ -95,13 +91,13 @@ def quota_figures(
         rules: what counts.
         default_mode: of namespaces that name none.
         capacity: what the cohort has; None if that is the sum of `min`.
-        runtime: what the pods of quotas may use now, where that is known.
     """
     usages = [
         usage
         for usage in quota_usages(view, rules)
         if mode_of(view, usage.quota.namespace, default_mode) == "Queue"
     ]
+    runtimes = runtimes_in(view)
     used, queued = used_by_namespace(view, rules.count_pods), view.namespaces.queued
     shared = sharing(
         [(usage.quota, used.get(usage.quota.namespace, {})) for usage in usages], capacity
@@ -111,7 +107,7 @@ def quota_figures(
             usage=usage,
             sharing=each,
             queued=queued.get(usage.quota.namespace, {}).get(PODS, 0),
-            runtime=runtime.get(usage.quota.key, {}),
+            runtime=runtimes.get(usage.quota.key, {}),
         )
         for usage, each in zip(usages, shared, strict=True)
     ]
