@@ -6,7 +6,7 @@ which pod of a queue goes first, and how an object is written.
 """
 
 from engine.quota.tree.bounds import TreeBounds, UsageByQuota, tree_bounds
-from engine.quota.tree.counting import bounds_in, runtimes_in, tree_in, usage_in
+from engine.quota.tree.counting import bounds_in, tree_in, usage_in
 from engine.quota.tree.membership import known_quota_name, quota_name
 from engine.quota.tree.path import QuotaPaths
 from engine.quota.tree.prefilter import TreeUsage, check_pod_fits
@@ -35,7 +35,6 @@ __all__ = [
     "quota_name",
     "redistribute",
     "runtime_quotas",
-    "runtimes_in",
     "scaled_mins",
     "sum_requests",
     "sum_usage",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from engine.model.elastic_quota import QuotaKey
 from engine.model.resources import Amounts
 from engine.quota.bounds import excess, sum_of
 from engine.quota.tree.bounds import TreeBounds, UsageByQuota, tree_bounds
@@ -23,13 +22,6 @@ def bounds_in(view: ClusterView, tree: QuotaTree, *, scales_min: bool = True) ->
     names = {name for quota in tree for name in quota.max or {}}
     total = {name: int(view.amount(view.allocatable, name)[view.valid].sum()) for name in names}
     return tree_bounds(tree, usage_in(view, tree), total, scales_min=scales_min)
-
-
-def runtimes_in(view: ClusterView) -> dict[QuotaKey, Amounts]:
-    """Return the runtime of each quota of the tree."""
-    tree = tree_in(view)
-    shares = bounds_in(view, tree).shares if len(tree) else {}
-    return {quota.key: shares[quota.name].runtime for quota in tree}
 
 
 def usage_in(view: ClusterView, tree: QuotaTree) -> UsageByQuota:
