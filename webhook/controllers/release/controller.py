@@ -167,13 +167,13 @@ class ReleaseController:
         """Decide pods in order while there is room for more; return those that stay, in order."""
         waiting = self._undecided(self._held)
         if not waiting:
+            self._quota_queue.clear()
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
-        releasable = self._quota_queue.releasable(ordered, self._decided.keys, view)
+        remaining = self._quota_queue.releasable(ordered, self._decided.keys, view)
         del view  # each nomination would have to copy it
-        remaining = iter(releasable)
-        schedulers = {held.pod.scheduler_name for held in releasable}
+        schedulers = {held.pod.scheduler_name for held in ordered}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
@@ -216,9 +216,9 @@ class ReleaseController:
 
     def _is_anything_due(self) -> bool:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
-        waits = self._quota_queue.waits
+        waiting = self._quota_queue.waiting()
         for held in self._held:
-            if held.key in waits and held.key not in self._decided:
+            if held.key in waiting and held.key not in self._decided:
                 continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released
