@@ -24,8 +24,8 @@ from rich.table import Table
 from tests.bench.bench_view import machine
 from tests.e2e.build import executables
 from tests.e2e.cluster import connected
-from tests.e2e.conftest import install
 from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.definitions import install
 from tests.e2e.elastic_load import ElasticLoad, remove, tenants_of
 from tests.e2e.nodes import nodes_of
 from tests.e2e.quota_oracle import Judgement, Patience, judge
