@@ -29,7 +29,7 @@ _PATCHES = {
     "apply": "application/apply-patch+yaml",
 }
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 180  # nothing is proven by it: longer than a busy machine takes
 _POLL_SECONDS = 0.1
 
 
