@@ -102,7 +102,7 @@ class HeldCluster(RuleBasedStateMachine):
                     "name": name,
                     "namespace": namespace,
                     "labels": {"app": "shop"},
-                    "annotations": annotations,
+                    **({"annotations": annotations} if annotations else {}),
                     "creationTimestamp": self.moment(),
                 },
                 "spec": {

@@ -21,7 +21,7 @@ spec:
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
   placement: {at: Release}
 """
-EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50"))
 """Of each state machine; more of them find what is rarer, some ten a second."""
 
 SETTINGS = settings(
