@@ -164,11 +164,12 @@ class Cluster:
         *,
         params: Mapping[str, str | int] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Any:  # noqa: ANN401 (JSON)
         """Return the answer to any call; a body that is a text is sent as it is."""
         text = body if isinstance(body, str) else json.dumps(body)
         data = None if body is None else io.BytesIO(text.encode())
-        headers = {"Content-Type": content_type} if data else {}
+        headers = {"Accept": accept, **({"Content-Type": content_type} if data else {})}
         async with self._session.request(
             method, f"{self._url}{path}", data=data, headers=headers, params=params
         ) as response:
