@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.model.pod import Pod
@@ -14,11 +14,13 @@ from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.queue import QueueOrder
 from engine.quota.queueing import QuotaWait
+from engine.view import ClusterView
 from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Place, Wait
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
+from webhook.controllers.release.reclaims import ReclaimNote, Reclaims
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import ReleaseDecision
 from webhook.controllers.release.write_error import WriteError
@@ -52,6 +54,7 @@ class ReleaseParts:
         order: of the held pods.
         outcomes: where they land.
         scheduler_lease: tells when the scheduler was restarted.
+        reclaims: the pods that others are evicted for.
     """
 
     writes: WriteParts
@@ -59,6 +62,7 @@ class ReleaseParts:
     order: QueueOrder
     outcomes: Outcomes
     scheduler_lease: SchedulerLease
+    reclaims: Reclaims = field(default_factory=Reclaims)
 
 
 class ReleaseController:
@@ -87,6 +91,7 @@ class ReleaseController:
         self._parts = parts
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
         self._quota_queue = parts.writes.quota_queue
+        self._reclaims = parts.reclaims
         self._decided = DecidedPods(parts.writes, now=now, clock=clock)
         self._is_ready = is_ready
         self._now = now
@@ -98,7 +103,7 @@ class ReleaseController:
         """Repeat cycles until cancelled."""
         self._unbound.clear()
         beside = [
-            asyncio.create_task(self._parts.scheduler_lease.run(self._decided.touch)),
+            asyncio.create_task(self._parts.scheduler_lease.run(self._touch)),
             asyncio.create_task(self._write_events()),
         ]
         try:
@@ -164,21 +169,44 @@ class ReleaseController:
         """Decide pods in order while there is room for more; return those that stay, in order."""
         waiting = self._undecided(self._held)
         if not waiting:
+            self._reclaims.blocked = ()
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
-        releasable = self._quota_queue.releasable(ordered, self._decided.keys, view)
+        releasable = self._releasable(ordered, view)
         del view  # each nomination would have to copy it
         remaining = iter(releasable)
         schedulers = {held.pod.scheduler_name for held in releasable}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                if decision.node_name or not self._quota_queue.keeps_without_node(held):
+                was_reclaimed_for = self._reclaims.hand_over(held)
+                if decision.node_name or not (
+                    was_reclaimed_for or self._quota_queue.keeps_without_node(held)
+                ):
                     self._decided.reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
-        return self._undecided(ordered)
+        staying = self._undecided(ordered)
+        self._reclaims.blocked = self._quota_queue.blocked(staying)
+        return staying
+
+    def _releasable(self, ordered: Sequence[HeldPod], view: ClusterView) -> list[HeldPod]:
+        """Return the pods that may be decided, those first whom others were evicted for."""
+        reclaims = self._reclaims
+        ready = [held for held in ordered if reclaims.is_ready(held)]
+        queued = [held for held in ordered if not (reclaims.keeps(held) or reclaims.is_ready(held))]
+        under_way = [*self._decided.keys, *(held.key for held in reclaims)]
+        return [*ready, *self._quota_queue.releasable(queued, under_way, view)]
+
+    async def _touch(self) -> None:
+        """Let a scheduler that was restarted note all nominations again that it has forgotten."""
+        await self._decided.touch()
+        for held in self._reclaims:
+            try:
+                await self._parts.writes.writer.touch(held)
+            except WriteError as error:
+                _log.info("pod `%s` is not touched: %s", held.key, error)
 
     def _undecided(self, pods: Iterable[HeldPod]) -> list[HeldPod]:
         """Return the pods that are not decided."""
@@ -215,7 +243,8 @@ class ReleaseController:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
         waits = self._quota_queue.waits
         for held in self._held:
-            if held.key in waits and held.key not in self._decided:
+            is_kept = held.key in waits or self._reclaims.keeps(held)
+            if is_kept and held.key not in self._decided:
                 continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released
@@ -235,6 +264,9 @@ class ReleaseController:
             if (message := self._parts.writes.refusals.message(held.pod))
         }
         for_quota = {key: _wait_of(each) for key, each in self._quota_queue.waits.items()}
+        for held in waiting:
+            if (note := self._reclaims.note(held)) is not None:
+                for_quota[held.key] = _with_note(for_quota.get(held.key, IN_ORDER), note)
         wait = _ENOUGH if len(self._unbound) else IN_ORDER
         due = self._parts.writes.conditions.due(
             waiting, now, wait=wait, other_waits={**for_quota, **refused}
@@ -285,6 +317,11 @@ class ReleaseController:
 def _wait_of(wait: QuotaWait) -> Wait:
     namespace, _, name = wait.quota
     return Wait(wait.reason, wait.message, Place(wait.position, wait.of, f"{namespace}/{name}"))
+
+
+def _with_note(wait: Wait, note: ReclaimNote) -> Wait:
+    detail = "; ".join(filter(None, (wait.detail, note.text)))
+    return wait._replace(reason=note.reason or wait.reason, detail=detail)
 
 
 def _pod_of(held: HeldPod) -> Pod:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
@@ -28,6 +28,7 @@ from engine.quota.queueing import (
 )
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.pacing import UnboundReleases
+from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod, HeldPods
 
 _LOOK_AGAIN_SECONDS: Final = 2.0
@@ -110,6 +111,7 @@ class QuotaQueue:
         self._waits: dict[str, QuotaWait] = {}
         self._without_room: Counter[QuotaKey] = Counter()
         self.within_min_since: dict[str, Micros] = {}
+        self._decided: Iterable[str] = ()
 
     def releasable(
         self, ordered: Sequence[HeldPod], decided: Iterable[str], view: ClusterView
@@ -124,6 +126,7 @@ class QuotaQueue:
             decided: the keys of those that are, and still held.
             view: the cluster.
         """
+        self._decided = decided
         if not any(held.is_queued for held in ordered):
             self._forget()
             return list(ordered)
@@ -148,6 +151,32 @@ class QuotaQueue:
     def waits(self) -> Mapping[str, QuotaWait]:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
         return self._waits
+
+    def blocked(self, ordered: Sequence[HeldPod]) -> list[BlockedPod]:
+        """Return the pods within min that wait for room in the cohort, or for a node, in order.
+
+        Args:
+            ordered: the pods that are not decided, in the queue order.
+        """
+        if not self.within_min_since:
+            return []
+        return [
+            BlockedPod(held, wait.reason)
+            for held in ordered
+            if (wait := self._waits.get(held.key)) is not None and _is_blocked(wait)
+        ]
+
+    def situation_without(self, held: HeldPod) -> QueueSituation:
+        """Return the situation of now, as if a held pod were neither under way nor nominated."""
+        view = self._state.view()
+        self._queues.update(view)
+        decided = [key for key in self._decided if key != held.key]
+        return self._situation(view, decided, [each for each in self._held if each is not held])
+
+    def quota_of(self, namespace: str) -> ElasticQuota | None:
+        """Return the quota whose min guarantees room to a namespace in the cohort, if any."""
+        queue = self._queues.get(namespace)
+        return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
     def keeps_without_node(self, held: HeldPod) -> bool:
         """Note that no node takes a pod that quota lets go; return whether it stays held.
@@ -303,3 +332,13 @@ class QuotaQueue:
         self._pods.clear()
         self._requests.clear()
         self._without_node.clear()
+
+
+def _is_blocked(wait: QuotaWait) -> bool:
+    """Return whether nothing but what others borrow is in the way of a pod."""
+    return (
+        wait.is_within_min
+        and wait.reason in {QueuedReason.WAITING_FOR_QUOTA, QueuedReason.WAITING_FOR_CAPACITY}
+        and not (wait.behind or wait.refusal)
+        and all(lack.bound is None for lack in wait.lacks)
+    )

@@ -115,6 +115,13 @@ class Reclaims:
         """Let a pod be decided and released, before others: its room is there."""
         self._ready.add(held.pod.uid)
 
+    def hand_over(self, held: HeldPod) -> bool:
+        """Leave a pod whose room is there to its release; return whether it is such a pod."""
+        if held.pod.uid not in self._ready:
+            return False
+        self.give_up(held)
+        return True
+
     def give_up(self, held: HeldPod) -> None:
         """Leave a pod to the queue again, or to its end."""
         self._kept.pop(held.key, None)
