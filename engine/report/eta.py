@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from typing import Final
 
 from engine.model.time import SECOND, Micros
@@ -63,7 +63,7 @@ class ReleaseRates:
         count = sum(moment > began for moment in found.moments)
         return Micros((now - began) // count) if count >= _LEAST_SAMPLES else None
 
-    def retain(self, now: Micros, waiting: set[Hashable]) -> None:
+    def retain(self, now: Micros, waiting: Container[Hashable]) -> None:
         """Forget quotas which no pod waits for, and which released none in ten minutes."""
         before = now - _WINDOW
         for quota, found in list(self._quotas.items()):

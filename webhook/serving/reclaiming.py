@@ -12,7 +12,6 @@ from engine.model.kinds import DISRUPTION_BUDGETS
 from engine.model.pod import Pod
 from engine.model.resource_names import PODS
 from engine.model.time import SECOND, Micros
-from engine.pipeline import Scope
 from engine.reclaim import QuotaAccount
 from webhook.cluster import Cluster
 from webhook.controllers.reclaim import (
@@ -28,7 +27,7 @@ from webhook.controllers.reclaim import (
     ReclaimPlanner,
     RunningPods,
 )
-from webhook.controllers.release import PodWriter, QuotaQueue, Reclaims
+from webhook.controllers.release import PodWriter, QuotaQueue
 from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.releasing import ReleaseServices
@@ -40,10 +39,8 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     cluster: Cluster,
     *,
     running: RunningPods,
-    queue: QuotaQueue,
-    reclaims: Reclaims,
+    quota_queue: QuotaQueue,
     policies: LivePolicies,
-    scope: Scope,
     settings: Settings,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
@@ -54,10 +51,8 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         services: those of the release.
         cluster: the cluster.
         running: the pods that may be evicted.
-        queue: the pods that wait for quota.
-        reclaims: shared with the release controller.
+        quota_queue: the pods that wait for quota.
         policies: those in force.
-        scope: the pods that policies place.
         settings: the settings.
         registry: of metrics.
         now: the time of day.
@@ -68,10 +63,10 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     plans = PlanParts(
         state=cluster.state,
         running=running,
-        standing=partial(_standing, queue),
+        standing=partial(_standing, quota_queue),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
-        scope=scope,
+        scope=settings.scope(),
         now=now,
     )
     record = GuardRecord(
@@ -84,13 +79,13 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         state=cluster.state,
         held=services.held,
         running=running,
-        reclaims=reclaims,
+        reclaims=services.reclaims,
         planner=ReclaimPlanner(plans),
         guards=Guards(record, now),
         writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
         evictions=EvictionWriter(connection, may_write=may_write, count=metrics.evicted),
         events=ReclaimEvents(connection, identity=elector.identity),
-        mode_of=partial(_mode_of, queue),
+        mode_of=partial(_mode_of, quota_queue),
     )
     budgets = cluster.sources[DISRUPTION_BUDGETS.name]
     return ReclaimController(

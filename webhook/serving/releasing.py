@@ -9,16 +9,18 @@ from prometheus_client import CollectorRegistry
 
 from engine.model.time import Micros
 from engine.queue import QueueOrder
-from engine.quota.queueing import QueueRules
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.leader_election import LeaseElector
+from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
     QueuedConditions,
+    QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseCollector,
     ReleaseController,
@@ -46,6 +48,9 @@ class ReleaseServices:
         unbound: those that are released and not bound.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
+        pace: how long pods wait for their quotas.
+        reclaims: the held pods that others are evicted for.
+        running: the pods that may be evicted; None where none ever is.
     """
 
     connection: Connection
@@ -54,6 +59,9 @@ class ReleaseServices:
     unbound: UnboundReleases
     metrics: ReleaseMetrics
     outcomes: Outcomes
+    pace: QuotaPace
+    reclaims: Reclaims
+    running: RunningPods | None
 
 
 def release_controller(  # noqa: PLR0913 - named parts, joined in one place
@@ -64,8 +72,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     policies: LivePolicies,
     counts: PolicyCounts,
     order: QueueOrder,
-    queue_rules: QueueRules,
-    reclaims: bool,
+    quota_queue: QuotaQueue,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -78,14 +85,23 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         policies: those in force.
         counts: where decisions are counted.
         order: of the held pods.
-        queue_rules: by which pods wait for quota.
-        reclaims: whether pods may be evicted for those that wait.
+        quota_queue: the pods that wait for quota.
         registry: of metrics.
         now: the time of day.
     """
     elector, metrics, outcomes = services.elector, services.metrics, services.outcomes
     refusals = Refusals(services.connection, identity=elector.identity)
-    registry.register(ReleaseCollector(services.held, services.unbound, outcomes, refusals, now))
+    registry.register(
+        ReleaseCollector(
+            held=services.held,
+            unbound=services.unbound,
+            outcomes=outcomes,
+            refusals=refusals,
+            now=now,
+            quota_queue=quota_queue,
+            is_leader=lambda: elector.is_leader,
+        )
+    )
     writer = PodWriter(
         services.connection,
         may_write=lambda: elector.is_leader,
@@ -101,21 +117,16 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             refusals=refusals,
             releasing=ReleasingStatus(elector.annotate),
             conditions=QueuedConditions(),
-            quota_queue=QuotaQueue(
-                cluster.state,
-                services.held,
-                services.unbound,
-                queue_rules,
-                now=now,
-                reclaims=reclaims,
-            ),
+            quota_queue=quota_queue,
         ),
         decider=HeldPodDecider(
             placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
         ),
         order=order,
         outcomes=outcomes,
+        pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
+        reclaims=services.reclaims,
     )
     return ReleaseController(
         parts, is_ready=lambda: cluster.is_synced and policies.is_loaded, now=now

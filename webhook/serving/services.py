@@ -5,16 +5,18 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from engine.model.domain import Domain
+from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
-from engine.quota import QuotaVerdict, ReservationTimeouts, quota_usages
+from engine.quota import QuotaVerdict, ReservationTimeouts, quota_figures, quota_usages
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
 from webhook.certificates.bundles import CaBundles
@@ -35,8 +37,16 @@ from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkCon
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
+from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.controllers.release import Outcomes, ReleaseMetrics, UnboundReleases
+from webhook.controllers.reclaim import RunningPods
+from webhook.controllers.release import (
+    Outcomes,
+    QuotaPace,
+    Reclaims,
+    ReleaseMetrics,
+    UnboundReleases,
+)
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -145,7 +155,12 @@ class ServiceBuilder:
         pods = ObservedPods()
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        cluster = await self._live_cluster(connection, [pods, held, unbound])
+        excluded = frozenset(settings.excluded_namespaces)
+        running = RunningPods(excluded) if settings.reclaims else None
+        observers: list[PodObserver] = [pods, held, unbound]
+        if running is not None:
+            observers.append(running)
+        cluster = await self._live_cluster(connection, observers)
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -158,14 +173,20 @@ class ServiceBuilder:
         )
         guard = HoldGuard(lambda: elector.observed, held)
         # Before the elector runs: what its tasks write with must be closed after they have ended.
-        releasing = await self._releasing(elector, held, unbound) if settings.hold else None
+        releasing = None
+        if settings.hold:
+            releasing = await self._releasing(elector, held, unbound, running)
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
+            rules = settings.queue_rules()
             self.metrics.registry.register(
-                QuotaCollector(observed, settings.quota_rules(), settings.quota_mode)
+                QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
             )
+            if releasing is not None:
+                figures = self._quota_figures(connection, cluster, releasing)
+                controllers.append(figures.run)
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
@@ -199,7 +220,11 @@ class ServiceBuilder:
         )
 
     async def _releasing(
-        self, elector: LeaseElector, held: HeldPods, unbound: UnboundReleases
+        self,
+        elector: LeaseElector,
+        held: HeldPods,
+        unbound: UnboundReleases,
+        running: RunningPods | None,
     ) -> ReleaseServices:
         """Services of the release; its writes have a connection of their own, beside the Lease."""
         connection = await self.stack.enter_async_context(
@@ -213,6 +238,9 @@ class ServiceBuilder:
             unbound=unbound,
             metrics=metrics,
             outcomes=Outcomes(show=metrics.landed),
+            pace=QuotaPace(self.now),
+            reclaims=Reclaims(),
+            running=running,
         )
 
     def keep_node_marks(
@@ -316,6 +344,30 @@ class ServiceBuilder:
             may_write=lambda: elector.is_leader,
             show_drift=self.metrics.quotas_drifted,
             rules=ControllerRules(counts=self.settings.quota_status_counts),
+        )
+
+    def _quota_figures(
+        self, connection: Connection, cluster: Cluster, releasing: ReleaseServices
+    ) -> QuotaFigureController:
+        view, rules, pace = cluster.state.view, self.settings.queue_rules(), releasing.pace
+
+        def quotas() -> Iterator[ElasticQuota]:
+            return chain.from_iterable(view().namespaces.quotas.values())
+
+        def annotations() -> dict[QuotaKey, dict[str, str]]:
+            seen, firsts = view(), pace.first_waits()
+            found = quota_figures(seen, rules.rules, rules.mode, capacity=rules.capacity(seen))
+            return {
+                key: each.annotations(firsts.get(key), pace.interval(key))
+                for each in found
+                for key in (each.usage.quota.key,)
+            }
+
+        return QuotaFigureController(
+            connection,
+            quotas=quotas,
+            figures=annotations,
+            may_write=lambda: releasing.elector.is_leader,
         )
 
     def _quota_audit(

@@ -40,6 +40,12 @@ class QueueRules:
     cohort: QuotaCohort = "Nodes"
     selection: NodeSelection = field(default_factory=NodeSelection)
 
+    def capacity(self, view: ClusterView) -> Amounts | None:
+        """Return what all quotas share in a view, None where that is the sum of their min."""
+        if self.cohort == "SumOfMin":
+            return None
+        return cohort_of_nodes(view, self.selection, assumed=(), unbound={}).capacity
+
 
 class NamespaceQueue(NamedTuple):
     """The queue of a namespace.

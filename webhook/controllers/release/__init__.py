@@ -12,7 +12,9 @@ from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.quota_queue import QuotaQueue
+from webhook.controllers.release.reclaims import Reclaims
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
@@ -22,7 +24,9 @@ __all__ = [
     "Outcomes",
     "PodWriter",
     "QueuedConditions",
+    "QuotaPace",
     "QuotaQueue",
+    "Reclaims",
     "Refusals",
     "ReleaseCollector",
     "ReleaseController",

@@ -9,9 +9,8 @@ they are few, those of the front first.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from engine.model.hold import QUEUED_CONDITION
@@ -54,7 +53,6 @@ class Wait(NamedTuple):
 
 
 IN_ORDER: Final = Wait(QueuedReason.WAITING_IN_ORDER)
-_NO_WAITS: Final[Mapping[str, Wait]] = MappingProxyType({})
 
 
 class DueCondition(NamedTuple):
@@ -99,17 +97,14 @@ class QueuedConditions:
         self,
         queue: Sequence[HeldPod],
         now: Micros,
-        *,
-        wait: Wait = IN_ORDER,
-        other_waits: Mapping[str, Wait] = _NO_WAITS,
+        wait_of: Callable[[HeldPod], Wait] = lambda _: IN_ORDER,
     ) -> list[DueCondition]:
         """Return the conditions to write now; they count as written.
 
         Args:
             queue: the pods that stay held, in order.
             now: the time of day.
-            wait: what all of them wait for, but
-            other_waits: of pods by `namespace/name`.
+            wait_of: what a pod waits for.
         """
         if not self.is_due(now):
             return []
@@ -121,9 +116,7 @@ class QueuedConditions:
         for place, held_pod in enumerate(queue, 1):
             if len(due) == _MOST_PER_PASS:
                 break
-            condition = self._condition(
-                held_pod, place, len(queue), other_waits.get(held_pod.key, wait), now
-            )
+            condition = self._condition(held_pod, place, len(queue), wait_of, now)
             if condition is not None:
                 due.append(DueCondition(held_pod, condition))
         return due
@@ -150,7 +143,12 @@ class QueuedConditions:
         }
 
     def _condition(
-        self, held: HeldPod, place: int, total: int, wait: Wait, now: Micros
+        self,
+        held: HeldPod,
+        place: int,
+        total: int,
+        wait_of: Callable[[HeldPod], Wait],
+        now: Micros,
     ) -> Mapping[str, str] | None:
         """Return a condition that is due and so counts as written, else None."""
         if now - held.seen_at < _SHORTEST_WAIT:
@@ -161,6 +159,9 @@ class QueuedConditions:
             if found is not None and found.is_true:
                 self._written[uid] = _Written(found.reason, None, now)
                 return None
+        elif now - last.at < _SHORTEST_PAUSE:
+            return None
+        wait = wait_of(held)
         band = bisect_left(_BANDS, place if wait.place is None else wait.place.position)
         if last is not None and not _is_news(last, wait, band, now):
             return None
@@ -177,9 +178,7 @@ class QueuedConditions:
 
 
 def _is_news(last: _Written, wait: Wait, band: int, now: Micros) -> bool:
-    """Return whether a wait is worth another write: what it says is no longer so."""
-    if now - last.at < _SHORTEST_PAUSE:
-        return False
+    """Return whether what was written of a wait is no longer so."""
     is_guess_over = now > last.until if last.until is not None else wait.eta is not None
     return is_guess_over or (last.reason, last.band) != (wait.reason, band)
 

@@ -13,13 +13,13 @@ from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.queue import QueueOrder
-from engine.quota.queueing import QuotaWait
 from engine.view import ClusterView
-from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Place, Wait
+from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Wait
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
+from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.reclaims import ReclaimNote, Reclaims
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import ReleaseDecision
@@ -53,6 +53,7 @@ class ReleaseParts:
         decider: decides.
         order: of the held pods.
         outcomes: where they land.
+        pace: how long they wait for their quotas.
         scheduler_lease: tells when the scheduler was restarted.
         reclaims: the pods that others are evicted for.
     """
@@ -61,6 +62,7 @@ class ReleaseParts:
     decider: HeldPodDecider
     order: QueueOrder
     outcomes: Outcomes
+    pace: QuotaPace
     scheduler_lease: SchedulerLease
     reclaims: Reclaims = field(default_factory=Reclaims)
 
@@ -146,6 +148,7 @@ class ReleaseController:
             # 4. Decide the next ones in order, and write them.
             if self._is_ready():
                 waiting = await self._release_next()
+                self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided)
 
             # 5. Tell those that stay why they wait.
             self._explain(waiting)
@@ -258,21 +261,19 @@ class ReleaseController:
         now = self._now()
         if is_writing or not self._parts.writes.conditions.is_due(now):
             return
-        refused = {
-            held.key: Wait(QueuedReason.RELEASE_REFUSED, message)
-            for held in (waiting if len(self._parts.writes.refusals) else ())
-            if (message := self._parts.writes.refusals.message(held.pod))
-        }
-        for_quota = {key: _wait_of(each) for key, each in self._quota_queue.waits.items()}
-        for held in waiting:
-            if (note := self._reclaims.note(held)) is not None:
-                for_quota[held.key] = _with_note(for_quota.get(held.key, IN_ORDER), note)
-        wait = _ENOUGH if len(self._unbound) else IN_ORDER
-        due = self._parts.writes.conditions.due(
-            waiting, now, wait=wait, other_waits={**for_quota, **refused}
-        )
+        due = self._parts.writes.conditions.due(waiting, now, self._wait_of)
         if due:
             self._conditions = asyncio.create_task(self._write_conditions(due))
+
+    def _wait_of(self, held: HeldPod) -> Wait:
+        """Return what a pod waits for."""
+        refusal = self._parts.writes.refusals.message(held.pod)
+        if refusal:
+            return Wait(QueuedReason.RELEASE_REFUSED, refusal)
+        in_order = _ENOUGH if len(self._unbound) else IN_ORDER
+        wait = self._parts.pace.condition(held.key) or in_order
+        note = self._reclaims.note(held)
+        return wait if note is None else _with_note(wait, note)
 
     async def _write_conditions(self, due: Sequence[DueCondition]) -> None:
         for held, condition in due:
@@ -312,11 +313,6 @@ class ReleaseController:
         finally:
             for wait in waits:
                 wait.cancel()
-
-
-def _wait_of(wait: QuotaWait) -> Wait:
-    namespace, _, name = wait.quota
-    return Wait(wait.reason, wait.message, Place(wait.position, wait.of, f"{namespace}/{name}"))
 
 
 def _with_note(wait: Wait, note: ReclaimNote) -> Wait:

@@ -11,16 +11,19 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from engine.model.time import Micros
+from engine.model.elastic_quota import QuotaKey
+from engine.model.time import SECOND, Micros
 from webhook.controllers.release.outcomes import Outcome, Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import WriteKind
+from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.write_error import WriteFailure
 from webhook.placement.held_pods import HeldPods
 
 _HOLD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _MOST_SCHEDULERS = 20
+_MOST_QUOTAS = 500
 
 
 class ReleaseMetrics:
@@ -70,6 +73,8 @@ class ReleaseCollector(Collector):
         outcomes: where they land.
         refusals: those whose release is refused.
         now: the time of day.
+        quota_queue: the pods that wait for quota.
+        is_leader: whether this replica leads, as it alone knows that.
     """
 
     held: HeldPods
@@ -77,6 +82,8 @@ class ReleaseCollector(Collector):
     outcomes: Outcomes
     refusals: Refusals
     now: Callable[[], Micros]
+    quota_queue: QuotaQueue
+    is_leader: Callable[[], bool]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges; the hit rate of the first so many schedulers."""
@@ -111,3 +118,23 @@ class ReleaseCollector(Collector):
             hit_rate.add_metric([name], rate)
             suspended.add_metric([name], not self.outcomes.nominates(name))
         yield from (hit_rate, suspended)
+        yield self._within_min()
+
+    def _within_min(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "stowplan_quota_within_min_wait_seconds",
+            "Seconds for which the oldest pod within min of the quota has been waiting.",
+            labels=["quota_namespace", "quota"],
+        )
+        if not self.is_leader():
+            return gauge
+        waits, oldest = self.quota_queue.waits, dict[QuotaKey, Micros]()
+        for key, since in self.quota_queue.within_min_since.items():
+            wait = waits.get(key)
+            if wait is not None:
+                oldest[wait.quota] = min(since, oldest.get(wait.quota, since))
+        now = self.now()
+        for quota in islice(sorted(oldest), _MOST_QUOTAS):
+            namespace, _, name = quota
+            gauge.add_metric([namespace, name], max(0, now - oldest[quota]) / SECOND)
+        return gauge

@@ -107,6 +107,7 @@ class QuotaQueue:
         self._refusals: dict[str, _Refusal] = {}
         self._let_go: Mapping[str, QuotaRelease] = {}
         self._without_node: dict[str, float] = {}  # by key, when to look again
+        self._without_node_since: dict[str, Micros] = {}
         self.situation: QueueSituation | None = None
         self._waits: dict[str, QuotaWait] = {}
         self._without_room: Counter[QuotaKey] = Counter()
@@ -192,7 +193,8 @@ class QuotaQueue:
             return False
         self._without_node[held.key] = self._clock() + _LOOK_AGAIN_SECONDS
         self._wait_for_capacity(held)
-        self.within_min_since.setdefault(held.key, self._now())
+        since = self._without_node_since.get(held.key, self._now())
+        self.within_min_since.setdefault(held.key, since)
         return True
 
     def refused(self, held: HeldPod, message: str) -> None:
@@ -325,6 +327,8 @@ class QuotaQueue:
         self.within_min_since = {
             key: known.get(key, now) for key, wait in self._waits.items() if wait.is_within_min
         }
+        # A pod for which a node is looked for now may turn out to wait on.
+        self._without_node_since = {key: known[key] for key in self._without_node if key in known}
 
     def _forget(self) -> None:
         """Forget all, as no pod waits for quota."""

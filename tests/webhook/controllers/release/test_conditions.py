@@ -43,7 +43,7 @@ def _at(seconds: float) -> Micros:
 def _messages(
     conditions: QueuedConditions, queue: Sequence[HeldPod], at: float, wait: Wait = IN_ORDER
 ) -> dict[str, str]:
-    due = conditions.due(queue, _at(at), wait=wait)
+    due = conditions.due(queue, _at(at), wait_of=lambda _: wait)
     return {each.held.pod.name: each.condition["message"] for each in due}
 
 
@@ -55,7 +55,7 @@ def test_a_pod_that_is_held_for_a_moment_gets_none() -> None:
 
 def test_it_says_the_place_and_what_the_pod_waits_for() -> None:
     conditions = QueuedConditions()
-    (first, _, _, fourth) = conditions.due(_queue(4), _at(2), wait=_PACED)
+    (first, _, _, fourth) = conditions.due(_queue(4), _at(2), wait_of=lambda _: _PACED)
     assert first.condition["message"] == "1st of 4; 200 released pods are not bound yet"
     assert fourth.condition == {
         "type": "stowplan.dev/Queued",
@@ -67,8 +67,10 @@ def test_it_says_the_place_and_what_the_pod_waits_for() -> None:
 
 
 def test_what_others_wait_for_does_not_change_their_place() -> None:
-    refused = {"shop/pod-1": Wait(QueuedReason.RELEASE_REFUSED, "denied by policy x")}
-    due = QueuedConditions().due(_queue(2), _at(2), other_waits=refused)
+    refused = Wait(QueuedReason.RELEASE_REFUSED, "denied by policy x")
+    due = QueuedConditions().due(
+        _queue(2), _at(2), lambda held: refused if held.key == "shop/pod-1" else IN_ORDER
+    )
     assert [each.condition["reason"] for each in due] == ["WaitingInOrder", "ReleaseRefused"]
     assert [each.condition["message"] for each in due] == [
         "1st of 2",
@@ -111,7 +113,7 @@ def _quota_wait(position: int, eta: float | None = None) -> Wait:
 
 
 def test_a_pod_that_waits_for_its_quota_says_its_place_there_and_how_long_it_takes() -> None:
-    (due,) = QueuedConditions().due(_queue(1), _at(2), wait=_quota_wait(4, eta=170))
+    (due,) = QueuedConditions().due(_queue(1), _at(2), wait_of=lambda _: _quota_wait(4, eta=170))
     assert due.condition["message"] == (
         "4th of 17 in shop/team; needs cpu 2, 1 free; batch borrows 12; about 3 min"
     )
@@ -138,7 +140,7 @@ def test_a_guess_is_written_when_there_is_one_and_again_when_it_is_over() -> Non
 def test_later_writes_leave_the_moment_of_the_transition() -> None:
     conditions, queue = QueuedConditions(), _queue(1)
     conditions.due(queue, _at(2))
-    (again,) = conditions.due(queue, _at(63), wait=_PACED)
+    (again,) = conditions.due(queue, _at(63), wait_of=lambda _: _PACED)
     assert "lastTransitionTime" not in again.condition
 
 
@@ -171,7 +173,7 @@ def test_a_new_leader_knows_what_the_one_before_wrote(status: str) -> None:
     is_true = status == "True"
     assert (conditions.released(held, "unplaced", _at(1)) is not None) == is_true
     assert len(conditions.due([held], _at(2))) == (not is_true)
-    assert len(conditions.due([held], _at(63), wait=_PACED)) == 1
+    assert len(conditions.due([held], _at(63), wait_of=lambda _: _PACED)) == 1
 
 
 def test_a_condition_that_cannot_be_read_counts_as_none() -> None:
