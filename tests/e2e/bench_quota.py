@@ -32,8 +32,8 @@ import yaml
 from tests.bench.bench_view import machine
 from tests.e2e.build import executables
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
-from tests.e2e.conftest import install
 from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.definitions import install
 from tests.e2e.front import fronting
 from tests.e2e.installed import NAME
 from tests.e2e.part import Part

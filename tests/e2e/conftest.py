@@ -9,6 +9,10 @@ Plain `pytest` does not collect this folder. A test asks for what it needs:
 - `release`: the chart, installed in `namespace`; `shop`: a namespace beside it;
 - `metrics_api`: metrics.k8s.io; `crds`: NodeMetric and both ElasticQuotas; `reviewer`: a webhook;
 - `control_plane`: the processes, to stop, kill, pause and start again.
+
+Starting replicas takes longer than most tests. Tests of one file that need the same installation,
+and leave it as it is, share it by a fixture of scope `module`: `loop_thread.entered`, as in
+`test_quota_evasion.py`.
 """
 
 from __future__ import annotations
@@ -18,20 +22,20 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.e2e.build import BuildError, executables
 from tests.e2e.chart import Release, released
 from tests.e2e.chart_replicas import passing_namespace
-from tests.e2e.cluster import Cluster, Json, connected, eventually
+from tests.e2e.cluster import Cluster, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.definitions import defined
+from tests.e2e.installed import Installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
 from tests.e2e.nodes import Nodes, nodes_of
 from tests.e2e.part import tail_of
 from tests.e2e.reviewer import Reviewer, reviewing
 from tests.e2e.workloads import create_namespace
 
-_CRDS = Path(__file__).parent / "crds"
 _OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "cronjobs", "jobs")
 _RUNNING = pytest.StashKey[ControlPlane]()
 _LOGGED_BEFORE = pytest.StashKey[dict[Path, int]]()
@@ -102,19 +106,8 @@ async def metrics_api(
 @pytest.fixture
 async def crds(cluster: Cluster) -> AsyncIterator[None]:
     """The definitions of NodeMetric and of ElasticQuota in both groups."""
-    definitions = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in _CRDS.iterdir()]
-    for definition in definitions:
-        await install(cluster, definition)
-    yield
-    names = {definition["metadata"]["name"] for definition in definitions}
-    for name in names:
-        await cluster.delete("customresourcedefinitions", name)
-
-    async def gone() -> bool:
-        left = await cluster.list_all("customresourcedefinitions")
-        return names.isdisjoint(one["metadata"]["name"] for one in left)
-
-    await eventually(gone, "the definitions are gone")  # their objects go first
+    async with defined(cluster):
+        yield
 
 
 @pytest.fixture
@@ -140,14 +133,6 @@ async def shop(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
         yield name
 
 
-async def install(cluster: Cluster, definition: Json) -> None:
-    """Create a CustomResourceDefinition, and wait until its objects can be listed."""
-    spec = definition["spec"]
-    await cluster.create(definition)
-    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-    await eventually(lambda: cluster.call("GET", path), f"{path} is served")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Remember where the logs of the control plane end as a test begins."""
@@ -165,9 +150,13 @@ def pytest_runtest_makereport(
     control_plane = item.config.stash.get(_RUNNING, None)
     if report.failed and control_plane is not None:
         logs = [part.log for part in control_plane.parts]
-        folder = item.funcargs.get("tmp_path") if isinstance(item, pytest.Function) else None
-        if isinstance(folder, Path):
-            logs += sorted(folder.glob("*.log"))
+        values = item.funcargs.values() if isinstance(item, pytest.Function) else ()
+        folders = {
+            one.folder if isinstance(one, Installed) else one
+            for one in values
+            if isinstance(one, Installed | Path)
+        }
+        logs += sorted(log for folder in folders for log in folder.glob("*.log"))
         before = item.config.stash[_LOGGED_BEFORE]
         report.sections += [
             (f"log of {log.stem}", tail_of(log, _LINES, width=_WIDTH, after=before.get(log, 0)))

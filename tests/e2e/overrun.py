@@ -21,8 +21,8 @@ import yaml
 
 from tests.e2e.build import executables
 from tests.e2e.cluster import connected
-from tests.e2e.conftest import install
 from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.definitions import install
 from tests.e2e.installed import Installed
 from tests.e2e.quotas import (
     ELASTIC_QUOTAS,

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.installed import FailurePolicy, Installed, account, installed
+from tests.e2e.installed import FailurePolicy, Installed, account, installed, review_of
 from tests.e2e.link import Link, linked
 from tests.e2e.ports import free_ports
 from tests.e2e.replica import Replica
@@ -231,9 +231,14 @@ async def limit(
     cluster: Cluster, stowplan: Installed, namespace: str, greatest: Mapping[str, str]
 ) -> None:
     """Create a quota, and wait until all replicas know it."""
-    known = len(await cluster.list_all(f"elasticquotas.{GROUP}"))
     await cluster.create(elastic_quota(namespace, greatest))
-    await quotas_known(stowplan.replicas, known + 1)
+    beyond = pod(namespace, "beyond", requests=dict.fromkeys(greatest, "1E"))
+
+    async def known() -> bool:
+        reviews = (one.review("/validate", review_of(beyond)) for one in stowplan.replicas)
+        return not any(response["allowed"] for response in await asyncio.gather(*reviews))
+
+    await eventually(known, f"all replicas know the quota of {namespace}")
 
 
 def elastic_quota(namespace: str, greatest: Mapping[str, str]) -> Json:

@@ -9,8 +9,13 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from engine.cel import DYN, Environment, compile_program
+from engine.model import api
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.pod import pod_of
 from tests.e2e.chart import (
     CHART,
     ELASTIC_QUOTAS,
@@ -290,7 +295,8 @@ def test_nothing_is_asked_about_that_a_cluster_needs_to_start(values: Path) -> N
                     asked = product([group], rule["resources"], rule["operations"])
                     assert set(asked) <= _ASKED
             if configuration["kind"].startswith("Mutating"):
-                assert [rule["resources"] for rule in webhook["rules"]] == [["pods"]]
+                (resources,) = (rule["resources"] for rule in webhook["rules"])
+                assert resources in (["pods"], ["elasticquotas"])
 
 
 def test_while_it_is_away_a_pod_waits_for_three_seconds_and_is_created() -> None:
@@ -506,3 +512,45 @@ async def test_a_rollout_begins_with_the_namespaces_that_are_labelled(
         await cluster.create(pod(namespace, "later"), dry_run=True)
     assert _asked(reviewer, "/mutate", namespace) == {"later"}
     assert not _asked(reviewer, "/validate", namespace)
+
+
+_POD_WITH = [
+    {"metadata": metadata, "spec": spec}
+    for metadata in (
+        {},
+        {"annotations": {}},
+        *(
+            {"annotations": {HOLD_REASONS_ANNOTATION: reasons}}
+            for reasons in ("", "quota", "placement,quota", "quotas", "placement, quota", "quota,")
+        ),
+    )
+    for spec in (
+        {},
+        {"schedulingGates": []},
+        *(
+            {"schedulingGates": [{"name": name} for name in names]}
+            for names in ([HOLD_GATE], ["a/b"], ["a/b", HOLD_GATE], [f"{HOLD_GATE}2"])
+        ),
+    )
+]
+
+
+def test_of_updates_exactly_those_are_reviewed_that_end_a_wait_for_quota() -> None:
+    manifest = of_kind(rendered(values={"hold.enabled": True}), "ValidatingWebhookConfiguration")
+    (condition, *_) = manifest["webhooks"][0]["matchConditions"]
+    variables = {"request": DYN, "object": DYN, "oldObject": DYN}
+    matches = compile_program(condition["expression"], Environment(variables=variables))
+    for old, new in product(_POD_WITH, repeat=2):
+        request = {"operation": "UPDATE"}
+        ends = _is_queued(old) and not _is_queued(new)
+        given = {"request": request, "object": new, "oldObject": old}
+        assert matches.evaluate(given) is ends, (old, new)
+    creation = {"request": {"operation": "CREATE"}, "object": _POD_WITH[0], "oldObject": None}
+    assert matches.evaluate(creation) is True
+    resize = {"operation": "UPDATE", "subResource": "resize"}
+    given = {"request": resize, "object": _POD_WITH[0], "oldObject": _POD_WITH[0]}
+    assert matches.evaluate(given) is True
+
+
+def _is_queued(manifest: Json) -> bool:
+    return pod_of(msgspec.convert(manifest, api.Pod)).is_queued

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
-from tests.e2e.conftest import install
+from tests.e2e.definitions import install
 
 _KIND = "customresourcedefinitions"
 _CRDS = Path(__file__).parents[2] / "charts" / "stowplan" / "files" / "crds"

@@ -25,8 +25,14 @@ from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
 
 HOLD_SECONDS = 20
-LATEST_SECONDS = HOLD_SECONDS + 10
-"""After its creation a pod is released at the latest, once somebody can release it."""
+LATEST_SECONDS = HOLD_SECONDS + 15 + 25
+"""After its creation a pod is released at the latest, once somebody can release it.
+
+A Lease runs out in 15 s; the rest is for a busy machine.
+"""
+
+SLOW_POD_SECONDS = 60
+"""A pod whose write is not answered in 10 s is tried again after that long."""
 
 OUTAGE_SECONDS = 30
 POLICY = """
@@ -56,7 +62,7 @@ class Stage:
         created = await asyncio.gather(*map(self.cluster.create, made))
         return sorted(one["metadata"]["uid"] for one in created)
 
-    async def all_bound(self, uids: list[str], within: float = 60) -> list[Json]:
+    async def all_bound(self, uids: list[str], within: float = 2 * SLOW_POD_SECONDS) -> list[Json]:
         """Wait until these very pods, and no others, are bound."""
 
         async def bound() -> list[Json]:

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, RELEASED_ANNOTATION
+from engine.model.hold import (
+    HOLD_GATE,
+    HOLD_REASONS_ANNOTATION,
+    QUEUED_CONDITION,
+    RELEASED_ANNOTATION,
+)
 from tests.e2e.chart import Release, rendered
 from tests.e2e.chart_replicas import chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
@@ -318,6 +323,11 @@ async def test_a_tenant_cannot_get_round_the_gate_and_people_in_need_can(
     stored["spec"]["schedulingGates"] = []
     with pytest.raises(CallError, match="is removed by stowplan"):
         await tenant.replace(stored)
+    unchanged = "`stowplan.dev/hold-reasons` of a held pod is changed by stowplan or somebody in"
+    assert unchanged in await _refusal(tenant, shop, "a", _with_reasons("quota"), "merge")
+    assert await _refusal(helper, shop, "a", _with_reasons("quota"), "merge") == ""
+    for reasons in (None, "placement,quota"):
+        assert unchanged in await _refusal(tenant, shop, "a", _with_reasons(reasons), "merge")
     # What else a tenant may write, they still may, to a held pod as well.
     labelled = [{"op": "add", "path": "/metadata/labels/tier", "value": "web"}]
     assert await _refusal(tenant, shop, "a", labelled) == ""
@@ -393,3 +403,7 @@ async def test_a_leader_with_the_account_of_the_chart_holds_and_releases_under_t
     assert {one["spec"]["nodeName"] for one in pods} == {"node-b"}
     assert all(one["metadata"]["annotations"][RELEASED_ANNOTATION] for one in pods)
     assert not [one for one in pods if "schedulingGates" in one["spec"]]
+
+
+def _with_reasons(reasons: str | None) -> Json:
+    return {"metadata": {"annotations": {HOLD_REASONS_ANNOTATION: reasons}}}

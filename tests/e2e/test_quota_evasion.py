@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.definitions import defined
 from tests.e2e.installed import FailurePolicy, Installed
+from tests.e2e.loop_thread import entered
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import enforced, limit, nobodys_pod
 from tests.e2e.workloads import daemon_set, is_running, pod
 
-pytestmark = pytest.mark.usefixtures("crds")
 
-
-@pytest.fixture(params=["Ignore", "Fail"])
-async def stowplan(
-    crds: None,  # noqa: ARG001 (they must be there when replicas start)
-    cluster: Cluster,
-    control_plane: ControlPlane,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
+@asynccontextmanager
+async def _enforcing(
+    control_plane: ControlPlane, folder: Path, policy: FailurePolicy
 ) -> AsyncIterator[Installed]:
-    """One replica that enforces quotas, asked as the chart says."""
-    policy: FailurePolicy = request.param
-    async with enforced(
-        cluster, control_plane, tmp_path, replicas=1, failure_policy=policy
-    ) as installed:
+    async with (
+        connected(control_plane) as cluster,
+        defined(cluster),
+        enforced(cluster, control_plane, folder, replicas=1, failure_policy=policy) as installed,
+    ):
+        yield installed
+
+
+@pytest.fixture(scope="module", params=["Ignore", "Fail"])
+def stowplan(
+    one_control_plane: ControlPlane,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Installed]:
+    """One replica that enforces quotas, asked as the chart says, for all tests of this file."""
+    one_control_plane.start()
+    folder = tmp_path_factory.mktemp("replica")
+    with entered(_enforcing(one_control_plane, folder, request.param)) as installed:
         yield installed
 
 

@@ -58,6 +58,8 @@ async def admission(installation: Installation) -> AsyncIterator[Finding]:
     deployment = await installation.deployment()
     for finding in _unconfigured(configurations, deployment, installation.release):
         yield finding
+    for finding in _unjudged_releases(configurations, deployment):
+        yield finding
     if not configurations:
         return
     before = await _review_counts(installation)
@@ -98,6 +100,26 @@ def _unconfigured(
                 " `--reset-then-reuse-values` brings it back; if it has another name, give it with"
                 " `--release`",
             )
+
+
+def _unjudged_releases(
+    configurations: Mapping[str, Configuration], deployment: Deployment | None
+) -> Iterator[Finding]:
+    """Yield a finding if pods may wait for quota, and nobody is asked when they wait no longer."""
+    own = configurations.get(VALIDATING)
+    if own is None or deployment is None:
+        return
+    is_held = deployment.spec.template.spec.setting("STOWPLAN_HOLD") == "true"
+    is_asked = any(each.covers_pod_changes for each in own.webhooks)
+    judges = any(each.covers_pod_creation for each in own.webhooks)
+    if is_held and judges and not is_asked:
+        yield Finding(
+            Level.PROBLEM,
+            f"the API server does not ask {VALIDATING} `{own.metadata.name}` about changes of pods:"
+            " whoever may patch a pod gets past its quota",
+            "bring the configuration up to date, rules and matchConditions, from the chart of this"
+            " version",
+        )
 
 
 async def _review_counts(installation: Installation) -> dict[str, int] | None:

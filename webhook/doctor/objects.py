@@ -73,6 +73,15 @@ class Rule(_Part, frozen=True):
             and not {"pods", "*", "*/*"}.isdisjoint(self.resources)
         )
 
+    @property
+    def covers_pod_changes(self) -> bool:
+        """Whether changes of pods are among them."""
+        return (
+            not {"", "*"}.isdisjoint(self.api_groups)
+            and not {"UPDATE", "*"}.isdisjoint(self.operations)
+            and not {"pods", "*", "*/*"}.isdisjoint(self.resources)
+        )
+
 
 class Requirement(_Part, frozen=True):
     """A requirement of a label selector."""
@@ -106,6 +115,11 @@ class Webhook(_Part, frozen=True):
     def covers_pod_creation(self) -> bool:
         """Whether it is called for some new pods."""
         return any(rule.covers_pod_creation for rule in self.rules)
+
+    @property
+    def covers_pod_changes(self) -> bool:
+        """Whether it is called for some changes of pods."""
+        return any(rule.covers_pod_changes for rule in self.rules)
 
 
 class Configuration(_Part, frozen=True):

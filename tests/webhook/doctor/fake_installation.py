@@ -117,13 +117,17 @@ class FakeInstallation:
 
 def configuration(kind: str, authority: Authority, **changes: object) -> Json:
     path, name = ("mutate", "placement") if kind == "Mutating" else ("validate", "quota")
+    rules = [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}]
+    if kind == "Validating":
+        changes_of_pods = ["pods", "pods/resize", "pods/status"]
+        rules.append({"apiGroups": [""], "operations": ["UPDATE"], "resources": changes_of_pods})
     webhook = {
         "name": f"{name}.stowplan.dev",
         "clientConfig": {
             "service": {"name": NAME, "namespace": NAMESPACE, "path": f"/{path}", "port": 443},
             "caBundle": encoded(KeyPair(cert_pem=b"", key_pem=b"", ca_pem=ca_of(authority)).ca_pem),
         },
-        "rules": [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}],
+        "rules": rules,
         "failurePolicy": "Ignore",
         "timeoutSeconds": 1 if kind == "Mutating" else 2,
         **changes,

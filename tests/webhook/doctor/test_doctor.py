@@ -126,6 +126,19 @@ async def test_an_installation_that_is_switched_off_is_told(
     assert not any(one.path == PODS_PATH for one in installation.server.requests)
 
 
+async def test_pods_that_wait_for_quota_need_the_review_of_changes(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.server.replace(deployment(HOLD="true"))
+    assert "about changes of pods" not in str(bad(await installation.run_checks(tmp_path)))
+    creations = [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}]
+    installation.configure("Validating", rules=creations)
+    found = bad(await installation.run_checks(tmp_path))
+    assert "about changes of pods" in str(found["admission"])
+    installation.server.replace(deployment())
+    assert "about changes of pods" not in str(bad(await installation.run_checks(tmp_path)))
+
+
 async def test_what_is_off_on_purpose_is_no_fault(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:

@@ -1,0 +1,219 @@
+"""One process with the real release controller, and what its watches have shown it so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from engine.model import api
+from engine.model.hold import RELEASED_ANNOTATION
+from engine.model.time import Micros, date
+from engine.pipeline import Scope
+from engine.policy import PolicySet
+from engine.queue import QueueOrder
+from engine.quota.queueing import QueueRules
+from engine.view import ClusterState, Sum
+from tests.fake_api_server.resources import Key
+from tests.fake_api_server.store import Change, Object
+from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
+from tests.webhook.controllers.release.scheduler_model import (
+    cpu_of,
+    gates_of,
+    node_of,
+    nominated_in,
+    runs,
+)
+from webhook.cluster.watch.event_applier import EventApplier
+from webhook.controllers.release import (
+    HeldPodDecider,
+    Outcomes,
+    PodWriter,
+    QueuedConditions,
+    QuotaPace,
+    QuotaQueue,
+    Refusals,
+    ReleaseController,
+    ReleaseParts,
+    ReleasingStatus,
+    SchedulerLease,
+    UnboundReleases,
+    WriteParts,
+)
+from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
+
+HOLD_SECONDS = 20
+_MOST_UNBOUND = 3
+
+
+class ReplicaModel:
+    """A process that watches, and releases while it leads.
+
+    Args:
+        server: the API server.
+        loop: of its tasks, and its clock.
+        policies: in force.
+        now: the time of day.
+        doubtful: uids of pods that may have given their room back, as a write has failed.
+
+    Attributes:
+        is_behind: whether its watches show nothing for now.
+        is_ready: whether its policies are loaded.
+        pods: as its watch has shown them, by name.
+        nodes: the same of nodes.
+        nominated: the nodes that it last nominated pods to, by uid.
+        counted: the same, but none where the nomination was seen to change since.
+    """
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        loop: asyncio.AbstractEventLoop,
+        policies: PolicySet,
+        now: Callable[[], Micros],
+        doubtful: set[str],
+    ) -> None:
+        self.is_behind = False
+        self.is_ready = True
+        self.pods: dict[str, Object] = {}
+        self.nodes: dict[str, Object] = {}
+        self.nominated: dict[str, str] = {}
+        self.counted: dict[str, str] = {}
+        self._doubtful = doubtful
+        self.connection = MemoryConnection(server)
+        self.held = HeldPods(now, hold_seconds=HOLD_SECONDS)
+        self.unbound = UnboundReleases(most=_MOST_UNBOUND, clock=loop.time)
+        self.annotations: dict[str, str] = {}
+        self._server, self._loop, self._now = server, loop, now
+        self._seen = {"pods": 0, "nodes": 0}
+        state = ClusterState(leave_out_queued=True)
+        self._applier = EventApplier(state, now=now, observers=[self.held, self.unbound])
+        self._applier.state.track_sums(policies.sum_profiles)
+        self._controller = ReleaseController(
+            self._parts(policies), is_ready=lambda: self.is_ready, now=now, clock=loop.time
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def _parts(self, policies: PolicySet) -> ReleaseParts:
+        state, clock = self._applier.state, self._loop.time
+        outcomes, explanations = Outcomes(clock=clock), Explanations(limit=10)
+        placer = Placer(view=state.view, now=self._now, scope=Scope(), explanations=explanations)
+        return ReleaseParts(
+            writes=WriteParts(
+                state=state,
+                held=self.held,
+                unbound=self.unbound,
+                writer=PodWriter(
+                    self.connection, may_write=lambda: self.leads, clock=clock, now=self._date
+                ),
+                refusals=Refusals(self.connection, identity="me", clock=clock, now=self._date),
+                releasing=ReleasingStatus(self.annotations.__setitem__, clock),
+                conditions=QueuedConditions(),
+                quota_queue=QuotaQueue(
+                    state, self.held, self.unbound, QueueRules(), now=self._now, clock=clock
+                ),
+            ),
+            decider=HeldPodDecider(
+                placer, lambda: policies, state, outcomes.nominates, PolicyCounts()
+            ),
+            order=QueueOrder(),
+            outcomes=outcomes,
+            pace=QuotaPace(self._now),
+            scheduler_lease=SchedulerLease(self.connection),
+        )
+
+    def _date(self) -> datetime:
+        return date(self._now()).astimezone(UTC)
+
+    # As a process.
+
+    @property
+    def leads(self) -> bool:
+        """Whether it releases."""
+        return self._task is not None and not self.connection.has_ended
+
+    def lead(self) -> None:
+        """Begin to release."""
+        self._task = self._loop.create_task(self._controller.run())
+
+    def stop(self) -> None:
+        """Release no longer; its view stays."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+            self._doubtful |= self.nominated.keys()
+            self.nominated.clear()
+            self.counted.clear()
+
+    # What it sees.
+
+    def watch(self, kind: str, most: int | None = None) -> None:
+        """See the next changes of a kind, all if not said otherwise."""
+        changes, seen = self._server.changes[kind], self._seen[kind]
+        for change in changes[seen:] if most is None else changes[seen : seen + most]:
+            self._seen[kind] += 1
+            self._see(kind, change)
+
+    def list_all(self) -> None:
+        """See what there is now, as a process does that starts."""
+        for kind in self._seen:
+            self._seen[kind] = len(self._server.changes[kind])
+            for key, raw in self._server.raw(kind).items():
+                self._see(kind, Change(0, key, None, raw))
+
+    @property
+    def has_seen_all(self) -> bool:
+        """Whether nothing happened that it has not seen."""
+        return all(seen == len(self._server.changes[kind]) for kind, seen in self._seen.items())
+
+    def _see(self, kind: str, change: Change) -> None:
+        applier, raw = self._applier, change.after
+        known = self.pods if kind == "pods" else self.nodes
+        if raw is None:
+            known.pop(change.key.name, None)
+            delete = applier.delete_pod if kind == "pods" else applier.delete_node
+            delete(change.key.namespace, change.key.name)
+        elif kind == "pods":
+            self._note_pod(change.key, msgspec.json.decode(raw))
+            applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
+        else:
+            known[change.key.name] = msgspec.json.decode(raw)
+            applier.node(msgspec.json.decode(raw, type=api.Node))
+
+    def _note_pod(self, key: Key, pod: Object) -> None:
+        before = self.pods.get(key.name, pod)
+        if nominated_in(before) != nominated_in(pod):
+            self.counted.pop(pod["metadata"]["uid"], None)
+        self.pods[key.name] = pod
+
+    # What it counts.
+
+    def cores_used(self, node_name: str, *, without: str) -> int:
+        """Return the cores that are certainly taken or promised on a node, as it knows them."""
+        return sum(
+            cpu_of(pod)
+            for pod in self.pods.values()
+            if pod["metadata"]["uid"] != without and runs(pod) and self._node(pod) == node_name
+        )
+
+    def _node(self, pod: Object) -> str:
+        annotations = pod["metadata"].get("annotations") or {}
+        if node_of(pod):
+            return node_of(pod)
+        if not gates_of(pod) and RELEASED_ANNOTATION not in annotations:
+            return ""
+        uid = pod["metadata"]["uid"]
+        return "" if uid in self._doubtful else self.counted.get(uid, nominated_in(pod))
+
+    def view_cores(self) -> dict[str, int]:
+        """Return the cores that its view counts on each node."""
+        self._applier.state.release_assumed(self._now())
+        view = self._applier.state.view()
+        millis = view.amount(view.sums[Sum.REQUESTS], "cpu")
+        return {name: int(millis[row]) // 1000 for name, row in view.rows.items()}

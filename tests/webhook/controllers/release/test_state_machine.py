@@ -1,0 +1,43 @@
+"""Held pods among replicas, a scheduler, tenants and faults, in every order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from engine.policy import load_policies
+from tests.webhook.controllers.release.cluster_model import HeldCluster
+
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: packed}
+spec:
+  scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
+  placement: {at: Release}
+"""
+EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "100"))
+"""Of each state machine; more of them find what is rarer, some ten a second."""
+
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture
+def _policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    monkeypatch.setattr(HeldCluster, "policies", load_policies([path]), raising=False)
+
+
+@pytest.mark.usefixtures("_policy")
+def test_no_held_pod_is_lost_and_no_room_given_twice() -> None:
+    run_state_machine_as_test(HeldCluster, settings=SETTINGS)
