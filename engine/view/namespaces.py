@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from engine.model.elastic_quota import ElasticQuota
@@ -33,6 +34,8 @@ class NamespaceFacts(NamedTuple):
         labelled_queued: the same part of `queued`.
         quota_modes: the annotation `stowplan.dev/quota-mode`, where there is one.
         quotas: ElasticQuotas, in name order.
+        quotas_version: changes when a quota comes, goes, or changes in anything but its version,
+            its reservations and its status.
     """
 
     labels: Mapping[str, Mapping[str, str]]
@@ -44,6 +47,7 @@ class NamespaceFacts(NamedTuple):
     labelled_queued: Mapping[str, Amounts]
     quota_modes: Mapping[str, str]
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
+    quotas_version: int
 
 
 class Namespaces:
@@ -53,6 +57,7 @@ class Namespaces:
         self.labels: dict[str, Mapping[str, str]] = {}
         self.quota_modes: dict[str, str] = {}
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
+        self._quotas_version = 0
 
     def facts(
         self,
@@ -72,6 +77,7 @@ class Namespaces:
             labelled_queued=labelled_queued.requested,
             quota_modes=self.quota_modes,
             quotas=self.quotas,
+            quotas_version=self._quotas_version,
         )
 
     def unshare(self) -> None:
@@ -94,16 +100,28 @@ class Namespaces:
 
     def put_quota(self, quota: ElasticQuota) -> None:
         """Write a quota, in place of that of the same name and API group."""
-        self.drop_quota(quota.namespace, quota.name, quota.group)
+        old = self._taken_out(quota.namespace, quota.name, quota.group)
         quotas = (*self.quotas.get(quota.namespace, ()), quota)
         self.quotas[quota.namespace] = tuple(sorted(quotas, key=_identity))
+        if old is None or _written_by_people(old) != _written_by_people(quota):
+            self._quotas_version += 1
 
     def drop_quota(self, namespace: str, name: str, group: str) -> None:
         """Take out a quota, if it is there."""
+        if self._taken_out(namespace, name, group) is not None:
+            self._quotas_version += 1
+
+    def _taken_out(self, namespace: str, name: str, group: str) -> ElasticQuota | None:
+        """Take out a quota and return it, None if it is not there."""
         quotas = self.quotas.pop(namespace, ())
         left = tuple(quota for quota in quotas if _identity(quota) != (name, group))
         if left:
             self.quotas[namespace] = left
+        return next((quota for quota in quotas if _identity(quota) == (name, group)), None)
+
+
+def _written_by_people(quota: ElasticQuota) -> ElasticQuota:
+    return replace(quota, version=0, reservations="", used={})
 
 
 def _identity(quota: ElasticQuota) -> tuple[str, str]:

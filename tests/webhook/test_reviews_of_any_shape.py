@@ -68,7 +68,7 @@ class Mutate:
         )
         guard = HoldGuard(_Releasing, HeldPods(lambda: Micros(0)))
         holder = (
-            PodHolder(placer, guard, queues=lambda _: True, now=lambda: Micros(0), seconds=60)
+            PodHolder(placer, guard, queues=lambda _, __: True, now=lambda: Micros(0), seconds=60)
             if holding
             else None
         )

@@ -24,7 +24,8 @@ class PodHolder:
     Args:
         placer: knows the policies of a pod.
         guard: says whether pods may be held.
-        queues: whether pods of a namespace wait for its quota.
+        queues: whether pods of a namespace whose label names a quota of Koordinator, "" for none,
+            wait for quota; given None, whether any pod of the namespace may.
         now: the time of day.
         seconds: the bound of a hold.
         count_refusal: called with the reason for each pod that is advised instead.
@@ -35,7 +36,7 @@ class PodHolder:
         placer: Placer,
         guard: HoldGuard,
         *,
-        queues: Callable[[str], bool],
+        queues: Callable[[str, str | None], bool],
         now: Callable[[], Micros],
         seconds: int,
         count_refusal: Callable[[str], None] = lambda _reason: None,
@@ -49,7 +50,7 @@ class PodHolder:
 
     def may_hold(self, namespace: str, policies: PolicySet) -> bool:
         """Return whether any pod of a namespace may be held now; takes microseconds."""
-        is_meant = policies.may_hold or self._queues(namespace)
+        is_meant = policies.may_hold or self._queues(namespace, None)
         return is_meant and not self._guard.refusal(self._now())
 
     def held(
@@ -104,16 +105,19 @@ class PodHolder:
         reasons = []
         if _at_release(applied):
             reasons.append(HOLD_FOR_PLACEMENT)
-        if self._queues(pod.namespace) and self._placer.is_in_scope(pod):
+        if self._waits_for_quota(pod):
             reasons.append(HOLD_FOR_QUOTA)
         return tuple(reasons)
+
+    def _waits_for_quota(self, pod: Pod) -> bool:
+        queues = self._queues(pod.namespace, pod.shape.quota_name)
+        return queues and self._placer.is_in_scope(pod)
 
     def count_advised(self, placement: Placement, policies: PolicySet) -> None:
         """Count a pod that was advised, if it would have been held but for the guard."""
         pod = placement.pod
         for_placement = policies.may_hold and placement.at is PlacementAt.RELEASE
-        for_quota = self._queues(pod.namespace) and self._placer.is_in_scope(pod)
-        if (for_placement or for_quota) and not is_never_held(pod):
+        if (for_placement or self._waits_for_quota(pod)) and not is_never_held(pod):
             refusal = self._guard.refusal(self._now())
             if refusal is not Refusal.NONE:
                 self._count_refusal(refusal)

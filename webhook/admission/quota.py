@@ -19,6 +19,7 @@ from engine.quota import (
     mode_of,
     quotas_of,
 )
+from engine.quota.tree import QuotaPaths
 from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.large_pods import LargePods, LargePodsError
@@ -78,6 +79,7 @@ class QuotaReviews:
         self._excluded_namespaces = excluded_namespaces
         self._rules = rules
         self._queues = queues
+        self._paths = QuotaPaths(rules)
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
@@ -115,6 +117,15 @@ class QuotaReviews:
             QuotaUndecidedError: there is none.
         """
         namespace, reservation = request.namespace, demand.reservation
+        above = self._paths.judge(
+            self._view(),
+            namespace,
+            demand.quota_name,
+            reservation.amounts,
+            alone=demand.is_queued,
+        )
+        if not above.allowed:
+            return above
         if not demand.is_queued:
             quota_request = QuotaRequest(reservation, bool(request.dry_run))
             return await self._ledger.admit(namespace, quota_request)
@@ -162,7 +173,8 @@ class QuotaReviews:
             AdmissionError: an object is not a pod.
             LargePodsError: a pod is too large, or there is no time for it.
         """
-        is_limited = bool(quotas_of(self._view(), request.namespace))
+        view = self._view()
+        is_limited = bool(quotas_of(view, request.namespace)) or self._paths.may_have(view)
         if not (request.is_large or request.is_too_large):
             demand = demand_of(request, queues=self._queues)
         elif not is_limited:

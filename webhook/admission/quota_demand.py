@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.model import api
 from engine.model.hold import is_queued
+from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.quota import Reservation
@@ -20,10 +21,12 @@ class Demand:
     Attributes:
         reservation: to be made.
         is_queued: whether it is not to be made yet: the pod waits for quota.
+        quota_name: the quota of Koordinator that the pod's label names, "" for none.
     """
 
     reservation: Reservation
     is_queued: bool = False
+    quota_name: str = ""
 
 
 def demand_of(request: AdmissionRequest, *, queues: bool) -> Demand | None:
@@ -37,17 +40,19 @@ def demand_of(request: AdmissionRequest, *, queues: bool) -> Demand | None:
         AdmissionError: an object is not a pod, or the old one is not a stored one.
     """
     new = request.pod()
-    waits = _is_queued(new)
+    waits, label = _is_queued(new), (new.metadata.labels or {}).get(NAME_LABEL, "")
     if request.creates_pod:
         whole = _whole(new, uid=new.metadata.uid or request.uid)
-        return Demand(whole, is_queued=waits and queues)
+        return Demand(whole, waits and queues, label)
     old = request.old_pod()
     if _is_queued(old) and not waits:
-        return Demand(_release(new, old, request.uid))
+        return Demand(_release(new, old, request.uid), quota_name=label)
     if waits and queues:
         return None  # all that it requests by then is judged when it waits no longer
     # The kubelet writes what it has allocated: a report, not a request.
-    return None if request.sub_resource == "status" else Demand(_change(new, old, request.uid))
+    if request.sub_resource == "status":
+        return None
+    return Demand(_change(new, old, request.uid), quota_name=label)
 
 
 def _is_queued(pod: api.Pod) -> bool:

@@ -10,7 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from engine.model.time import Micros, date
-from engine.quota import queues_pods
+from engine.quota import mode_of, queues_pods
+from engine.quota.tree import QuotaPaths
+from engine.view import ClusterView
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -251,6 +253,23 @@ def _show_state(
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
 
 
+def _queues(
+    settings: Settings, view: Callable[[], ClusterView]
+) -> Callable[[str, str | None], bool]:
+    """Return whether pods of a namespace and of a label wait for quota."""
+    paths, mode = QuotaPaths(settings.quota_rules()), settings.quota_mode
+
+    def queues(namespace: str, label: str | None) -> bool:
+        now = view()
+        if queues_pods(now, namespace, mode):
+            return True
+        if not paths.may_have(now) or mode_of(now, namespace, mode) != "Queue":
+            return False
+        return label is None or bool(paths.quotas_of(now, namespace, label))
+
+    return queues
+
+
 def _handlers(
     settings: Settings,
     services: Services,
@@ -265,7 +284,7 @@ def _handlers(
         holder = PodHolder(
             placer,
             services.hold_guard,
-            queues=lambda namespace: queues_pods(view(), namespace, settings.quota_mode),
+            queues=_queues(settings, view),
             now=services.cluster.now,
             seconds=settings.hold_seconds,
             count_refusal=metrics.hold_refused,

@@ -98,7 +98,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
 
 
 def _mode_of(queue: QuotaQueue, pod: Pod) -> ReclaimMode:
-    quota = queue.quota_of(pod.namespace)
+    quota = queue.quota_of(pod.namespace, pod.labels)
     return ReclaimMode.OFF if quota is None else quota.reclaim
 
 
@@ -108,8 +108,8 @@ def _standing(queue: QuotaQueue, held: HeldPod) -> QuotaStanding:
     capacity, used = situation.cohort.capacity, situation.cohort.used
     named = {*capacity, *held.pod.shape.requests, PODS}
 
-    def quotas_of(namespace: str, _labels: Mapping[str, str]) -> tuple[QuotaKey, ...]:
-        quota = queue.quota_of(namespace)
+    def quotas_of(namespace: str, labels: Mapping[str, str]) -> tuple[QuotaKey, ...]:
+        quota = queue.quota_of(namespace, labels)
         return () if quota is None else (quota.key,)
 
     return QuotaStanding(

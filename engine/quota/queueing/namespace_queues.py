@@ -16,6 +16,7 @@ from engine.quota.queueing.cohort import (
     sum_of_min,
 )
 from engine.quota.queueing.queued_pod import Bound, QueueQuota, queue_quota
+from engine.quota.queueing.tree_queues import TreeQueues
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaMode, QuotaRules, mode_of, quotas_of
 from engine.view import ClusterView
 
@@ -67,10 +68,12 @@ class PodUnderWay(NamedTuple):
     Attributes:
         namespace: of the pod.
         requests: of the pod.
+        label: the quota of Koordinator that its label names, "" for none.
     """
 
     namespace: str
     requests: Amounts
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,9 @@ class QueueSituation:
 class NamespaceQueues:
     """The queues of all namespaces; a queue is made again only when its quotas have changed.
 
+    A pod whose label names a quota of Koordinator's tree, or whose namespace one lists, waits in
+    the queue of that quota, whatever its namespace.
+
     Pods wait in namespaces of mode Queue. Where pods wait although the mode is Enforce, as it was
     changed, they are released as `max` allows, and take part in nothing else. In the modes Audit
     and Off nobody waits.
@@ -102,10 +108,25 @@ class NamespaceQueues:
     def __init__(self, rules: QueueRules) -> None:
         self._rules = rules
         self._by_namespace: dict[str, NamespaceQueue] = {}
+        self._tree = TreeQueues(rules.rules)
+        self._by_tree: dict[QuotaKey, NamespaceQueue] = {}
+        self._view: ClusterView | None = None
 
-    def get(self, namespace: str) -> NamespaceQueue | None:
-        """Return the queue of a namespace, None where no pod waits for quota."""
-        return self._by_namespace.get(namespace)
+    def get(self, namespace: str, label: str = "") -> NamespaceQueue | None:
+        """Return the queue of a namespace, None where no pod waits for quota.
+
+        Args:
+            namespace: of the pod.
+            label: the quota of Koordinator that its label names, "" for none.
+        """
+        quota = self._tree.quota_of(namespace, label)
+        if quota is None or quota.name == quota.namespace == namespace:
+            return self._by_namespace.get(namespace)
+        if self._view is None or namespace in self._rules.excluded_namespaces:
+            return None
+        if mode_of(self._view, namespace, self._rules.mode) not in {"Queue", "Enforce"}:
+            return None
+        return self._by_tree[quota.key]
 
     def is_in_cohort(self, namespace: str) -> bool:
         """Return whether the pods of a namespace share the cohort with others."""
@@ -114,6 +135,12 @@ class NamespaceQueues:
 
     def update(self, view: ClusterView) -> None:
         """Adopt the quotas of a view."""
+        self._view = view
+        self._tree.update(view)
+        self._by_tree = {
+            quota.key: NamespaceQueue(quota, self._tree.queue_of(quota), ((quota,), False))
+            for quota in self._tree.quotas()
+        }
         known, rules = self._by_namespace, self._rules
         found: dict[str, NamespaceQueue] = {}
         for namespace in view.namespaces.quotas:
@@ -123,10 +150,11 @@ class NamespaceQueues:
             if mode == "Queue" or (mode == "Enforce" and namespace in view.namespaces.queued):
                 source = quotas_of(view, namespace), mode == "Queue"
                 old = known.get(namespace)
-                if old is not None and old.source == source:
+                above = tuple(b for quota in source[0] for b in self._tree.bounds_of(quota))
+                if old is not None and old.source == source and not above:
                     found[namespace] = old
                 elif source[0]:
-                    found[namespace] = _queue_of(source, rules.rules)
+                    found[namespace] = _queue_of(source, rules.rules, above)
         self._by_namespace = found
 
     def situation(
@@ -151,16 +179,20 @@ class NamespaceQueues:
             if queue.queue.is_in_cohort and used[name] != (bound := scheduled.get(name, _NOTHING)):
                 for resource, amount in used[name].items():
                     _add(unbound, resource, amount - bound.get(resource, 0))
+        in_tree = {key: dict(amounts) for key, amounts in self._tree.usage().items()}
         for pod in under_way:
+            tallies = self._tallies(pod, used, in_tree)
             for resource, amount in pod.requests.items():
-                _add(used[pod.namespace], resource, amount)
+                for tally in tallies:
+                    _add(tally, resource, amount)
                 _add(unbound, resource, amount)
         usage = {
             bound.key: used[name]
             for name, queue in self._by_namespace.items()
             for bound in queue.queue.bounds
-        }
-        quotas = {queue.queue.key: queue.queue for queue in self._by_namespace.values()}
+        } | in_tree
+        queues = (*self._by_tree.values(), *self._by_namespace.values())
+        quotas = {queue.queue.key: queue.queue for queue in queues}
         if self._rules.cohort == "SumOfMin":
             members = {key: quota for key, quota in quotas.items() if quota.is_in_cohort}
             return QueueSituation(quotas, usage, sum_of_min(members, usage))
@@ -168,12 +200,28 @@ class NamespaceQueues:
         cohort = cohort_of_nodes(view, selection, assumed=assumed, unbound=unbound)
         return QueueSituation(quotas, usage, cohort)
 
+    def _tallies(
+        self,
+        pod: PodUnderWay,
+        used: Mapping[str, dict[str, int]],
+        in_tree: Mapping[QuotaKey, dict[str, int]],
+    ) -> list[dict[str, int]]:
+        """Return the usages that a pod under way adds to: of its namespace, and up the tree."""
+        queue = self.get(pod.namespace, pod.label)
+        keys = {bound.key for bound in queue.queue.bounds} if queue is not None else set()
+        tallies = [in_tree[key] for key in keys if key in in_tree]
+        return [*([used[pod.namespace]] if pod.namespace in used else []), *tallies]
 
-def _queue_of(source: tuple[tuple[ElasticQuota, ...], bool], rules: QuotaRules) -> NamespaceQueue:
+
+def _queue_of(
+    source: tuple[tuple[ElasticQuota, ...], bool], rules: QuotaRules, above: tuple[Bound, ...]
+) -> NamespaceQueue:
     quotas, is_in_cohort = source
     first = next((quota for quota in quotas if quota.group == UPSTREAM_GROUP), quotas[0])
     others = (queue_quota(quota, rules) for quota in quotas if quota is not first)
-    bounds: tuple[Bound, ...] = tuple(bound for other in others for bound in other.bounds)
+    bounds = (*(bound for other in others for bound in other.bounds), *above)
+    # What a quota of the tree may borrow is its runtime.
+    is_in_cohort = is_in_cohort and (first.group == UPSTREAM_GROUP or not above)
     queue = queue_quota(first, rules, bounds, is_in_cohort=is_in_cohort)
     return NamespaceQueue(first, queue, source)
 

@@ -8,6 +8,7 @@ which pod of a queue goes first, and how an object is written.
 from engine.quota.tree.bounds import TreeBounds, UsageByQuota, tree_bounds
 from engine.quota.tree.counting import bounds_in, tree_in, usage_in
 from engine.quota.tree.membership import known_quota_name, quota_name
+from engine.quota.tree.path import QuotaPaths
 from engine.quota.tree.prefilter import TreeUsage, check_pod_fits
 from engine.quota.tree.requests import QuotaRequests, sum_requests, sum_usage
 from engine.quota.tree.revoke import RevocablePod, overused, pods_to_revoke
@@ -18,6 +19,7 @@ from engine.quota.tree.tree import QuotaTree
 __all__ = [
     "ChildMin",
     "Claim",
+    "QuotaPaths",
     "QuotaRequests",
     "QuotaTree",
     "RevocablePod",

@@ -89,7 +89,7 @@ class World:
         holder = PodHolder(
             self.placer,
             HoldGuard(lambda: self.lease, self.held),
-            queues=lambda namespace: queues_pods(state.view(), namespace, "Enforce"),
+            queues=lambda namespace, _: queues_pods(state.view(), namespace, "Enforce"),
             now=self._now,
             seconds=60,
             count_refusal=lambda reason: self.refused.update([reason]),

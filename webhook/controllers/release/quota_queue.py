@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
 from engine.quota.queueing import (
+    NamespaceQueue,
     NamespaceQueues,
     PodUnderWay,
     QueuedPod,
@@ -174,9 +176,14 @@ class QuotaQueue:
         decided = [key for key in self._decided if key != held.key]
         return self._situation(view, decided, [each for each in self._held if each is not held])
 
-    def quota_of(self, namespace: str) -> ElasticQuota | None:
-        """Return the quota whose min guarantees room to a namespace in the cohort, if any."""
-        queue = self._queues.get(namespace)
+    def quota_of(self, namespace: str, labels: Mapping[str, str]) -> ElasticQuota | None:
+        """Return the quota in the cohort that guarantees room to a pod, if any.
+
+        Args:
+            namespace: of the pod.
+            labels: of the pod.
+        """
+        queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
     def keeps_without_node(self, held: HeldPod) -> bool:
@@ -185,7 +192,7 @@ class QuotaQueue:
         It does where pods that borrow are evicted for it.
         """
         release = self._let_go.get(held.key)
-        queue = self._queues.get(held.pod.namespace)
+        queue = self._queue_of(held)
         if release is None or queue is None:
             return False
         reclaims = self._reclaims and queue.quota.reclaim is ReclaimMode.ON
@@ -238,11 +245,11 @@ class QuotaQueue:
     ) -> QueueSituation:
         keys = list(decided)
         under_way = [
-            PodUnderWay(held.pod.namespace, self._state.pod_requests(held.key))
+            PodUnderWay(held.pod.namespace, self._state.pod_requests(held.key), _label(held))
             for key in keys
             if (held := self._held.get(key)) is not None
             and held.is_queued
-            and self._queues.get(held.pod.namespace) is not None
+            and self._queue_of(held) is not None
         ]
         nominated = (held.key for held in ordered if held.pod.nominated_node_name)
         # INVARIANT: each of these that is assumed is counted by `unbound` too, or waits.
@@ -262,7 +269,7 @@ class QuotaQueue:
         refusals: dict[str, _Refusal | None] = {}
         for held in ordered:
             namespace = held.pod.namespace
-            queue = self._queues.get(namespace) if held.is_queued else None
+            queue = self._queue_of(held) if held.is_queued else None
             if queue is None:
                 continue
             entry = known.get(held.key)
@@ -279,6 +286,9 @@ class QuotaQueue:
         if len(self._requests) > 2 * len(queued) + _MOST_OBSOLETE:
             self._requests = {tuple(p.requests.items()): p.requests for p in queued.values()}
         return queued
+
+    def _queue_of(self, held: HeldPod) -> NamespaceQueue | None:
+        return self._queues.get(held.pod.namespace, _label(held))
 
     def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
         requests = self._state.pod_requests(held.key)
@@ -346,3 +356,8 @@ def _is_blocked(wait: QuotaWait) -> bool:
         and not (wait.behind or wait.refusal)
         and all(lack.bound is None for lack in wait.lacks)
     )
+
+
+def _label(held: HeldPod) -> str:
+    """Return the quota of Koordinator that the label of a pod names, "" for none."""
+    return held.pod.labels.get(NAME_LABEL, "")

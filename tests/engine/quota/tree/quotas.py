@@ -1,9 +1,13 @@
-"""Quotas of Koordinator for tests."""
+"""Quotas of Koordinator, and their pods, for tests."""
 
 from __future__ import annotations
 
+import msgspec
+
+from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
-from engine.model.koordinator_quota import ROOT_QUOTA, TreeSettings
+from engine.model.koordinator_quota import NAME_LABEL, ROOT_QUOTA, TreeSettings
+from engine.model.pod import Pod, pod_of
 from engine.model.resources import Amounts
 
 
@@ -26,3 +30,15 @@ def quota(
         used={},
         tree=tree or TreeSettings(parent=parent),
     )
+
+
+def tree_pod(namespace: str, name: str, cpu: str, label: str = "", *, queued: bool = False) -> Pod:
+    """Return a pod with one container, whose label may name a quota, and that may wait for it."""
+    metadata: dict[str, object] = {"namespace": namespace, "name": name, "uid": name}
+    spec: dict[str, object] = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    if label:
+        metadata["labels"] = {NAME_LABEL: label}
+    if queued:
+        metadata["annotations"] = {"stowplan.dev/hold-reasons": "quota"}
+        spec["schedulingGates"] = [{"name": "stowplan.dev/hold"}]
+    return pod_of(msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod))

@@ -4,24 +4,13 @@ import msgspec
 
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota
-from engine.model.koordinator_quota import DEFAULT_QUOTA, NAME_LABEL, TreeSettings
+from engine.model.koordinator_quota import DEFAULT_QUOTA, TreeSettings
 from engine.model.node import node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.quota.tree.counting import bounds_in, tree_in, usage_in
 from engine.view import ClusterState
-from tests.engine.quota.tree.quotas import quota
-
-
-def _pod(namespace: str, name: str, cpu: str, label: str = "", *, queued: bool = False) -> Pod:
-    metadata: dict[str, object] = {"namespace": namespace, "name": name, "uid": name}
-    spec: dict[str, object] = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
-    if label:
-        metadata["labels"] = {NAME_LABEL: label}
-    if queued:
-        metadata["annotations"] = {"stowplan.dev/hold-reasons": "quota"}
-        spec["schedulingGates"] = [{"name": "stowplan.dev/hold"}]
-    return pod_of(msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod))
+from tests.engine.quota.tree.quotas import quota, tree_pod
 
 
 def _state(*quotas: ElasticQuota) -> ClusterState:
@@ -41,11 +30,11 @@ def test_a_pod_counts_for_the_quota_of_its_label_or_of_its_namespace() -> None:
     state = _state(quota("web", namespace="web"), quota("batch"), listing)
     _put(
         state,
-        _pod("web", "a", "1"),
-        _pod("web", "b", "2", "batch"),
-        _pod("shop", "c", "4"),
-        _pod("shop", "d", "8", "batch", queued=True),
-        _pod("other", "e", "16", "gone"),
+        tree_pod("web", "a", "1"),
+        tree_pod("web", "b", "2", "batch"),
+        tree_pod("shop", "c", "4"),
+        tree_pod("shop", "d", "8", "batch", queued=True),
+        tree_pod("other", "e", "16", "gone"),
     )
     view = state.view()
     usage = usage_in(view, tree_in(view))
@@ -60,8 +49,10 @@ def test_a_pod_counts_for_the_quota_of_its_label_or_of_its_namespace() -> None:
 
 def test_a_pod_that_leaves_or_changes_its_label_is_counted_no_longer() -> None:
     state = _state(quota("batch"), quota("web"))
-    _put(state, _pod("shop", "a", "1", "batch"), _pod("shop", "b", "2", "batch", queued=True))
-    _put(state, _pod("shop", "a", "1", "web"), _pod("shop", "b", "2", "batch"))
+    _put(
+        state, tree_pod("shop", "a", "1", "batch"), tree_pod("shop", "b", "2", "batch", queued=True)
+    )
+    _put(state, tree_pod("shop", "a", "1", "web"), tree_pod("shop", "b", "2", "batch"))
     facts = state.view().namespaces
     assert facts.labelled == {
         "shop/web": {"cpu": 1000, "pods": 1},
@@ -83,7 +74,7 @@ def test_queued_pods_request_and_do_not_use() -> None:
         "status": {"allocatable": {"cpu": "8", "memory": "1Gi", "pods": "10"}},
     }
     state.set_node(node_of(msgspec.convert(node, api.Node)))
-    _put(state, _pod("shop", "a", "3", "left"), _pod("shop", "b", "4", "left", queued=True))
+    _put(state, tree_pod("shop", "a", "3", "left"), tree_pod("shop", "b", "4", "left", queued=True))
     view = state.view()
     bounds = bounds_in(view, tree_in(view))
     assert bounds.used == {"top": {"cpu": 3000}, "left": {"cpu": 3000}}

@@ -1,0 +1,57 @@
+"""Reviews of pods that quotas of Koordinator's tree limit, by their label or from above."""
+
+from __future__ import annotations
+
+from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.koordinator_quota import NAME_LABEL, TreeSettings
+from engine.view import ClusterState
+from tests.webhook.admission.test_quota import asking, outcomes, quota_reviews
+from webhook.admission.review_result import Outcome
+from webhook.admission.wire import AdmissionRequest
+
+
+def _state() -> ClusterState:
+    state = ClusterState()
+    top = TreeSettings(is_parent=True)
+    for name, settings, cpu in (("top", top, 3000), ("batch", TreeSettings(parent="top"), 4000)):
+        state.set_quota(
+            ElasticQuota(
+                namespace="quotas",
+                name=name,
+                group=KOORDINATOR_GROUP,
+                min=None,
+                max={"cpu": cpu},
+                used={},
+                tree=settings,
+            )
+        )
+    return state
+
+
+def _creation(cpu: str, label: str = "batch", *, queued: bool = False) -> AdmissionRequest:
+    resources = {"requests": {"cpu": cpu}}
+    spec: dict[str, object] = {"containers": [{"name": "c", "resources": resources}]}
+    metadata: dict[str, object] = {"name": "a", "labels": {NAME_LABEL: label}}
+    if queued:
+        spec["schedulingGates"] = [{"name": HOLD_GATE}]
+        metadata["annotations"] = {HOLD_REASONS_ANNOTATION: "quota"}
+    return asking("a", object={"metadata": metadata, "spec": spec})
+
+
+async def test_a_label_never_leads_past_the_quotas_above_it() -> None:
+    reviews = quota_reviews(_state())
+    admitted, denied = _creation("3"), _creation("3500m")
+    assert await outcomes(reviews, admitted, denied) == [Outcome.ADMITTED, Outcome.QUOTA_DENIED]
+    status = (await reviews.review(denied)).response.status
+    assert status is not None
+    assert status.message == (
+        "exceeded quota: top, requested: cpu=3500m, used: cpu=0, limited: cpu=3"
+    )
+    assert await outcomes(reviews, _creation("9", label="unknown")) == [Outcome.ADMITTED]
+
+
+async def test_a_pod_may_wait_for_what_will_be_free_and_for_nothing_more() -> None:
+    reviews = quota_reviews(_state(), "Queue")
+    requests = (_creation("3", queued=True), _creation("4", queued=True))
+    assert await outcomes(reviews, *requests) == [Outcome.QUEUED, Outcome.QUOTA_DENIED]
