@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.model import api
 
 QUOTA_MODE_ANNOTATION = "stowplan.dev/quota-mode"
-"""Annotation of a Namespace: the effect of an exceeded quota there (Enforce, Audit or Off)."""
+"""Annotation of a Namespace: what an exceeded quota does there (Enforce, Queue, Audit, Off)."""
 
 
 @dataclass(frozen=True, slots=True)

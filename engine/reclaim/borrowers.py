@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -15,8 +15,6 @@ from engine.quota.queueing import weighted_share
 from engine.reclaim.candidates import RunningPod
 from engine.reclaim.plan import QuotaAccount
 from engine.view import PodEntry
-
-NOBODY: Final[Mapping[QuotaKey, Amounts]] = {}
 
 
 class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
@@ -114,8 +112,8 @@ class Accounts:
             )
         return share
 
-    def in_order(self, borrowers: Iterable[Borrower]) -> list[Borrower]:
-        """Return pods that may all be evicted, the first to be evicted first.
+    def in_order(self, borrowers: Iterable[Borrower]) -> Iterator[Borrower]:
+        """Yield pods that may all be evicted, the first to be evicted first.
 
         The highest share first, as it is once those before are gone; then the lowest priority, then
         the newest.
@@ -123,15 +121,24 @@ class Accounts:
         by_quota: dict[QuotaKey, list[Borrower]] = {}
         for borrower in borrowers:
             by_quota.setdefault(borrower.quota, []).append(borrower)
-        keyed = []
-        for quota, of_quota in by_quota.items():
-            removed: dict[str, int] = {}
-            for borrower in sorted(of_quota, key=_importance):
-                keyed.append(((-self.share(quota, removed), *_importance(borrower)), borrower))
-                for name, amount in borrower.requests.items():
-                    removed[name] = removed.get(name, 0) + amount
-        keyed.sort(key=lambda pair: pair[0])
-        return [borrower for _, borrower in keyed]
+        queues = {
+            quota: sorted(of_quota, key=importance, reverse=True)
+            for quota, of_quota in by_quota.items()
+        }
+        removed: dict[QuotaKey, dict[str, int]] = {quota: {} for quota in queues}
+        heads: list[tuple[int, tuple[int, int, str], Borrower]] = []
+        for quota, queue in queues.items():
+            heappush(heads, (-self.share(quota, {}), importance(queue[-1]), queue.pop()))
+        while heads:
+            _, _, borrower = heappop(heads)
+            yield borrower
+            gone = removed[borrower.quota]
+            for name, amount in borrower.requests.items():
+                gone[name] = gone.get(name, 0) + amount
+            queue = queues[borrower.quota]
+            if queue:
+                share = -self.share(borrower.quota, gone)
+                heappush(heads, (share, importance(queue[-1]), queue.pop()))
 
 
 class Takings:
@@ -182,13 +189,14 @@ def freed_by(borrowers: Iterable[Borrower]) -> dict[str, int]:
 
 def less(amounts: Amounts, taken: Amounts) -> dict[str, int]:
     """Return amounts without others."""
-    return {
-        name: amounts.get(name, 0) - taken.get(name, 0) for name in amounts.keys() | taken.keys()
-    }
+    left = dict(amounts)
+    for name, amount in taken.items():
+        left[name] = left.get(name, 0) - amount
+    return left
 
 
 def fewest_covering(
-    ordered: Sequence[Borrower], needs: Amounts, takings: Takings
+    borrowers: Sequence[Borrower], needs: Amounts, accounts: Accounts, victims: Iterable[Borrower]
 ) -> list[Borrower] | None:
     """Return pods that free what is needed, none of which can be spared; None if all are too few.
 
@@ -196,32 +204,38 @@ def fewest_covering(
     needed, the most important of them spared first.
 
     Args:
-        ordered: the first to be evicted first.
+        borrowers: in any order.
         needs: of each resource, above 0.
-        takings: the pods that are taken anyway; those that are returned are added, and maybe more.
+        accounts: the quotas.
+        victims: other pods, which are evicted anyway.
     """
-    for borrower in ordered:
-        if covers(borrower.requests, needs) and takings.take(borrower):
-            return [borrower]
+    takings = Takings(accounts, victims)
+    alone = [each for each in borrowers if covers(each.requests, needs)]
+    for each in accounts.in_order(alone):
+        if takings.take(each):
+            return [each]
     taken: list[Borrower] = []
-    freed: dict[str, int] = {}
-    for borrower in ordered:
-        if covers(freed, needs):
-            break
-        frees_any = any(borrower.requests.get(name, 0) > 0 for name in needs)
-        if frees_any and takings.take(borrower):
-            taken.append(borrower)
-            freed = freed_by((*taken,))
-    if not covers(freed, needs):
-        return None
-    for borrower in reversed(taken.copy()):
-        left = less(freed, borrower.requests)
-        if covers(left, needs):
-            freed = left
-            taken.remove(borrower)
-    return taken
+    left = dict(needs)
+    for each in accounts.in_order(borrowers):
+        if any(each.requests.get(name, 0) > 0 for name in left) and takings.take(each):
+            taken.append(each)
+            left = {name: rest for name, rest in less(left, each.requests).items() if rest > 0}
+            if not left:
+                return _without_unneeded(taken, needs)
+    return None
 
 
-def _importance(borrower: Borrower) -> tuple[int, int, str]:
+def _without_unneeded(taken: Sequence[Borrower], needs: Amounts) -> list[Borrower]:
+    """Return the pods without those that are not needed, the last of them first."""
+    freed, needed = freed_by(taken), list(taken)
+    for each in reversed(taken):
+        without = less(freed, each.requests)
+        if covers(without, needs):
+            freed = without
+            needed.remove(each)
+    return needed
+
+
+def importance(borrower: Borrower) -> tuple[int, int, str]:
     """Return the key of an order in which the first is evicted first, within a quota."""
     return borrower.pod.priority, -borrower.entry.assigned_at, borrower.pod.key

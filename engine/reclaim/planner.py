@@ -41,7 +41,7 @@ def plan_reclaim(
 
     # 3. Find victims, or say what is in the way.
     borrowers = search.borrowers()
-    return next(search.plans(borrowers), None) or search.reason(len(borrowers))
+    return search.plan(borrowers) or search.reason(len(borrowers))
 
 
 def _refusal(request: PlacementRequest, situation: Situation) -> NoPlan | None:

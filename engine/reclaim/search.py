@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from itertools import islice
 from typing import Final
 
-import numpy as np
+from msgspec import structs
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
@@ -17,8 +19,6 @@ from engine.quota.queueing import is_within_min
 from engine.reclaim.borrowers import (
     Accounts,
     Borrower,
-    Takings,
-    covers,
     fewest_covering,
     freed_by,
     less,
@@ -26,6 +26,7 @@ from engine.reclaim.borrowers import (
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.guards import MIN_RUNTIME, may_be_hit
 from engine.reclaim.node_fit import NodeFit
+from engine.reclaim.node_search import NodeSearch
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, Victim
 from engine.view import NO_ROW, WhatIf, counted_requests
 
@@ -85,50 +86,48 @@ class Search:
             budgets: whether PodDisruptionBudgets hold.
             guards: whether guards of pods and owners hold.
         """
-        leaving = {each.pod.uid for each in self._leaving}
         by_namespace: dict[str, list[DisruptionBudget]] = {}
         for budget in self._situation.budgets if budgets else ():
             by_namespace.setdefault(budget.namespace, []).append(budget)
+        hittable = filter(self._may_be_hit, self._borrowing) if guards else self._borrowing
+        if not by_namespace:
+            return list(hittable)
         found = []
-        for each in self._situation.candidates:
-            pod = each.pod
-            if pod.is_protected or pod.uid in leaving or each.entry.row == NO_ROW:
-                continue
-            if guards and not self._may_be_hit(each):
-                continue
+        for each in hittable:
             of_pod = [
                 budget
-                for budget in by_namespace.get(pod.namespace, ())
-                if budget.selects(pod.namespace, pod.labels)
+                for budget in by_namespace.get(each.pod.namespace, ())
+                if budget.selects(each.pod.namespace, each.pod.labels)
             ]
-            if len(of_pod) > 1 or any(budget.disruptions_allowed <= 0 for budget in of_pod):
-                continue  # the API server evicts no pod of several budgets
-            borrower = self._borrower(each, of_pod[0] if of_pod else None)
-            if borrower is not None:
-                found.append(borrower)
+            # The API server evicts no pod of several budgets.
+            if not of_pod:
+                found.append(each)
+            elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
+                found.append(structs.replace(each, budget=of_pod[0]))
         return found
 
-    def plans(self, borrowers: Sequence[Borrower]) -> Iterator[Plan]:
-        """Yield plans, the best first."""
+    def plan(self, borrowers: Sequence[Borrower]) -> Plan | None:
+        """Return the best plan, None if there is none."""
         if self.fits.any():
             victims = self._covering(borrowers, (), self.needs)
-            if victims is not None:
-                yield self._plan(self._best_node(), victims)
-            return
-        by_row = self._victims_by_row(borrowers)
-        for row in sorted(by_row, key=lambda row: self._cost(row, by_row[row]))[:_MOST_NODES]:
-            victims = self._completed(borrowers, by_row[row])
+            return None if victims is None else self._plan(self._best_node(), victims)
+        nodes = NodeSearch(
+            self.fit, self._what_if(()), self._requests, self.needs, self._accounts, borrowers
+        )
+        for row, of_row in islice(nodes, _MOST_NODES):
+            victims = self._completed(borrowers, of_row)
             if victims is not None and self._is_enough(row, victims):
-                yield self._plan(row, victims)
+                return self._plan(row, victims)
+        return None
 
     def reason(self, borrowers: int) -> NoPlan:
         """Return why no victims were found among so many pods."""
         more = self.borrowers(budgets=False)
-        if len(more) > borrowers and next(self.plans(more), None) is not None:
+        if len(more) > borrowers and self.plan(more) is not None:
             text = "PodDisruptionBudgets allow no eviction of the pods that borrow now"
             return NoPlan(reason=NoPlanReason.BLOCKED_BY_PDB, message=text)
         most = self.borrowers(budgets=False, guards=False)
-        if len(most) > len(more) and next(self.plans(most), None) is not None:
+        if len(most) > len(more) and self.plan(most) is not None:
             text = "the pods that borrow have just started, or their owners were hit before"
             return NoPlan(reason=NoPlanReason.GUARDED, message=text)
         text = "nothing that other quotas borrow makes room for it"
@@ -147,88 +146,53 @@ class Search:
         }
         return {name: amount for name, amount in lacking.items() if amount > 0}
 
-    def _may_be_hit(self, candidate: Candidate) -> bool:
-        now = self._situation.now
-        return candidate.entry.assigned_at + MIN_RUNTIME <= now and may_be_hit(
-            self._situation.guards, candidate.pod.owner, now
-        )
+    @cached_property
+    def _borrowing(self) -> list[Borrower]:
+        """The pods of quotas that borrow, whatever budgets and guards say of each."""
+        leaving = {each.pod.uid for each in self._leaving}
+        by_kind: dict[tuple[tuple[QuotaKey, ...], int], tuple[bool, Amounts]] = {}
+        found = []
+        for each in self._situation.candidates:
+            pod, shape = each.pod, each.entry.shape
+            kind = each.quotas, id(shape)
+            known = by_kind.get(kind)
+            if known is None:
+                requests = counted_requests(shape)
+                known = by_kind[kind] = self._borrows(each.quotas, requests), requests
+            if not known[0] or pod.is_protected or pod.uid in leaving or each.entry.row == NO_ROW:
+                continue
+            borrower = Borrower(
+                pod=pod,
+                entry=each.entry,
+                quota=each.quotas[0],
+                pushed=tuple([quota for quota in each.quotas if quota not in self._quotas]),
+                requests=known[1],
+                budget=None,
+            )
+            found.append(borrower)
+        return found
 
-    def _borrower(self, candidate: Candidate, budget: DisruptionBudget | None) -> Borrower | None:
-        """Return a pod whose quotas all borrow of something that the preemptor is guaranteed."""
-        quota, accounts = candidate.quotas[0], self._accounts
-        if quota in self._quotas:
-            return None
-        pushed = tuple(
-            each for each in candidate.quotas if each not in self._quotas and each in accounts
-        )
-        requests = counted_requests(candidate.entry.shape)
-        if quota not in accounts or not any(
-            requests.get(name, 0) > 0 and all(accounts.borrows(each, name) for each in pushed)
-            for name in self._guaranteed
-        ):
-            return None
-        return Borrower(
-            pod=candidate.pod,
-            entry=candidate.entry,
-            quota=quota,
-            pushed=pushed,
-            requests=requests,
-            budget=budget,
-        )
+    def _borrows(self, quotas: tuple[QuotaKey, ...], requests: Amounts) -> bool:
+        """Return whether quotas all borrow of something that the preemptor is guaranteed.
 
-    def _victims_by_row(self, borrowers: Sequence[Borrower]) -> dict[int, list[Borrower]]:
-        """Return for each row that can be made to take the pod the victims on it."""
-        what_if = self._what_if(borrowers)
-        may_pass = self.fit.passing(what_if)
-        on_row: dict[int, list[Borrower]] = {}
-        for borrower in borrowers:
-            if may_pass[borrower.entry.row]:
-                on_row.setdefault(borrower.entry.row, []).append(borrower)
-        taken: dict[int, list[Borrower]] = {}
-        left: list[Borrower] = []
-        for row, of_row in on_row.items():
-            takings = Takings(self._accounts)
-            taken[row] = []
-            for borrower in self._accounts.in_order(of_row):
-                (taken[row] if takings.take(borrower) else left).append(borrower)
-        what_if.restore([borrower.counted for borrower in left])
-        rows = np.array(sorted(taken), np.intp)
-        passing = rows[self.fit.passing_alone(what_if, rows)].tolist()
-        victims = {row: taken[row] for row in passing}
-        self._spare_unneeded(what_if, victims)
-        return victims
-
-    def _spare_unneeded(self, what_if: WhatIf, victims: dict[int, list[Borrower]]) -> None:
-        """Take out whoever is not needed on each row, the most important first.
-
-        Args:
-            what_if: without all victims.
-            victims: by row, the first to be evicted first; all rows are alternatives.
+        Those that it counts for, too, get back what they lose; pods of its own quota do not borrow.
         """
-        freed = {row: freed_by(of_row) for row, of_row in victims.items()}
-        enough = {row for row, amounts in freed.items() if covers(amounts, self.needs)}
-        most = max(map(len, victims.values()), default=0)
-        untried = {row: len(of_row) for row, of_row in victims.items()}
-        for _ in range(most):
-            tried: dict[int, Borrower] = {}
-            for row, of_row in victims.items():
-                if untried[row] and len(of_row) > 1:
-                    untried[row] -= 1
-                    tried[row] = of_row[untried[row]]
-            if not tried:
-                return
-            what_if.restore([borrower.counted for borrower in tried.values()])
-            rows = np.array(list(tried), np.intp)
-            fits = self.fit.passing_alone(what_if, rows)
-            needed = []
-            for row, is_spared in zip(tried, fits.tolist(), strict=True):
-                left = less(freed[row], tried[row].requests)
-                if is_spared and (row not in enough or covers(left, self.needs)):
-                    del victims[row][untried[row]]
-                    freed[row] = left
-                else:
-                    needed.append(tried[row].counted)
-            what_if.remove(needed)
+        pushed = [quota for quota in quotas if quota not in self._quotas]
+        return (
+            quotas[0] in pushed
+            and all(quota in self._accounts for quota in pushed)
+            and any(
+                requests.get(name, 0) > 0
+                and all(self._accounts.borrows(quota, name) for quota in pushed)
+                for name in self._guaranteed
+            )
+        )
+
+    def _may_be_hit(self, borrower: Borrower) -> bool:
+        now = self._situation.now
+        return borrower.entry.assigned_at + MIN_RUNTIME <= now and may_be_hit(
+            self._situation.guards, borrower.pod.owner, now
+        )
 
     def _completed(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]
@@ -246,8 +210,7 @@ class Search:
     ) -> list[Borrower] | None:
         taken = {borrower.pod.uid for borrower in victims}
         others = [borrower for borrower in borrowers if borrower.pod.uid not in taken]
-        takings = Takings(self._accounts, victims)
-        return fewest_covering(self._accounts.in_order(others), needs, takings)
+        return fewest_covering(others, needs, self._accounts, victims)
 
     def _is_enough(self, row: int, victims: Sequence[Borrower]) -> bool:
         return bool(self.fit.passing(self._what_if(victims))[row])
@@ -268,11 +231,6 @@ class Search:
         names = situation.view.names
         rows: list[int] = self.fits.nonzero()[0].tolist()
         return min(rows, key=lambda row: names[row])
-
-    def _cost(self, row: int, victims: Sequence[Borrower]) -> tuple[int, int, str]:
-        """Return what a node costs: no budget is violated on any."""
-        highest = max(borrower.pod.priority for borrower in victims)
-        return highest, len(victims), self._situation.view.names[row]
 
     def _what_if(self, removed: Sequence[Borrower]) -> WhatIf:
         """Return the cluster without the pods that are leaving, and without some more."""

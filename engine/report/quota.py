@@ -11,7 +11,10 @@ class QuotaReport(msgspec.Struct, frozen=True):
     Attributes:
         allowed: whether the pod fits each of them.
         message: one clause per quota that it exceeds, as in the denial; "" if it fits.
+        queues: whether the namespace has pods wait that do not fit, rather than denies them; by its
+            annotation, as a recording does not know the mode of the installation.
     """
 
     allowed: bool
     message: str
+    queues: bool = False

@@ -98,7 +98,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         ready: whether new reviews should be sent to it.
         draining: whether it is about to end.
-        modes: of placement and quota: Enforce, Audit or Off.
+        modes: of placement and quota: Enforce, Audit or Off, of quota also Queue.
         reviews: number answered, by path.
         held: None where pods are never held.
     """

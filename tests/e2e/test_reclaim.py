@@ -24,6 +24,7 @@ from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
 from tests.e2e.link import Link, linked
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import GROUP, quotas_known
+from tests.e2e.test_quota_queue import all_queue
 from tests.e2e.workloads import is_running, pod
 
 pytestmark = pytest.mark.usefixtures("crds")
@@ -57,14 +58,18 @@ class Stage:
             }
             await self.cluster.create(quota)
         await quotas_known(self.stowplan.replicas, known + 2)
+        await all_queue(self.stowplan, self.shop)
 
     async def borrow(self) -> None:
         """Fill the cluster with pods of `batch` that have run for long."""
         await self.queue(self.batch, *(f"batch-{number}" for number in range(BORROWERS)))
-        for number in range(BORROWERS):
-            name = f"batch-{number}"
-            await eventually(lambda name=name: is_running(self.cluster, self.batch, name), name)
+        await eventually(lambda: self.run(self.batch, BORROWERS), "the cluster is full")
         await self.age()
+
+    async def run(self, namespace: str, count: int) -> bool:
+        """Return whether so many pods of a namespace run."""
+        pods = await self.cluster.list_all("pods", namespace)
+        return [each["status"]["phase"] for each in pods].count("Running") == count
 
     async def age(self) -> None:
         """Let all pods of `batch` have been bound a while ago: nobody waits for minutes here."""
@@ -157,12 +162,7 @@ async def test_who_borrows_gives_back_as_much_as_is_guaranteed(stage: Stage) -> 
     await stage.limit(shop="4", batch="2")
     await stage.borrow()
     await stage.queue(stage.shop, "web-1", "web-2", "web-3")
-
-    async def two_run() -> bool:
-        pods = await stage.cluster.list_all("pods", stage.shop)
-        return sum(each["status"]["phase"] == "Running" for each in pods) == 2
-
-    await eventually(two_run, "as many run as min guarantees")
+    await eventually(lambda: stage.run(stage.shop, 2), "as many run as min guarantees")
     left = await stage.names(stage.batch)
     assert len(left) == 2
     evicted = {f"batch-{number}" for number in range(BORROWERS)} - left

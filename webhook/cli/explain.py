@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from engine.model.decision import Decision, Verdict
+from engine.model.never_held import is_never_held
 from engine.model.time import Micros, date, micros
 from engine.pipeline import Scope
-from engine.quota import QuotaVerdict, judge, quotas_of
+from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
 from engine.report import DecisionReport, QuotaReport, decision_report
 from engine.view import counted_requests
 from webhook.cli import console
@@ -32,6 +33,7 @@ from webhook.placement.placer import Placer
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
+_QUEUES = "the namespace queues: where `stowplan serve --hold` is on, the pod waits for its quota"
 
 
 class ExplainReport(DecisionReport, frozen=True, kw_only=True):
@@ -96,6 +98,7 @@ def explain(
         used = view.namespaces.requested.get(namespace, {})
         quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
 
+    queues = queues_pods(view, namespace, "Enforce") and not is_never_held(request.pod)
     operations, release = advice.operations, None
     if request.pod.is_held:
         release = release_report(request, placer, policy_set, recording.state, moment)
@@ -105,7 +108,7 @@ def explain(
     if json:
         report = ExplainReport(
             **structs.asdict(decision_report(decision, most_inputs=None)),
-            quota=QuotaReport(quota.allowed, quota.message),
+            quota=QuotaReport(quota.allowed, quota.message, queues),
             patch=tuple(operations),
             warnings=tuple(advice.warnings),
             release=release,
@@ -113,6 +116,8 @@ def explain(
         output.print_json(msgspec.json.encode(report).decode())
     else:
         judged = f"judged at {_text(moment)}, {origin}"
+        if queues and not quota.allowed:
+            judged = f"{_QUEUES}\n{judged}"
         if release is not None:
             judged = f"{release}\n{judged}"
         _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)

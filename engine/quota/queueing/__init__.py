@@ -19,7 +19,7 @@ from engine.quota.queueing.namespace_queues import (
     QueueRules,
     QueueSituation,
 )
-from engine.quota.queueing.queue import AGED_MICROS, next_releases
+from engine.quota.queueing.queue import AGED_MICROS, QueueCycle, next_releases
 from engine.quota.queueing.queued_pod import Bound, QueuedPod, QueueQuota, queue_quota
 from engine.quota.queueing.share import borrowed, is_within_min, share_per_mille, weighted_share
 from engine.quota.queueing.wait import Borrower, Lack, QueueDecision, QuotaRelease, QuotaWait
@@ -34,6 +34,7 @@ __all__ = [
     "NamespaceQueues",
     "NodeSelection",
     "PodUnderWay",
+    "QueueCycle",
     "QueueDecision",
     "QueueQuota",
     "QueueRules",

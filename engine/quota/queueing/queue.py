@@ -6,8 +6,7 @@ neither is another of its quota that requests the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import Final, TypeAlias
 
@@ -16,8 +15,9 @@ from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota.queueing.cohort import Cohort
-from engine.quota.queueing.queued_pod import Bound, QueuedPod, QueueQuota
-from engine.quota.queueing.share import is_within_min, weighted_share
+from engine.quota.queueing.line import Line, Used
+from engine.quota.queueing.queued_pod import QueuedPod, QueueQuota
+from engine.quota.queueing.share import weighted_share
 from engine.quota.queueing.wait import Borrower, Lack, QueueDecision, QuotaRelease, QuotaWait
 
 AGED_MICROS: Final = Micros(300 * SECOND)
@@ -25,11 +25,12 @@ AGED_MICROS: Final = Micros(300 * SECOND)
 
 _MOST_BORROWERS: Final = 3
 _NOTHING: Final[Amounts] = {}
-_UNKNOWN: Final = (QueuedReason.WAITING_FOR_QUOTA, ())
 
-_Used: TypeAlias = dict[str, int]
 _Rank: TypeAlias = tuple[bool, int, int]
 """Whether a head borrows, the share of its quota with it, and its place in the queue order."""
+
+_Why: TypeAlias = tuple[QueuedReason, tuple[Lack, ...], tuple[Borrower, ...]]
+_BEHIND: Final[_Why] = (QueuedReason.WAITING_FOR_QUOTA, (), ())
 
 
 def next_releases(
@@ -40,6 +41,15 @@ def next_releases(
     now: Micros,
 ) -> QueueDecision:
     """Return which pods may be released now, in order, and why the others wait.
+
+    See `QueueCycle`, which says the same one by one.
+    """
+    cycle = QueueCycle(queued, quotas, usage, cohort, now)
+    return QueueDecision(tuple(cycle.releases()), cycle.waits())
+
+
+class QueueCycle:
+    """One look at all queues: which pods may go, and why the others wait.
 
     A pod may go if it stays within all bounds of its quota and, of each resource, within min or
     within the room of the cohort. Heads within min go first, then those of the lowest weighted
@@ -53,79 +63,10 @@ def next_releases(
         cohort: its room; `used` counts the same pods, and all others that take of it.
         now: the time of day.
     """
-    cycle = _Cycle(quotas, usage, cohort, now)
-    # 1. The pods of each quota, in order.
-    lines = cycle.lines(queued)
-
-    # 2. The first of each that fits: the heads.
-    heads = [(rank, line) for line in lines if (rank := cycle.next_head(line))]
-    heapify(heads)
-
-    # 3. Release the least head, and put the next of its quota in its place.
-    released = []
-    while heads:
-        line = heads[0][1]
-        if cycle.still_fits(line):
-            released.append(cycle.release(line))
-        rank = cycle.next_head(line)
-        if rank is None:
-            heappop(heads)
-        else:
-            heapreplace(heads, (rank, line))
-
-    # 4. Say why the others wait.
-    return QueueDecision(tuple(released), cycle.waits(lines))
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A pod that does not fit."""
-
-    pod: QueuedPod
-    lacks: tuple[Lack, ...]
-    is_within_min: bool
-    behind: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class _Line:
-    """The pods of one quota in a cycle.
-
-    Attributes:
-        pods: with their places in the queue order.
-        bounds: each with the usage that it limits.
-        used: by the quota.
-        tallies: the usages that a pod of the quota adds to, each once.
-        next: the index of the head.
-        head_is_within_min: of the head.
-        waiting: the pods that do not fit, in order.
-        unfitting: by the id of the requests, what they lacked.
-        keeps: whether room is kept for a pod that waits.
-        behind: the pod that nothing overtakes.
-    """
-
-    quota: QueueQuota
-    bounds: list[tuple[Bound, _Used]]
-    used: _Used
-    tallies: list[_Used]
-    pods: list[tuple[int, QueuedPod]] = field(default_factory=list)
-    next: int = 0
-    head_is_within_min: bool = False
-    waiting: list[_Waiting] = field(default_factory=list)
-    unfitting: dict[int, tuple[Lack, ...]] = field(default_factory=dict)
-    keeps: bool = False
-    behind: str = ""
-
-    def __lt__(self, other: _Line) -> bool:
-        """Never needed for ranks differ in the place; heaps compare pairs as a whole."""
-        return self.quota.key < other.quota.key
-
-
-class _Cycle:
-    """Usage while pods are released one after the other."""
 
     def __init__(
         self,
+        queued: Sequence[QueuedPod],
         quotas: Mapping[QuotaKey, QueueQuota],
         usage: Mapping[QuotaKey, Amounts],
         cohort: Cohort,
@@ -138,110 +79,161 @@ class _Cycle:
         self._capacity = cohort.capacity
         self._cohort_used = dict(cohort.used)
         self._now = now
-        self._tallies: dict[QuotaKey, _Used] = {}
+        self._moment = 0  # grows with every change of usage
+        self._tallies: dict[QuotaKey, Used] = {}
         self._borrowers: dict[str, list[Borrower]] = {}
         self._lendable_of: dict[str, int] = {}
+        # 1. The pods of each quota, in order.
+        self._lines = self._lines_of(queued)
 
-    def lines(self, queued: Sequence[QueuedPod]) -> list[_Line]:
-        """Return the pods of each quota."""
-        lines: dict[QuotaKey, _Line] = {}
+        # 2. The first of each that fits: the heads.
+        self._heads = [(rank, line) for line in self._lines if (rank := self._next_head(line))]
+        heapify(self._heads)
+
+    def releases(self) -> Iterator[QuotaRelease]:
+        """Yield the pods that may go, in order; each counts at once. To be called once."""
+        # 3. Release the least head, and put the next of its quota in its place.
+        heads = self._heads
+        while heads:
+            line = heads[0][1]
+            if self._still_fits(line):
+                yield self._release(line)
+            rank = self._next_head(line)
+            if rank is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (rank, line))
+
+    def waiting(self) -> Iterator[tuple[str, bool]]:
+        """Yield the key of each pod that does not fit, and whether it is within min.
+
+        While releases are left, some that will not fit either are not among them.
+        """
+        return ((pod.key, within) for line in self._lines for pod, within in line.waiting)
+
+    def waits(self) -> dict[str, QuotaWait]:
+        """Return why they wait, after all that was released."""
+        waits = {}
+        for line in self._lines:
+            known: dict[int, _Why] = {}  # by id of requests
+            for position, (pod, within) in enumerate(line.waiting, 1):
+                is_behind = bool(line.behind) and position > line.behind_from
+                why = _BEHIND if is_behind or pod.refusal else known.get(id(pod.requests))
+                if why is None:
+                    why = known[id(pod.requests)] = self._why(line, pod.requests)
+                reason, lacks, blocked_by = why
+                waits[pod.key] = QuotaWait(
+                    reason=reason,
+                    quota=pod.quota,
+                    position=position,
+                    of=len(line.waiting),
+                    is_within_min=within,
+                    since=pod.since,
+                    lacks=lacks,
+                    blocked_by=blocked_by,
+                    behind=line.behind if is_behind else "",
+                    refusal=pod.refusal,
+                )
+        return waits
+
+    # The lines.
+
+    def _lines_of(self, queued: Sequence[QueuedPod]) -> list[Line]:
+        lines: dict[QuotaKey, Line] = {}
         for place, pod in enumerate(queued):
             line = lines.get(pod.quota)
             if line is None:
                 line = lines[pod.quota] = self._line(self._quotas[pod.quota])
-            line.pods.append((place, pod))
+            line.pods.append(pod)
+            line.places.append(place)
         return list(lines.values())
 
-    def _line(self, quota: QueueQuota) -> _Line:
+    def _line(self, quota: QueueQuota) -> Line:
         keys = dict.fromkeys((quota.key, *(bound.key for bound in quota.bounds)))
         tallies = {key: self._tally(key) for key in keys}
         bounds = [(bound, tallies[bound.key]) for bound in quota.bounds]
-        return _Line(quota, bounds, tallies[quota.key], list(tallies.values()))
+        return Line(quota, bounds, tallies[quota.key], list(tallies.values()))
 
-    def _tally(self, key: QuotaKey) -> _Used:
+    def _tally(self, key: QuotaKey) -> Used:
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = dict(self._usage.get(key, _NOTHING))
         return tally
 
-    def next_head(self, line: _Line) -> _Rank | None:
+    # The heads.
+
+    def _next_head(self, line: Line) -> _Rank | None:
         """Go on to the next pod of a quota that fits; return its rank, None if there is none."""
-        while line.next < len(line.pods):
-            place, pod = line.pods[line.next]
-            line.head_is_within_min = is_within_min(pod.requests, line.used, line.quota.guaranteed)
-            if self.still_fits(line):
-                quota = line.quota
-                share = weighted_share(
-                    line.used, pod.requests, quota.guaranteed, self._capacity, quota.weight
-                )
-                return not line.head_is_within_min, share, place
+        pods, unfitting = line.pods, line.unfitting
+        while line.next < len(pods):
+            requests = pods[line.next].requests
+            within = unfitting.get(id(requests))
+            if within is None:
+                within = line.holds_within_min(requests)
+                if not pods[line.next].refusal and self._fits(line, requests):
+                    line.is_within_min, line.checked_at = within, self._moment
+                    return not within, self._share(line, requests), line.places[line.next]
+                if not pods[line.next].refusal:
+                    unfitting[id(requests)] = within
+            self._wait(line, within=within)
         return None
 
-    def still_fits(self, line: _Line) -> bool:
-        """Return whether the head fits; if not, it waits, and the next pod is the head."""
-        pod = line.pods[line.next][1]
-        if line.behind or pod.refusal:
-            self._wait(line, pod, ())
-            return False
-        requests = pod.requests
-        lacks = line.unfitting.get(id(requests))
-        if lacks is None:
-            lacks = self._lacks(line, requests)
-            if not lacks:
-                return True
-            line.unfitting[id(requests)] = lacks
-        self._wait(line, pod, lacks)
+    def _still_fits(self, line: Line) -> bool:
+        """Return whether the head fits after all that was released; if not, it waits."""
+        requests = line.pods[line.next].requests
+        if line.checked_at == self._moment or self._fits(line, requests):
+            return True
+        line.unfitting[id(requests)] = line.is_within_min
+        self._wait(line, within=line.is_within_min)
         return False
 
-    def release(self, line: _Line) -> QuotaRelease:
+    def _release(self, line: Line) -> QuotaRelease:
         """Count the head as released; the next pod is the head."""
-        pod = line.pods[line.next][1]
+        pod = line.pods[line.next]
         line.next += 1
-        for tally in (*line.tallies, self._cohort_used):
-            for name, amount in pod.requests.items():
-                tally[name] = tally.get(name, 0) + amount
-        return QuotaRelease(pod.key, pod.quota, line.head_is_within_min)
+        for tally in line.tallies:
+            _add(tally, pod.requests)
+        _add(self._cohort_used, pod.requests)
+        self._moment += 1
+        return QuotaRelease(pod.key, pod.quota, line.is_within_min)
 
-    def _lacks(self, line: _Line, requests: Amounts) -> tuple[Lack, ...]:
-        """Return what of some requests does not fit: within the bounds, or else in the cohort."""
-        lacks = [
-            Lack(name, amount, bound.limit[name] - used.get(name, 0), bound.key)
-            for bound, used in line.bounds
-            for name, amount in requests.items()
-            if amount > 0 and name in bound.limit and used.get(name, 0) + amount > bound.limit[name]
-        ]
-        if lacks or not line.quota.is_in_cohort:
-            return tuple(lacks)
-        guaranteed, used = line.quota.guaranteed, line.used
-        capacity, cohort_used = self._capacity, self._cohort_used
-        return tuple(
-            Lack(name, amount, capacity.get(name, 0) - cohort_used.get(name, 0), None)
-            for name, amount in requests.items()
-            if amount > 0
-            and used.get(name, 0) + amount > guaranteed.get(name, 0)
-            and cohort_used.get(name, 0) + amount > capacity.get(name, 0)
-        )
+    def _share(self, line: Line, requests: Amounts) -> int:
+        quota = line.quota
+        return weighted_share(line.used, requests, quota.guaranteed, self._capacity, quota.weight)
 
-    def _wait(self, line: _Line, pod: QueuedPod, lacks: tuple[Lack, ...]) -> None:
-        """Let a pod wait that does not fit, and keep what it needs of the cohort's room."""
-        line.next += 1
-        is_within = line.head_is_within_min
-        line.waiting.append(_Waiting(pod, lacks, is_within, line.behind))
-        if line.behind:
-            return
-        is_of_cohort = bool(lacks) and lacks[0].bound is None
-        if is_within and is_of_cohort and not line.keeps:
+    def _fits(self, line: Line, requests: Amounts) -> bool:
+        return line.fits_bounds(requests) and self._fits_cohort(line, requests)
+
+    def _fits_cohort(self, line: Line, requests: Amounts) -> bool:
+        if not line.quota.is_in_cohort:
+            return True
+        used, capacity = self._cohort_used, self._capacity
+        for name, amount in requests.items():
+            if used.get(name, 0) + amount > capacity.get(name, 0) and line.needs_cohort(
+                name, amount
+            ):
+                return False
+        return True
+
+    # Those that wait.
+
+    def _wait(self, line: Line, *, within: bool) -> None:
+        """Let the head wait, and keep what it needs of the cohort's room."""
+        pod = line.wait(is_within_min=within)
+        requests = pod.requests
+        if within and not (line.keeps or pod.refusal) and line.fits_bounds(requests):
             line.keeps = True
-            for name, amount in pod.requests.items():
-                if amount > 0 and name in line.quota.guaranteed:
-                    self._cohort_used[name] = self._cohort_used.get(name, 0) + amount
-        if self._now - pod.since >= AGED_MICROS and self._may_ever_fit(line, pod.requests):
-            line.behind = pod.key
+            guaranteed = line.quota.guaranteed
+            kept = {name: amount for name, amount in requests.items() if name in guaranteed}
+            _add(self._cohort_used, kept)
+            self._moment += 1
+        if self._now - pod.since >= AGED_MICROS and self._may_ever_fit(line, requests):
+            line.wait_behind(pod)
 
-    def _may_ever_fit(self, line: _Line, requests: Amounts) -> bool:
+    def _may_ever_fit(self, line: Line, requests: Amounts) -> bool:
         """Return whether a pod would fit if the quotas used nothing."""
         guaranteed = line.quota.guaranteed
-        return not _exceeds_a_bound(line, requests) and all(
+        return not line.exceeds_a_bound(requests) and all(
             amount <= max(guaranteed.get(name, 0), self._lendable(name))
             for name, amount in requests.items()
             if amount > 0 and line.quota.is_in_cohort
@@ -253,49 +245,30 @@ class _Cycle:
         if found is None:
             held = sum(self._usage.get(key, _NOTHING).get(resource, 0) for key in self._members)
             outside = max(0, self._cohort.used.get(resource, 0) - held)
-            capacity = self._cohort.capacity.get(resource, 0)
+            capacity = self._capacity.get(resource, 0)
             found = self._lendable_of[resource] = capacity - outside
         return found
 
-    def _used_of(self, key: QuotaKey) -> Amounts:
-        tally = self._tallies.get(key)
-        return self._usage.get(key, _NOTHING) if tally is None else tally
+    def _why(self, line: Line, requests: Amounts) -> _Why:
+        """Return what some requests that do not fit lack of the bounds, or else of the cohort."""
+        lacks = line.lacks_of_bounds(requests)
+        if lacks:
+            exceeds = line.exceeds_a_bound(requests)
+            reason = QueuedReason.EXCEEDS_MAX if exceeds else QueuedReason.WAITING_FOR_QUOTA
+            return reason, lacks, ()
+        capacity, used = self._capacity, self._cohort_used
+        lacks = tuple(
+            Lack(name, amount, capacity.get(name, 0) - used.get(name, 0), None)
+            for name, amount in requests.items()
+            if line.needs_cohort(name, amount)
+            and used.get(name, 0) + amount > capacity.get(name, 0)
+        )
+        blocked_by = tuple(
+            each for lack in lacks for each in self._borrowers_of(lack.resource, line)
+        )
+        return QueuedReason.WAITING_FOR_QUOTA, lacks, blocked_by
 
-    def waits(self, lines: Sequence[_Line]) -> dict[str, QuotaWait]:
-        """Return why the pods wait that were not released."""
-        waits = {}
-        for line in lines:
-            reasons: dict[int, tuple[QueuedReason, tuple[Borrower, ...]]] = {}  # by id of requests
-            for position, waiting in enumerate(line.waiting, 1):
-                pod, lacks = waiting.pod, waiting.lacks
-                known = reasons.get(id(pod.requests)) if lacks else _UNKNOWN
-                if known is None:
-                    known = reasons[id(pod.requests)] = self._reason(line, pod.requests, lacks)
-                reason, blocked_by = known
-                waits[pod.key] = QuotaWait(
-                    reason=reason,
-                    quota=pod.quota,
-                    position=position,
-                    of=len(line.waiting),
-                    is_within_min=waiting.is_within_min,
-                    since=pod.since,
-                    lacks=lacks,
-                    blocked_by=blocked_by,
-                    behind=waiting.behind,
-                    refusal=pod.refusal,
-                )
-        return waits
-
-    def _reason(
-        self, line: _Line, requests: Amounts, lacks: tuple[Lack, ...]
-    ) -> tuple[QueuedReason, tuple[Borrower, ...]]:
-        if _exceeds_a_bound(line, requests):
-            return QueuedReason.EXCEEDS_MAX, ()
-        of_cohort = (lack.resource for lack in lacks if lack.bound is None)
-        blocked_by = tuple(each for name in of_cohort for each in self._borrowers_of(name, line))
-        return QueuedReason.WAITING_FOR_QUOTA, blocked_by
-
-    def _borrowers_of(self, resource: str, line: _Line) -> list[Borrower]:
+    def _borrowers_of(self, resource: str, line: Line) -> list[Borrower]:
         """Return the other quotas that borrow most of a resource."""
         found = self._borrowers.get(resource)
         if found is None:
@@ -310,12 +283,11 @@ class _Cycle:
             )[: _MOST_BORROWERS + 1]
         return [each for each in found if each.quota != line.quota.key][:_MOST_BORROWERS]
 
+    def _used_of(self, key: QuotaKey) -> Amounts:
+        tally = self._tallies.get(key)
+        return self._usage.get(key, _NOTHING) if tally is None else tally
 
-def _exceeds_a_bound(line: _Line, requests: Amounts) -> bool:
-    """Return whether a pod would not fit a bound that nobody used anything of."""
-    return any(
-        amount > bound.limit.get(name, amount)
-        for bound, _ in line.bounds
-        for name, amount in requests.items()
-        if amount > 0
-    )
+
+def _add(tally: Used, amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        tally[name] = tally.get(name, 0) + amount

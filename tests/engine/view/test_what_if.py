@@ -5,10 +5,13 @@ import weakref
 
 import numpy as np
 
+from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
+from engine.model.usage import PodUsage
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, WhatIf
 from tests.engine.measured_cluster import NOW, node, pod, report
 
+_WORKLOAD = {"labels": {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: "front"}}
 PROFILE = LoadAwareArgs().load_profile
 
 
@@ -38,6 +41,31 @@ def test_a_pod_counts_as_if_it_were_nominated() -> None:
     what_if.place(held, state.view().rows["b"])
     state.nominate(held.key, "b")
     assert _sums(what_if.view) == _sums(state.view())
+
+
+def test_pods_that_are_removed_count_as_if_they_were_deleted() -> None:
+    state = _state()
+    for name in ("n", "m"):
+        on_b = pod(
+            name,
+            "b",
+            requests={"cpu": "1"},
+            metadata={**_WORKLOAD, "name": name, "namespace": "default"},
+        )
+        state.set_pod(on_b, seen_at=NOW)
+    state.set_usage(report("b", {"cpu": 100}, pods={"n": PodUsage({"cpu": 400}, is_prod=True)}))
+    before = _sums(state.view())
+    removed = [(key, entry) for key in ("default/n", "default/m") if (entry := state.entry(key))]
+    what_if = WhatIf(state.view())
+    what_if.remove(removed)
+    gone = _sums(what_if.view)
+    what_if.restore(removed[:1])
+    state.delete_pod("default/m")
+    assert _sums(what_if.view) == _sums(state.view())
+    state.delete_pod("default/n")
+    assert gone == _sums(state.view())
+    what_if.restore(removed[1:])
+    assert _sums(what_if.view) == before
 
 
 def test_pods_ahead_count_as_if_they_were_placed_one_by_one() -> None:

@@ -68,7 +68,7 @@ def test_json_is_all_there_is_on_standard_output(stowplan: Stowplan) -> None:
     told = json.loads(ran.out)
     assert told["verdict"] == "Place"
     assert [row["node"] for row in told["ranking"]] == ["node2", "node1"]
-    assert told["quota"] == {"allowed": True, "message": ""}
+    assert told["quota"] == {"allowed": True, "message": "", "queues": False}
     assert [operation["path"] for operation in told["patch"]] == [
         "/metadata/annotations",
         "/spec/affinity",
@@ -94,6 +94,20 @@ def test_a_pod_above_its_quota_is_denied_and_its_placement_is_told_all_the_same(
         " limited: cpu=4"
     )
     assert aside.startswith("apart from its quota: Place batch/thumbnailer: 2 of 4 nodes fit")
+
+
+def test_a_pod_above_the_quota_of_a_namespace_that_queues_is_said_to_wait(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    queues = tmp_path / "namespace.yaml"
+    metadata = 'metadata: {name: batch, annotations: {"stowplan.dev/quota-mode": Queue}}'
+    queues.write_text(f"apiVersion: v1\nkind: Namespace\n{metadata}\n")
+    ran = stowplan("explain", QUOTA_POD, *CLUSTER, "--cluster", queues, *POLICIES)
+    assert ran.status == 2
+    assert "where `stowplan serve --hold` is on, the pod waits for its quota" in ran.out
+    report = stowplan("explain", QUOTA_POD, *CLUSTER, "--cluster", queues, *POLICIES, "--json")
+    quota = json.loads(report.out)["quota"]
+    assert (quota["allowed"], quota["queues"]) == (False, True)
 
 
 def test_a_pod_that_a_policy_denies(stowplan: Stowplan, tmp_path: Path) -> None:

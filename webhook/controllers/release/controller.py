@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
@@ -172,27 +174,42 @@ class ReleaseController:
         """Decide pods in order while there is room for more; return those that stay, in order."""
         waiting = self._undecided(self._held)
         if not waiting:
+<<<<<<< HEAD
             self._reclaims.blocked = ()
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
         releasable = self._releasable(ordered, view)
+=======
+            self._quota_queue.clear()
+            return ()
+        view = self._parts.writes.state.view()
+        ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
+        remaining = self._quota_queue.releasable(ordered, self._decided.keys, view)
+>>>>>>> main
         del view  # each nomination would have to copy it
-        remaining = iter(releasable)
-        schedulers = {held.pod.scheduler_name for held in releasable}
+        schedulers = {held.pod.scheduler_name for held in ordered}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                was_reclaimed_for = self._reclaims.hand_over(held)
-                if decision.node_name or not (
-                    was_reclaimed_for or self._quota_queue.keeps_without_node(held)
-                ):
-                    self._decided.reserve(held, decision)
+                self._reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
         staying = self._undecided(ordered)
         self._reclaims.blocked = self._quota_queue.blocked(staying)
         return staying
+
+    def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
+        """Write a pod, unless it stays held as no node takes it."""
+        is_ready = self._reclaims.hand_over(held)
+        if decision.fits_nowhere and (is_ready or self._quota_queue.keeps_without_node(held)):
+            return
+        if is_ready and not decision.node_name:
+            # No policy places it: it goes where others have made room.
+            node_name = held.pod.nominated_node_name
+            self._parts.writes.state.nominate(held.key, node_name)
+            decision = replace(decision, node_name=node_name, reason="")
+        self._decided.reserve(held, decision)
 
     def _releasable(self, ordered: Sequence[HeldPod], view: ClusterView) -> list[HeldPod]:
         """Return the pods that may be decided, those first whom others were evicted for."""
@@ -244,10 +261,14 @@ class ReleaseController:
 
     def _is_anything_due(self) -> bool:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
-        waits = self._quota_queue.waits
+        waiting = self._quota_queue.waiting()
         for held in self._held:
+<<<<<<< HEAD
             is_kept = held.key in waits or self._reclaims.keeps(held)
             if is_kept and held.key not in self._decided:
+=======
+            if held.key in waiting and held.key not in self._decided:
+>>>>>>> main
                 continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released

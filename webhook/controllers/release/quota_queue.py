@@ -8,8 +8,7 @@ from its own view.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
@@ -21,12 +20,12 @@ from engine.quota.queueing import (
     NamespaceQueue,
     NamespaceQueues,
     PodUnderWay,
+    QueueCycle,
     QueuedPod,
     QueueRules,
     QueueSituation,
     QuotaRelease,
     QuotaWait,
-    next_releases,
 )
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.pacing import UnboundReleases
@@ -104,25 +103,26 @@ class QuotaQueue:
         self._now = now
         self._reclaims = reclaims
         self._clock = clock
-        self._pods: dict[str, tuple[HeldPod, QueuedPod]] = {}
+        self._pods: dict[int, tuple[HeldPod, QueuedPod]] = {}  # by id
         self._requests: dict[tuple[tuple[str, int], ...], Amounts] = {}
         self._refusals: dict[str, _Refusal] = {}
-        self._let_go: Mapping[str, QuotaRelease] = {}
-        self._without_node: dict[str, float] = {}  # by key, when to look again
-        self._without_node_since: dict[str, Micros] = {}
+        self._cycle: QueueCycle | None = None
+        self._let_go: dict[str, QuotaRelease] = {}
+        self._without_room: dict[str, QuotaWait] = {}
+        self._waits: dict[str, QuotaWait] | None = None  # made when they are asked for
+        self._look_again: dict[str, float] = {}  # by uid, when to look for a node again
         self.situation: QueueSituation | None = None
-        self._waits: dict[str, QuotaWait] = {}
-        self._without_room: Counter[QuotaKey] = Counter()
         self.within_min_since: dict[str, Micros] = {}
         self._decided: Iterable[str] = ()
 
     def releasable(
         self, ordered: Sequence[HeldPod], decided: Iterable[str], view: ClusterView
-    ) -> list[HeldPod]:
+    ) -> Iterator[HeldPod]:
         """Return the pods that quota does not keep, in the order in which they are to be released.
 
-        Pods that wait for no quota stay in their places; the places of those that do are filled in
-        the order of the quotas.
+        They are found one by one, so that nobody looks for more than can be released. Pods that
+        wait for no quota stay in their places; the places of those that do are filled in the order
+        of the quotas.
 
         Args:
             ordered: the pods that are not decided, in the queue order.
@@ -131,30 +131,41 @@ class QuotaQueue:
         """
         self._decided = decided
         if not any(held.is_queued for held in ordered):
-            self._forget()
-            return list(ordered)
+            self.clear()
+            return iter(ordered)
+        self._let_go, self._without_room, self._waits = {}, {}, None
         now = self._now()
         self._queues.update(view)
-        self.situation = self._situation(view, decided, ordered)
-        queued = self._queued(ordered, view)
-        decision = next_releases(
-            [queued[held.key] for held in ordered if held.key in queued],
-            self.situation.quotas,
-            self.situation.usage,
-            self.situation.cohort,
+        self.situation = situation = self._situation(view, decided, ordered)
+        self._update_pods(ordered)
+        cycle = QueueCycle(
+            self._queued(ordered, view),
+            situation.quotas,
+            situation.usage,
+            situation.cohort,
             now,
         )
-        self._let_go = {release.key: release for release in decision.released}
-        self._waits, self._without_room = dict(decision.waits), Counter()
-        releasable = self._in_order(ordered, queued, list(self._let_go))
-        self._note_within_min(now)
-        return releasable
+        self._cycle = cycle
+        self._note_within_min(cycle, now)
+        return self._in_order(ordered, cycle.releases())
+
+    def clear(self) -> None:
+        """Note that no pod waits for quota."""
+        self._cycle, self.within_min_since = None, {}
+        self._let_go, self._without_room, self._waits = {}, {}, None
+        self._pods.clear()
+        self._requests.clear()
+        self._look_again.clear()
 
     @property
     def waits(self) -> Mapping[str, QuotaWait]:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
+        if self._waits is None:
+            of_quota = {} if self._cycle is None else self._cycle.waits()
+            self._waits = {**of_quota, **self._without_room}
         return self._waits
 
+<<<<<<< HEAD
     def blocked(self, ordered: Sequence[HeldPod]) -> list[BlockedPod]:
         """Return the pods within min that wait for room in the cohort, or for a node, in order.
 
@@ -185,6 +196,12 @@ class QuotaQueue:
         """
         queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
+=======
+    def waiting(self) -> set[str]:
+        """Return the keys of those pods."""
+        of_quota = () if self._cycle is None else self._cycle.waiting()
+        return {key for key, _ in of_quota} | self._without_room.keys()
+>>>>>>> main
 
     def keeps_without_node(self, held: HeldPod) -> bool:
         """Note that no node takes a pod that quota lets go; return whether it stays held.
@@ -193,15 +210,14 @@ class QuotaQueue:
         """
         release = self._let_go.get(held.key)
         queue = self._queue_of(held)
-        if release is None or queue is None:
+        if release is None or queue is None or id(held) not in self._pods:
             return False
         reclaims = self._reclaims and queue.quota.reclaim is ReclaimMode.ON
         if not (reclaims and release.is_within_min):
             return False
-        self._without_node[held.key] = self._clock() + _LOOK_AGAIN_SECONDS
-        self._wait_for_capacity(held)
-        since = self._without_node_since.get(held.key, self._now())
-        self.within_min_since.setdefault(held.key, since)
+        self._look_again[held.pod.uid] = self._clock() + _LOOK_AGAIN_SECONDS
+        self._wait_for_capacity(held, release)
+        self.within_min_since.setdefault(held.key, self._now())
         return True
 
     def refused(self, held: HeldPod, message: str) -> None:
@@ -262,90 +278,91 @@ class QuotaQueue:
         ]
         return self._queues.situation(view, under_way=under_way, assumed=assumed)
 
-    def _queued(self, ordered: Sequence[HeldPod], view: ClusterView) -> dict[str, QueuedPod]:
-        """Return the pods that wait for a quota, by key; in the same order."""
+    def _update_pods(self, ordered: Sequence[HeldPod]) -> None:
+        """Adopt the pods that wait for a quota; what is known of one is kept while it is the same.
+
+        INVARIANT: an id stands for the pod of its entry, which the entry keeps alive.
+        """
         known, self._pods = self._pods, {}
-        queued: dict[str, QueuedPod] = {}
-        refusals: dict[str, _Refusal | None] = {}
         for held in ordered:
-            namespace = held.pod.namespace
             queue = self._queue_of(held) if held.is_queued else None
             if queue is None:
                 continue
-            entry = known.get(held.key)
-            if entry is None or entry[0] is not held or entry[1].quota != queue.queue.key:
+            entry = known.get(id(held))
+            if entry is None or entry[1].quota != queue.queue.key:
                 entry = held, self._queued_pod(held, queue.queue.key)
-            self._pods[held.key] = entry
-            pod = entry[1]
-            if namespace not in refusals:
-                refusals[namespace] = self._refusal(namespace, view)
-            refusal = refusals[namespace]
-            if refusal is not None and refusal.concerns(pod.requests):
-                pod = pod._replace(refusal=refusal.message)
-            queued[held.key] = pod
-        if len(self._requests) > 2 * len(queued) + _MOST_OBSOLETE:
-            self._requests = {tuple(p.requests.items()): p.requests for p in queued.values()}
-        return queued
+            self._pods[id(held)] = entry
+        if len(self._requests) > 2 * len(self._pods) + _MOST_OBSOLETE:
+            kept = (pod.requests for _, pod in self._pods.values())
+            self._requests = {tuple(each.items()): each for each in kept}
 
     def _queue_of(self, held: HeldPod) -> NamespaceQueue | None:
         return self._queues.get(held.pod.namespace, _label(held))
 
     def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
+        """Return a pod as queues see it; equal requests are one object."""
         requests = self._state.pod_requests(held.key)
         requests = self._requests.setdefault(tuple(requests.items()), requests)
         created = held.pod.created
         since = held.seen_at if created is None else micros(created)
         return QueuedPod(held.key, quota, requests, since)
 
+    def _queued(self, ordered: Sequence[HeldPod], view: ClusterView) -> list[QueuedPod]:
+        """Return the pods that wait for a quota, in order, with the refusals that still stand."""
+        pods = self._pods
+        queued = [pods[id(held)][1] for held in ordered if id(held) in pods]
+        if not self._refusals:
+            return queued
+        refusals = {name: self._refusal(name, view) for name in list(self._refusals)}
+        return [
+            pod
+            if (refusal := refusals.get(pod.key.partition("/")[0])) is None
+            or not refusal.concerns(pod.requests)
+            else pod._replace(refusal=refusal.message)
+            for pod in queued
+        ]
+
     def _in_order(
-        self, ordered: Sequence[HeldPod], queued: Mapping[str, QueuedPod], let_go: Sequence[str]
-    ) -> list[HeldPod]:
-        """Return the pods that go, those that wait for quota in the places of any of them."""
-        by_key = {held.key: held for held in ordered}
-        turns = iter(let_go)
-        turned = (
-            held if held.key not in queued else by_key[next(turns)]
-            for held in ordered
-            if held.key not in queued or held.key in self._let_go
-        )
+        self, ordered: Sequence[HeldPod], releases: Iterator[QuotaRelease]
+    ) -> Iterator[HeldPod]:
+        """Yield the pods that go, those that wait for quota in the places of all that do."""
+        by_key = {pod.key: held for held, pod in self._pods.values()}
         now = self._clock()
-        look_again = {key: at for key, at in self._without_node.items() if key in self._let_go}
-        self._without_node = look_again
-        releasable = []
-        for held in turned:
-            if look_again.get(held.key, 0.0) > now:
-                self._wait_for_capacity(held)
+        for held in ordered:
+            if id(held) not in self._pods:
+                yield held
+                continue
+            release = next(releases, None)
+            if release is None:
+                continue
+            turn = by_key[release.key]
+            self._let_go[release.key] = release
+            if self._look_again.get(turn.pod.uid, now) > now:
+                self._wait_for_capacity(turn, release)
             else:
-                releasable.append(held)
-        return releasable
+                yield turn
 
-    def _wait_for_capacity(self, held: HeldPod) -> None:
-        quota = self._let_go[held.key].quota
-        self._without_room[quota] += 1
-        pod = self._pods[held.key][1]
-        self._waits[held.key] = QuotaWait(
+    def _wait_for_capacity(self, held: HeldPod, release: QuotaRelease) -> None:
+        """Note that a pod within min waits for a node, after those of its quota that do."""
+        position = sum(each.quota == release.quota for each in self._without_room.values()) + 1
+        self._waits = None
+        self._without_room[held.key] = QuotaWait(
             reason=QueuedReason.WAITING_FOR_CAPACITY,
-            quota=quota,
-            position=self._without_room[quota],
-            of=self._without_room[quota],
+            quota=release.quota,
+            position=position,
+            of=position,
             is_within_min=True,
-            since=pod.since,
+            since=self._pods[id(held)][1].since,
         )
 
-    def _note_within_min(self, now: Micros) -> None:
-        known = self.within_min_since
-        self.within_min_since = {
-            key: known.get(key, now) for key, wait in self._waits.items() if wait.is_within_min
-        }
-        # A pod for which a node is looked for now may turn out to wait on.
-        self._without_node_since = {key: known[key] for key in self._without_node if key in known}
-
-    def _forget(self) -> None:
-        """Forget all, as no pod waits for quota."""
-        self._waits, self._let_go, self.within_min_since = {}, {}, {}
-        self._pods.clear()
-        self._requests.clear()
-        self._without_node.clear()
+    def _note_within_min(self, cycle: QueueCycle, now: Micros) -> None:
+        """Note since when pods within min wait, those without a node included."""
+        known, held = self.within_min_since, self._pods.values()
+        waiting = {key for key, within in cycle.waiting() if within}
+        waiting |= {pod.key for held, pod in held if held.pod.uid in self._look_again}
+        self.within_min_since = {key: known.get(key, now) for key in waiting}
+        uids = {held.pod.uid for held, _ in self._pods.values()} if self._look_again else ()
+        self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
 
 
 def _is_blocked(wait: QuotaWait) -> bool:

@@ -201,6 +201,7 @@ async def test_within_min_a_pod_without_a_node_stays_only_where_pods_are_evicted
     world.seconds += 2
     await replica.cycle()
     assert world.releases() == {"p"}
+    await replica.cycle()
     assert replica.quota_queue.within_min_since == {}
 
 

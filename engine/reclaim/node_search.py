@@ -1,0 +1,185 @@
+"""The search for nodes that can be made to take a pod, the one that costs least first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.resources import Amounts
+from engine.reclaim.borrowers import Accounts, Borrower, Takings, covers, freed_by, less
+from engine.reclaim.node_fit import NodeFit
+from engine.view import IntColumn, Sum, WhatIf
+
+Cost: TypeAlias = tuple[int, int, str]
+"""The highest priority of the victims on a node, their number, its name: the least wins.
+
+Budgets are not part of it: no plan violates any."""
+
+_FIRST_NODES: Final = 64
+_GROWTH: Final = 4
+_PER_MILLE: Final = 1000
+
+
+class NodeSearch:
+    """The nodes that can be made to take a pod, with the victims on each.
+
+    A node costs at least what the room it lacks would cost if quotas and filters allowed every
+    eviction. Nodes are looked at in the order of that bound, some at a time, so that of thousands
+    only few are.
+
+    Args:
+        fit: the filters of the pod.
+        base: the cluster without the pods that are leaving; victims are taken off it.
+        requests: of the pod, `pods` among them.
+        needs: what must be freed for it in the cohort.
+        accounts: the quotas.
+        borrowers: the pods that may be evicted, each on a node.
+    """
+
+    def __init__(
+        self,
+        fit: NodeFit,
+        base: WhatIf,
+        requests: Amounts,
+        needs: Amounts,
+        accounts: Accounts,
+        borrowers: Sequence[Borrower],
+    ) -> None:
+        self._fit = fit
+        self._what_if = base
+        self._requests = requests
+        self._needs = needs
+        self._accounts = accounts
+        self._names = base.view.names
+        self._on_row: dict[int, list[Borrower]] = {}
+        for borrower in borrowers:
+            self._on_row.setdefault(borrower.entry.row, []).append(borrower)
+        self._bounds = sorted(self._bounded(borrowers)) if borrowers else []
+
+    def __iter__(self) -> Iterator[tuple[int, list[Borrower]]]:
+        """Yield rows and the victims on each, none of which can be spared, by rising cost."""
+        found: list[tuple[Cost, int, list[Borrower]]] = []
+        at, size = 0, _FIRST_NODES
+        while True:
+            while found and (at >= len(self._bounds) or found[0][0] <= self._bounds[at][0]):
+                _, row, victims = heappop(found)
+                yield row, victims
+            if at >= len(self._bounds):
+                return
+            rows = [row for _, row in self._bounds[at : at + size]]
+            at, size = at + size, size * _GROWTH
+            for row, victims in self._victims_on(rows).items():
+                heappush(found, (self._cost(row, victims), row, victims))
+
+    def _cost(self, row: int, victims: Sequence[Borrower]) -> Cost:
+        return max(each.pod.priority for each in victims), len(victims), self._names[row]
+
+    def _bounded(self, borrowers: Sequence[Borrower]) -> list[tuple[Cost, int]]:
+        """Return the least that each row may cost; rows that cannot have room are left out."""
+        view = self._what_if.view
+        wanted = view.axis.vector(self._requests)
+        named = np.flatnonzero(wanted)
+        lacking = (view.sums[Sum.REQUESTS][named] - view.allocatable[named]).T + wanted[named]
+        rows = np.array([each.entry.row for each in borrowers], np.intp)
+        priorities = np.array([each.pod.priority for each in borrowers], np.int64)
+        freed = self._freed(borrowers, named)
+        order = np.lexsort((priorities, rows))
+        order = order[self._fit.may_pass[rows[order]]]
+        if not order.size:
+            return []
+        rows, priorities, freed = rows[order], priorities[order], freed[order]
+        begins = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
+        sums = freed.cumsum(axis=0)
+        before = np.repeat(sums[begins] - freed[begins], np.diff(np.r_[begins, rows.size]), axis=0)
+        is_enough = (sums - before >= lacking[rows]).all(axis=1)
+        first = np.minimum.reduceat(np.where(is_enough, np.arange(rows.size), rows.size), begins)
+        largest = np.maximum(np.maximum.reduceat(freed, begins, axis=0), 1)
+        counts = np.maximum(-(-lacking[rows[begins]] // largest), 1).max(axis=1)
+        return [
+            ((int(priorities[at]), int(count), self._names[row]), int(row))
+            for row, at, count in zip(rows[begins], first, counts, strict=True)
+            if at < rows.size
+        ]
+
+    def _freed(self, borrowers: Sequence[Borrower], named: NDArray[np.intp]) -> IntColumn:
+        """Return what each pod frees of some resources, (n_borrowers, len(named))."""
+        axis = self._what_if.view.axis
+        number: dict[int, int] = {}
+        vectors: list[IntColumn] = []
+        numbers = []
+        for each in borrowers:
+            shape = each.entry.shape
+            known = number.get(id(shape))
+            if known is None:
+                known = number[id(shape)] = len(vectors)
+                vectors.append(axis.vector(each.requests)[named])
+            numbers.append(known)
+        return np.array(vectors, np.int64)[numbers]
+
+    def _victims_on(self, rows: Sequence[int]) -> dict[int, list[Borrower]]:
+        """Return the victims on each of some rows that can be made to take the pod."""
+        ordered = {row: list(self._accounts.in_order(self._on_row[row])) for row in rows}
+        taken = {row: self._taken(of_row) for row, of_row in ordered.items()}
+        victims = self._fitting(taken)
+        # Small pods may have used up what could be taken of a quota, where one large pod would do.
+        short = {
+            row: self._taken(sorted(of_row, key=self._size, reverse=True))
+            for row, of_row in ordered.items()
+            if row not in victims and len(taken[row]) < len(of_row)
+        }
+        self._what_if.restore([each.counted for row in short for each in taken[row]])
+        for row, of_row in self._fitting(short).items():
+            chosen = {each.pod.uid for each in of_row}
+            victims[row] = [each for each in ordered[row] if each.pod.uid in chosen]
+        self._spare_unneeded(victims)
+        return victims
+
+    def _taken(self, ordered: Sequence[Borrower]) -> list[Borrower]:
+        takings = Takings(self._accounts)
+        return [each for each in ordered if takings.take(each)]
+
+    def _size(self, borrower: Borrower) -> int:
+        """Return how much of what is wanted a pod frees, in parts of each resource."""
+        wanted = self._requests.items()
+        freed = borrower.requests
+        return sum(freed.get(name, 0) * _PER_MILLE // amount for name, amount in wanted if amount)
+
+    def _fitting(self, taken: dict[int, list[Borrower]]) -> dict[int, list[Borrower]]:
+        """Take pods off their rows; return the rows that fit then, with some taken off."""
+        rows = [row for row, of_row in taken.items() if of_row]
+        if not rows:
+            return {}
+        self._what_if.remove([each.counted for row in rows for each in taken[row]])
+        fits = self._fit.passing_alone(self._what_if, np.array(rows, np.intp)).tolist()
+        return {row: taken[row] for row, is_fit in zip(rows, fits, strict=True) if is_fit}
+
+    def _spare_unneeded(self, victims: dict[int, list[Borrower]]) -> None:
+        """Take out whoever is not needed on each row, the most important first.
+
+        Args:
+            victims: by row, all of them taken off; the first to be evicted first.
+        """
+        freed = {row: freed_by(of_row) for row, of_row in victims.items()}
+        is_enough = {row: covers(amounts, self._needs) for row, amounts in freed.items()}
+        untried = {row: len(of_row) for row, of_row in victims.items()}
+        while tried := {
+            row: of_row[untried[row] - 1]
+            for row, of_row in victims.items()
+            if untried[row] and len(of_row) > 1
+        }:
+            self._what_if.restore([each.counted for each in tried.values()])
+            fits = self._fit.passing_alone(self._what_if, np.array(list(tried), np.intp))
+            needed = []
+            for (row, each), still_fits in zip(tried.items(), fits.tolist(), strict=True):
+                untried[row] -= 1
+                left = less(freed[row], each.requests)
+                if still_fits and (not is_enough[row] or covers(left, self._needs)):
+                    del victims[row][untried[row]]
+                    freed[row] = left
+                else:
+                    needed.append(each.counted)
+            self._what_if.remove(needed)
