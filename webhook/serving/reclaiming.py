@@ -90,6 +90,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     budgets = cluster.sources[DISRUPTION_BUDGETS.name]
     return ReclaimController(
         parts,
+        blocked=quota_queue.blocked,
         is_ready=lambda: cluster.is_synced and policies.is_loaded and budgets.synced,
         after=Micros(settings.reclaim_after_seconds * SECOND),
         now=now,

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -174,19 +175,11 @@ class ReleaseController:
         """Decide pods in order while there is room for more; return those that stay, in order."""
         waiting = self._undecided(self._held)
         if not waiting:
-<<<<<<< HEAD
-            self._reclaims.blocked = ()
-            return ()
-        view = self._parts.writes.state.view()
-        ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
-        releasable = self._releasable(ordered, view)
-=======
             self._quota_queue.clear()
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
-        remaining = self._quota_queue.releasable(ordered, self._decided.keys, view)
->>>>>>> main
+        remaining = self._releasable(ordered, view)
         del view  # each nomination would have to copy it
         schedulers = {held.pod.scheduler_name for held in ordered}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
@@ -195,9 +188,7 @@ class ReleaseController:
                 self._reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
-        staying = self._undecided(ordered)
-        self._reclaims.blocked = self._quota_queue.blocked(staying)
-        return staying
+        return self._undecided(ordered)
 
     def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
         """Write a pod, unless it stays held as no node takes it."""
@@ -211,13 +202,13 @@ class ReleaseController:
             decision = replace(decision, node_name=node_name, reason="")
         self._decided.reserve(held, decision)
 
-    def _releasable(self, ordered: Sequence[HeldPod], view: ClusterView) -> list[HeldPod]:
+    def _releasable(self, ordered: Sequence[HeldPod], view: ClusterView) -> Iterator[HeldPod]:
         """Return the pods that may be decided, those first whom others were evicted for."""
         reclaims = self._reclaims
         ready = [held for held in ordered if reclaims.is_ready(held)]
         queued = [held for held in ordered if not (reclaims.keeps(held) or reclaims.is_ready(held))]
         under_way = [*self._decided.keys, *(held.key for held in reclaims)]
-        return [*ready, *self._quota_queue.releasable(queued, under_way, view)]
+        return chain(ready, self._quota_queue.releasable(queued, under_way, view))
 
     async def _touch(self) -> None:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
@@ -263,12 +254,8 @@ class ReleaseController:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
         waiting = self._quota_queue.waiting()
         for held in self._held:
-<<<<<<< HEAD
-            is_kept = held.key in waits or self._reclaims.keeps(held)
+            is_kept = held.key in waiting or self._reclaims.keeps(held)
             if is_kept and held.key not in self._decided:
-=======
-            if held.key in waiting and held.key not in self._decided:
->>>>>>> main
                 continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released

@@ -165,19 +165,19 @@ class QuotaQueue:
             self._waits = {**of_quota, **self._without_room}
         return self._waits
 
-<<<<<<< HEAD
-    def blocked(self, ordered: Sequence[HeldPod]) -> list[BlockedPod]:
-        """Return the pods within min that wait for room in the cohort, or for a node, in order.
+    def waiting(self) -> set[str]:
+        """Return the keys of those pods."""
+        of_quota = () if self._cycle is None else self._cycle.waiting()
+        return {key for key, _ in of_quota} | self._without_room.keys()
 
-        Args:
-            ordered: the pods that are not decided, in the queue order.
-        """
+    def blocked(self) -> list[BlockedPod]:
+        """Return the pods within min that wait for room in the cohort or for a node, in order."""
         if not self.within_min_since:
             return []
         return [
             BlockedPod(held, wait.reason)
-            for held in ordered
-            if (wait := self._waits.get(held.key)) is not None and _is_blocked(wait)
+            for held, _ in list(self._pods.values())
+            if (wait := self.waits.get(held.key)) is not None and _is_blocked(wait)
         ]
 
     def situation_without(self, held: HeldPod) -> QueueSituation:
@@ -196,12 +196,6 @@ class QuotaQueue:
         """
         queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
-=======
-    def waiting(self) -> set[str]:
-        """Return the keys of those pods."""
-        of_quota = () if self._cycle is None else self._cycle.waiting()
-        return {key for key, _ in of_quota} | self._without_room.keys()
->>>>>>> main
 
     def keeps_without_node(self, held: HeldPod) -> bool:
         """Note that no node takes a pod that quota lets go; return whether it stays held.

@@ -6,7 +6,7 @@ its room. Until the victims are gone nobody else may decide or release it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
@@ -38,15 +38,9 @@ class ReclaimNote(NamedTuple):
 
 
 class Reclaims:
-    """The held pods that are reclaimed for; in the memory of the leader, while reclaim runs.
-
-    Attributes:
-        blocked: the pods that may be reclaimed for, in queue order, as of the latest cycle of the
-            release controller.
-    """
+    """The held pods that are reclaimed for; in the memory of the leader, while reclaim runs."""
 
     def __init__(self) -> None:
-        self.blocked: Sequence[BlockedPod] = ()
         self._is_running = False
         self._kept: dict[str, HeldPod] = {}
         self._ready: set[str] = set()  # uids
@@ -65,7 +59,6 @@ class Reclaims:
     def end(self) -> None:
         """Keep no pod any more, and forget all."""
         self._is_running = False
-        self.blocked = ()
         self._kept.clear()
         self._ready.clear()
         self._notes.clear()
