@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from engine.model.elastic_quota import QuotaKey
+from engine.model.elastic_quota import ElasticQuota
 from engine.model.quantity import amount_text
 from engine.model.quota_figures import (
     BLOCKED_BY_ANNOTATION,
@@ -24,14 +22,15 @@ from engine.model.quota_figures import (
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.model.time import Micros
+from engine.quota.bounds import excess
 from engine.quota.queueing import QuotaWait
 from engine.quota.rules import QuotaMode, QuotaRules, mode_of, used_by_namespace
 from engine.quota.sharing import Sharing, sharing
+from engine.quota.tree import QuotaPaths, bounds_in, usage_in
 from engine.quota.usage import QuotaUsage, quota_usages
 from engine.view import ClusterView
 
 _MOST_RESOURCES: Final = 16  # of an annotation
-_NOTHING: Final[Mapping[QuotaKey, Amounts]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,35 +85,70 @@ def quota_figures(
     default_mode: QuotaMode,
     *,
     capacity: Amounts | None = None,
-    runtime: Mapping[QuotaKey, Amounts] = _NOTHING,
 ) -> list[QuotaFigures]:
     """Return the figures of each quota in a namespace of mode Queue, sorted by namespace.
+
+    Those of Koordinator's tree come last: their pods are in any namespace.
 
     Args:
         view: the cluster.
         rules: what counts.
         default_mode: of namespaces that name none.
         capacity: what the cohort has; None if that is the sum of `min`.
-        runtime: what the pods of quotas may use now, where that is known.
     """
+    in_tree = _of_tree(view, rules, default_mode)
+    keys = {each.usage.quota.key for each in in_tree}
     usages = [
         usage
         for usage in quota_usages(view, rules)
         if mode_of(view, usage.quota.namespace, default_mode) == "Queue"
+        and usage.quota.key not in keys
     ]
     used, queued = used_by_namespace(view, rules.count_pods), view.namespaces.queued
     shared = sharing(
         [(usage.quota, used.get(usage.quota.namespace, {})) for usage in usages], capacity
     )
     return [
-        QuotaFigures(
-            usage=usage,
-            sharing=each,
-            queued=queued.get(usage.quota.namespace, {}).get(PODS, 0),
-            runtime=runtime.get(usage.quota.key, {}),
-        )
-        for usage, each in zip(usages, shared, strict=True)
+        *(
+            QuotaFigures(
+                usage=usage,
+                sharing=each,
+                queued=queued.get(usage.quota.namespace, {}).get(PODS, 0),
+            )
+            for usage, each in zip(usages, shared, strict=True)
+        ),
+        *in_tree,
     ]
+
+
+def _of_tree(view: ClusterView, rules: QuotaRules, default_mode: QuotaMode) -> list[QuotaFigures]:
+    """Return the figures of the quotas of Koordinator's tree, if any namespace is in mode Queue."""
+    paths = QuotaPaths(rules)
+    queues = "Queue" in {default_mode, *view.namespaces.quota_modes.values()}
+    if not queues or not paths.may_have(view):
+        return []
+    tree = paths.tree(view)
+    bounds, queued = bounds_in(view, tree), usage_in(view, tree).queued
+    return [
+        QuotaFigures(
+            usage=QuotaUsage(quota=quota, used=bounds.used[quota.name], maximum=quota.max or {}),
+            sharing=_sharing_in_tree(quota, bounds.used[quota.name], share.runtime),
+            queued=queued.get(quota.name, {}).get(PODS, 0),
+            runtime=share.runtime,
+        )
+        for quota in tree
+        if (share := bounds.shares.get(quota.name)) is not None
+    ]
+
+
+def _sharing_in_tree(quota: ElasticQuota, used: Amounts, runtime: Amounts) -> Sharing:
+    """Return what a quota uses beyond its `min`, and what of it its runtime leaves to others."""
+    guaranteed = quota.min or {}
+    lent = {name: least - runtime.get(name, least) for name, least in guaranteed.items()}
+    limited = {name: used.get(name, 0) for name in quota.max or {}}
+    return Sharing(
+        excess(limited, guaranteed), {name: amount for name, amount in lent.items() if amount > 0}
+    )
 
 
 def _text(amounts: Amounts) -> str:

@@ -112,7 +112,8 @@ def evictions_allowed(state: GuardState, pods: int, now: Micros) -> int:
 
 def with_eviction(state: GuardState, uid: str, owner: str, now: Micros) -> GuardState:
     """Return the state after a pod was evicted."""
-    rounds = state.owners.get(owner)
+    owners = _remembered_owners(state, now)
+    rounds = owners.get(owner)
     if rounds is None:
         rounds = OwnerRounds(now)
     elif now >= rounds.began + ROUND:
@@ -121,7 +122,7 @@ def with_eviction(state: GuardState, uid: str, owner: str, now: Micros) -> Guard
         _pruned(state, now),
         in_flight={**state.in_flight, uid: now},
         evicted=(*(at for at in state.evicted if at > now - MINUTE), now),
-        owners={**_remembered_owners(state, now), owner: rounds},
+        owners={**owners, owner: rounds},
     )
 
 

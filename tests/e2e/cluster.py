@@ -29,7 +29,7 @@ _PATCHES = {
     "apply": "application/apply-patch+yaml",
 }
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 180  # nothing is proven by it: longer than a busy machine takes
 _POLL_SECONDS = 0.1
 
 
@@ -164,11 +164,12 @@ class Cluster:
         *,
         params: Mapping[str, str | int] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Any:  # noqa: ANN401 (JSON)
         """Return the answer to any call; a body that is a text is sent as it is."""
         text = body if isinstance(body, str) else json.dumps(body)
         data = None if body is None else io.BytesIO(text.encode())
-        headers = {"Content-Type": content_type} if data else {}
+        headers = {"Accept": accept, **({"Content-Type": content_type} if data else {})}
         async with self._session.request(
             method, f"{self._url}{path}", data=data, headers=headers, params=params
         ) as response:

@@ -28,10 +28,8 @@ from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import deployment, pod
 
 HOLD_MAX, HOLD_SECONDS = 3, 10
-OVERDUE_SECONDS = 30
 LEASE_SECONDS = 15
 RENEW_SECONDS = 0.5
-READ_SECONDS = 5.0  # a replica reads the Lease every two seconds or so
 
 LATE = """
 apiVersion: stowplan.dev/v1alpha1
@@ -127,12 +125,14 @@ async def test_a_pod_is_held_on_the_api_server_as_the_policy_says(
         await eventually(lambda: is_held(cluster, namespace), "pods are held")
         before = datetime.now(UTC)
         held = await cluster.create(pod(namespace, "held"))
+        after = datetime.now(UTC)
         annotations = held["metadata"]["annotations"]
         assert gates_of(held) == [HOLD_GATE]
         assert annotations[HOLD_REASONS_ANNOTATION] == "placement"
         assert ADVICE_ANNOTATION not in annotations
-        bound = datetime.fromisoformat(annotations[RELEASE_BY_ANNOTATION]) - before
-        assert abs(bound - timedelta(seconds=HOLD_SECONDS)) <= timedelta(seconds=2)
+        release_by = datetime.fromisoformat(annotations[RELEASE_BY_ANNOTATION])
+        held_at = release_by - timedelta(seconds=HOLD_SECONDS)
+        assert before - timedelta(seconds=1) <= held_at <= after + timedelta(seconds=1)
 
         forged = pod(namespace, "forged")
         forged["metadata"]["annotations"] = {
@@ -176,15 +176,14 @@ async def test_pods_are_advised_again_when_the_leader_releases_none_or_is_gone(
             await eventually(lambda: is_held(cluster, namespace), "pods are held")
             leader.releases = False
             what = "pods are advised when the leader releases none"
-            await eventually(lambda: is_advised(cluster, namespace), what, within=READ_SECONDS)
+            await eventually(lambda: is_advised(cluster, namespace), what)
             advised = await cluster.create(pod(namespace, "advised"))
             assert not gates_of(advised)
             assert await refusals(stowplan) == {"not_releasing": 1}
             leader.releases = True
             await eventually(lambda: is_held(cluster, namespace), "pods are held again")
         what = "pods are advised when the leader is gone"
-        within = LEASE_SECONDS + READ_SECONDS
-        await eventually(lambda: is_advised(cluster, namespace), what, within=within)
+        await eventually(lambda: is_advised(cluster, namespace), what)
 
 
 async def test_pods_are_advised_beyond_the_cap_and_while_one_is_overdue(
@@ -208,8 +207,7 @@ async def test_pods_are_advised_beyond_the_cap_and_while_one_is_overdue(
         await cluster.delete("pods", names.pop(), namespace)
         await eventually(lambda: is_held(cluster, namespace), "there is room again")
         what = "pods are advised while one is overdue"
-        within = HOLD_SECONDS + OVERDUE_SECONDS + READ_SECONDS
-        await eventually(lambda: is_advised(cluster, namespace), what, within=within)
+        await eventually(lambda: is_advised(cluster, namespace), what)
         await cluster.create(pod(namespace, "while-overdue"))
         assert await refusals(stowplan) == {"full": 1, "overdue": 1}
 

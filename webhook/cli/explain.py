@@ -96,7 +96,8 @@ def explain(
         if namespace not in view.namespaces.labels:
             notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
         used = view.namespaces.requested.get(namespace, {})
-        quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
+        if not request.pod.is_queued:  # it waits instead of being denied
+            quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
 
     queues = queues_pods(view, namespace, "Enforce") and not is_never_held(request.pod)
     operations, release = advice.operations, None

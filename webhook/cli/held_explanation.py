@@ -9,10 +9,13 @@ import msgspec
 from rich.markup import escape
 
 from engine.model.hold import HOLD_GATE
+from engine.model.pod import Pod
+from engine.model.queued_condition import queued_condition_in
 from engine.model.request import PlacementRequest
-from engine.model.time import Micros
+from engine.model.time import Micros, micros
 from engine.policy import PolicySet
-from engine.view import ClusterState
+from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
+from engine.view import ClusterState, ClusterView, counted_requests
 from webhook.placement.held_pods import HeldPod
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -23,12 +26,14 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         waits_for: the gates of others, which have to go first.
+        waits_for_quota: what keeps it in the queue of its quota, "" for nothing.
         nominated_node: "" for none.
         reason: why there is no nomination; "" where there is one.
         patch: of the pod, beside its nomination.
     """
 
     waits_for: tuple[str, ...]
+    waits_for_quota: str = ""
     nominated_node: str
     reason: str
     patch: tuple[dict[str, Any], ...]
@@ -40,6 +45,9 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if self.waits_for:
             gates = escape(", ".join(self.waits_for))
             return f"held, and waits for others to remove {gates}; decided now, it would be {what}"
+        if self.waits_for_quota:
+            why = escape(self.waits_for_quota)
+            return f"held, and waits for quota: {why}; decided now, it would be {what}"
         return f"held; decided now, it would be {what}"
 
 
@@ -64,6 +72,7 @@ def release_report(
     from webhook.controllers.release.release_patch import release_patch  # noqa: PLC0415
 
     pod, raw = request.pod, bytes(request.raw)
+    waits_for_quota = _quota_wait(pod, raw, state.view()) if pod.is_queued else ""
     decider = HeldPodDecider(
         placer, lambda: policies, state, nominates=lambda _: True, counts=PolicyCounts()
     )
@@ -74,7 +83,38 @@ def release_report(
     )
     return ReleaseReport(
         waits_for=tuple(gate for gate in pod.scheduling_gates if gate != HOLD_GATE),
+        waits_for_quota=waits_for_quota,
         nominated_node=decision.node_name,
         reason=decision.reason,
         patch=tuple(dict(operation) for operation in patch),
     )
+
+
+def _quota_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
+    """Return what keeps a pod in the queue of its quota, "" for nothing.
+
+    It is judged as if it was the only one that waits. Its place is that of its condition: those
+    before it may be on no recording.
+    """
+    queues = NamespaceQueues(QueueRules())
+    queues.update(view)
+    queue = queues.of(pod)
+    if queue is None:
+        return ""
+    situation = queues.situation(view, under_way=(), assumed=())
+    alone = QueuedPod(
+        pod.key,
+        queue.queue.key,
+        counted_requests(pod.shape),
+        Micros(0) if pod.created is None else micros(pod.created),
+    )
+    decision = next_releases(
+        [alone], situation.quotas, situation.usage, situation.cohort, alone.since
+    )
+    wait = decision.waits.get(pod.key)
+    condition = queued_condition_in(raw)
+    place = "" if condition is None else condition.message.partition("; ")[0]
+    if wait is None and not place:
+        return ""
+    why = "its quota has room for it" if wait is None else wait.message
+    return f"{why} ({place}, as its condition says)" if place else why

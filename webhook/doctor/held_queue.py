@@ -14,9 +14,9 @@ from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
 from engine.model.time import SECOND, Micros, micros
 from engine.queue import QUEUE_SORTS, QueueOrder
-from engine.quota import quotas_of
+from engine.quota.queueing import NamespaceQueues, QueueRules
 from engine.report import QueueEntry, ReleaserReport
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.held_pod_list import ListedPod, list_held_pods
 from webhook.doctor.objects import Deployment, Lease, ObjectList
@@ -94,20 +94,22 @@ async def read_held_queue(
             if error.status not in _NOT_THERE:
                 raise
             notes.append("ElasticQuotas cannot be listed: it is unknown what pods wait for")
-    view = state.view()
+    view, queues = state.view(), NamespaceQueues(QueueRules())
+    queues.update(view)
     ordered = settings.order.sorted(pods, view, pod_of=lambda listed: listed.pod)
     return HeldQueue(
-        entries=tuple(_entry(listed, settings.hold_seconds, view) for listed in ordered),
+        entries=tuple(_entry(listed, settings.hold_seconds, queues) for listed in ordered),
         order=settings.order,
         releaser=releaser,
         notes=tuple(notes),
     )
 
 
-def _entry(listed: ListedPod, hold_seconds: int, view: ClusterView) -> QueueEntry:
+def _entry(listed: ListedPod, hold_seconds: int, queues: NamespaceQueues) -> QueueEntry:
     pod = listed.pod
     if pod.is_queued:  # for as long as it takes
-        quota = next(iter(quotas_of(view, pod.namespace)), None)
+        queue = queues.of(pod)
+        quota = None if queue is None else queue.quota
         return QueueEntry(pod=pod, release_by=None, raw=listed.raw, quota=quota)
     release_by = None if pod.created is None else micros(pod.created) + hold_seconds * SECOND
     return QueueEntry(

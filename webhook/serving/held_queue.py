@@ -12,7 +12,7 @@ from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.queue import QueueOrder
-from engine.quota import quotas_of
+from engine.quota.queueing import NamespaceQueues, QueueRules
 from engine.report import HeldStatus, QueueEntry, QueueReport, ReleaserReport, queue_report
 from engine.view import ClusterView
 from webhook.controllers.release import Outcomes
@@ -34,6 +34,7 @@ class HeldQueue:
         outcomes: whether schedulers follow nominations; the leader alone learns it.
         lease: as this replica observes it.
         order: in which they are released.
+        queue_rules: by which they wait for quota.
         view: for the order.
         now: the time of day.
     """
@@ -43,6 +44,7 @@ class HeldQueue:
     outcomes: Outcomes
     lease: Callable[[], Lease]
     order: QueueOrder
+    queue_rules: QueueRules
     view: Callable[[], ClusterView]
     now: Callable[[], Micros]
 
@@ -53,10 +55,11 @@ class HeldQueue:
             pod: list only those whose `namespace/name` contains this text.
             limit: list at most so many, and at most 1,000.
         """
-        view = self.view()
+        view, queues = self.view(), NamespaceQueues(self.queue_rules)
+        queues.update(view)
         ordered = self.order.sorted(self.held, view, pod_of=_pod_of)
         return queue_report(
-            [_entry(held, view) for held in ordered],
+            [_entry(held, queues) for held in ordered],
             self.now(),
             queue_sort=self.order.sort,
             releaser=self._releaser(),
@@ -86,13 +89,14 @@ class HeldQueue:
         )
 
 
-def _entry(held: HeldPod, view: ClusterView) -> QueueEntry:
-    quotas = quotas_of(view, held.pod.namespace) if held.pod.is_queued else ()
+def _entry(held: HeldPod, queues: NamespaceQueues) -> QueueEntry:
+    pod = held.pod
+    queue = queues.of(pod) if pod.is_queued else None
     return QueueEntry(
-        pod=held.pod,
+        pod=pod,
         release_by=held.release_by,
         raw=held.raw,
-        quota=next(iter(quotas), None),
+        quota=None if queue is None else queue.quota,
     )
 
 

@@ -215,6 +215,7 @@ class ServiceBuilder:
             outcomes=releasing.outcomes,
             lease=lambda: releasing.elector.observed,
             order=self.settings.queue_order(),
+            queue_rules=self.settings.queue_rules(),
             view=cluster.state.view,
             now=self.now,
         )

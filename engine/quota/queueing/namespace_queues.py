@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey
+from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.quota.queueing.cohort import (
     Cohort,
@@ -127,6 +129,10 @@ class NamespaceQueues:
         if mode_of(self._view, namespace, self._rules.mode) not in {"Queue", "Enforce"}:
             return None
         return self._by_tree[quota.key]
+
+    def of(self, pod: Pod) -> NamespaceQueue | None:
+        """Return the queue of a pod, None where it waits for no quota."""
+        return self.get(pod.namespace, pod.labels.get(NAME_LABEL, ""))
 
     def is_in_cohort(self, namespace: str) -> bool:
         """Return whether the pods of a namespace share the cohort with others."""

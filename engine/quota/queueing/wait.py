@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import QuotaKey
 from engine.model.quantity import amount_text
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
+
+_NEVER: Final = "it alone requests more than max: it is released once max allows it"
 
 
 class Lack(NamedTuple):
@@ -70,8 +72,9 @@ class QuotaWait(NamedTuple):
             return f"pod `{self.behind}` has waited for long and goes first"
         if self.refusal:
             return self.refusal
+        never = [_NEVER] if self.reason is QueuedReason.EXCEEDS_MAX else []
         clauses = [*map(_lack_text, self.lacks), *map(_borrower_text, self.blocked_by)]
-        return "; ".join(clauses)
+        return "; ".join([*never, *clauses])
 
 
 class QuotaRelease(NamedTuple):

@@ -18,6 +18,7 @@ from engine.quota.verdict import judge_borrowing
 from engine.view import ClusterState
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch, unsupported
+from tests.conformance.stages.reclaim import created_in_order, evicted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _RULES = CAPACITY_SCHEDULING_RULES
 _T = TypeVar("_T")
 _FREE = "unlimited"
-_PREEMPTION = "nothing is evicted at admission"
+_ELIGIBLE = "the scheduler decides which of the pods that are not held may preempt others"
 
 
 def _quotas(case: Json) -> dict[str, list[ElasticQuota]]:
@@ -207,10 +208,10 @@ def _status(case: Json, _: Json) -> str | None:
 
 STAGES: Mapping[str, Stage] = {
     "account": _account,
-    "e2e": unsupported(_PREEMPTION),
+    "e2e": created_in_order,
     "pod-request": _pod_request,
-    "preempt": unsupported(_PREEMPTION),
-    "preempt-eligible": unsupported(_PREEMPTION),
+    "preempt": evicted,
+    "preempt-eligible": unsupported(_ELIGIBLE),
     "prefilter": _prefilter,
     "quota-math": _quota_math,
     "quota-normalise": _normalise,

@@ -6,6 +6,7 @@ import msgspec
 
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, quota_of
+from engine.model.node import Node
 from engine.model.pod import pod_of
 from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
@@ -107,3 +108,43 @@ def test_the_time_between_releases_has_two_digits() -> None:
     name = "stowplan.dev/seconds-per-release"
     texts = [shop.annotations(None, Micros(int(s * SECOND)))[name] for s in (117, 1.26, 0.0123)]
     assert texts == ["120", "1.3", "0.012"]
+
+
+def test_quotas_of_a_tree_have_their_runtime_wherever_their_pods_are() -> None:
+    state = ClusterState()
+    node = Node(name="a", labels={}, allocatable={"cpu": 10_000, "pods": 100})
+    state.set_node(node)
+    state.set_namespace("shop", {}, quota_mode="Queue")
+    for name, least in (("team", "4"), ("other", "6")):
+        written: dict[str, Any] = {
+            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+            "metadata": {"namespace": "koordinator-system", "name": name},
+            "spec": {"min": {"cpu": least}, "max": {"cpu": "10"}},
+        }
+        state.set_quota(quota_of(msgspec.convert(written, api.ElasticQuota)))
+    for name, queued in (("a", False), ("b", True)):
+        labels = {"quota.scheduling.koordinator.sh/name": "team"}
+        annotations = {"stowplan.dev/hold-reasons": "quota"}
+        container = {"name": "c", "resources": {"requests": {"cpu": "7"}}}
+        pod: dict[str, Any] = {
+            "metadata": {
+                "namespace": "shop",
+                "name": name,
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "spec": {
+                "schedulingGates": [{"name": "stowplan.dev/hold"}] if queued else [],
+                "containers": [container],
+            },
+        }
+        state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+    found = {
+        each.usage.quota.name: each
+        for each in quota_figures(state.view(), RESOURCE_QUOTA_RULES, "Enforce")
+    }
+    # team requests 14 and may use 10, other requests nothing and lends all of its 6.
+    assert found["team"].runtime == {"cpu": 10_000}
+    assert (found["team"].queued, found["other"].queued) == (1, 0)
+    assert found["team"].sharing.borrowed == {"cpu": 3000}
+    assert found["other"].sharing.lent == {"cpu": 6000}

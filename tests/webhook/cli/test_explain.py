@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, DATA, POD, POLICIES, QUOTA_POD, Stowplan, process
 
@@ -333,3 +335,81 @@ def test_a_held_pod_that_fits_nowhere_would_be_released_all_the_same(
     assert out.splitlines()[1].startswith(
         "held; decided now, it would be released without a nomination: 0 of 4 nodes fit"
     )
+
+
+QUEUEING = """
+apiVersion: v1
+kind: List
+items:
+  - {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+  - {apiVersion: v1, kind: Namespace, metadata: {name: mail}}
+  - apiVersion: v1
+    kind: Node
+    metadata: {name: node-1}
+    spec: {}
+    status:
+      allocatable: {cpu: "8", memory: 16Gi, pods: "110"}
+      conditions: [{type: Ready, status: "True"}]
+  - apiVersion: v1
+    kind: Pod
+    metadata: {namespace: mail, name: busy, uid: u-2}
+    spec: {nodeName: node-1, containers: [{name: c, resources: {requests: {cpu: "7"}}}]}
+    status: {phase: Running}
+  - apiVersion: scheduling.x-k8s.io/v1alpha1
+    kind: ElasticQuota
+    metadata: {namespace: shop, name: team}
+    spec: {min: {cpu: "1"}, max: {cpu: "%s"}}
+  - apiVersion: scheduling.x-k8s.io/v1alpha1
+    kind: ElasticQuota
+    metadata: {namespace: mail, name: team}
+    spec: {min: {cpu: "4"}, max: {cpu: "8"}}
+"""
+QUEUED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  namespace: shop
+  name: web-1
+  uid: uid-1
+  annotations: {stowplan.dev/hold-reasons: quota}
+spec:
+  schedulingGates: [{name: stowplan.dev/hold}]
+  containers: [{name: web, resources: {requests: {cpu: "%s"}}}]
+status:
+  phase: Pending
+  conditions:
+    - type: stowplan.dev/Queued
+      status: "True"
+      reason: WaitingForQuota
+      message: 4th of 17 in shop/team; needs cpu 2, 1 free
+"""
+
+
+@pytest.mark.parametrize(
+    ("cpu", "most", "why"),
+    [
+        ("2", "8", "needs cpu 2, 1 free; mail/team borrows cpu 3"),
+        (
+            "2",
+            "1500m",
+            (
+                "it alone requests more than max: it is released once max allows it; needs cpu 2,"
+                " 1500m free"
+            ),
+        ),
+        ("1", "8", "its quota has room for it"),
+    ],
+)
+def test_a_pod_that_waits_for_quota_is_told_what_it_lacks_and_who_has_it(
+    cpu: str, most: str, why: str, stowplan: Stowplan, tmp_path: Path
+) -> None:
+    (tmp_path / "late.yaml").write_text(AT_RELEASE)
+    (tmp_path / "pod.yaml").write_text(QUEUED % cpu)
+    (tmp_path / "cluster.yaml").write_text(QUEUEING % most)
+    given = ("--cluster", tmp_path / "cluster.yaml", "--policies", tmp_path / "late.yaml")
+    ran = stowplan("explain", tmp_path / "pod.yaml", *given)
+    verdict, release, *_ = ran.out.splitlines()
+    assert ran.status == 0
+    place = "4th of 17 in shop/team, as its condition says"
+    assert release.startswith(f"held, and waits for quota: {why} ({place}); decided now,")
+    assert "exceeded quota" not in verdict

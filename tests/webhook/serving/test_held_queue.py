@@ -12,6 +12,7 @@ from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.queue import QueueOrder
+from engine.quota.queueing import QueueRules
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller
@@ -134,6 +135,7 @@ def test_the_status_says_which_schedulers_follow_nominations() -> None:
         guard=HoldGuard(_no_lease, held),
         outcomes=outcomes,
         lease=_no_lease,
+        queue_rules=QueueRules(),
         order=QueueOrder(),
         view=ClusterState().view,
         now=lambda: Micros(0),

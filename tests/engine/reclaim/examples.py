@@ -1,0 +1,176 @@
+"""Worlds in which one plan is right, each with the reason: what the order of victims means.
+
+Each takes the planner to check, so that broken copies of it can be shown to break an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.pod import Pod
+from engine.model.selectors import LabelSelector
+from engine.policy import CompiledPolicy, PolicySet
+from engine.reclaim.guards import Failures, GuardState
+from tests.engine.measured_cluster import NOW, node, seconds_ago
+from tests.engine.reclaim.promises import Planner
+from tests.engine.reclaim.worlds import OWN, ReclaimWorld, running
+
+_ANYWHERE = PolicySet([CompiledPolicy(name="anywhere")])
+
+
+def _world(
+    pods: Sequence[Pod],
+    cpu: int = 2,
+    *,
+    nodes: Sequence[str] = ("a", "b"),
+    size: int = 4,
+    cohort: int = 100,
+    **more: Any,  # noqa: ANN401 (any further field of a world)
+) -> ReclaimWorld:
+    """Return nodes of some cores with pods of `batch` and `etl`, which have a `min` of 1 core."""
+    return ReclaimWorld(
+        nodes=[node(name, cpu=str(size), memory="64Gi", pods="20") for name in nodes],
+        pods=pods,
+        preemptor=running("preemptor", "", cpu, namespace=OWN),
+        minimums={OWN: {"cpu": 50_000}, "batch": {"cpu": 1000}, "etl": {"cpu": 1000}},
+        cohort={"cpu": cohort * 1000},
+        policies=_ANYWHERE,
+        **more,
+    )
+
+
+def _victims(world: ReclaimWorld, planner: Planner) -> tuple[str, ...]:
+    """Return the node and the names of the victims; the reason where there is no plan."""
+    plan = planner(world.request, world.quotas, world.situation())
+    if not hasattr(plan, "victims"):
+        return (str(plan.reason),)
+    return plan.node_name, *(victim.key.partition("/")[2] for victim in plan.victims)
+
+
+def the_highest_share_first(planner: Planner) -> None:
+    """batch borrows 5 cores and etl 1, so batch gives, though its pod is the more important."""
+    pods = [
+        running("e", "a", 2, namespace="etl"),
+        running("x", "a", 2, priority=10),
+        running("y", "b", 4, priority=90),
+    ]
+    assert _victims(_world(pods), planner) == ("a", "x")
+
+
+def then_the_lowest_priority(planner: Planner) -> None:
+    """Of one quota."""
+    pods = [running("old", "a", 2, priority=10), running("low", "a", 2, age=9000)]
+    assert _victims(_world(pods, nodes=["a"]), planner) == ("a", "low")
+
+
+def then_the_newest(planner: Planner) -> None:
+    """Of one quota and priority."""
+    pods = [running("new", "a", 2, age=400), running("old", "a", 2, age=9000)]
+    assert _victims(_world(pods, nodes=["a"]), planner) == ("a", "new")
+
+
+def the_node_whose_highest_priority_is_lowest(planner: Planner) -> None:
+    """Two victims of priority 1 on b cost less than one of 2 on a."""
+    pods = [
+        running("a1", "a", 4, priority=2),
+        running("b1", "b", 2, priority=1),
+        running("b2", "b", 2, priority=1),
+    ]
+    assert _victims(_world(pods, 4), planner) == ("b", "b1", "b2")
+
+
+def then_the_node_with_the_fewest_victims(planner: Planner) -> None:
+    """At equal priority."""
+    pods = [running("a1", "a", 2), running("a2", "a", 2), running("b1", "b", 4)]
+    assert _victims(_world(pods, 4), planner) == ("b", "b1")
+
+
+def then_the_first_name(planner: Planner) -> None:
+    """At equal cost."""
+    pods = [running("on-b", "b", 4), running("on-a", "a", 4)]
+    assert _victims(_world(pods, 4, nodes=["b", "a"]), planner) == ("a", "on-a")
+
+
+def a_node_of_protected_pods_is_passed_over(planner: Planner) -> None:
+    """No budget is violated, whatever else costs more."""
+    labels = {"app": "x"}
+    pods = [running("a1", "a", 4, labels=labels), running("b1", "b", 4, priority=50)]
+    budget = DisruptionBudget(
+        namespace="batch", name="pdb", selector=LabelSelector(), disruptions_allowed=0
+    )
+    other = replace(budget, namespace="etl")
+    assert _victims(_world(pods, 4, budgets=[other]), planner) == ("a", "a1")
+    assert _victims(_world(pods, 4, budgets=[budget]), planner) == ("BlockedByPDB",)
+
+
+def room_in_the_cohort_takes_one_pod_that_is_enough(planner: Planner) -> None:
+    """A node is free, but not the cohort: one pod of 2 cores rather than two of 1."""
+    pods = [
+        running("small", "a", 1),
+        running("small-2", "a", 1),
+        running("large", "b", 2, priority=9),
+    ]
+    assert _victims(_world(pods, 2, size=8, cohort=4), planner)[1:] == ("large",)
+
+
+def a_node_and_the_cohort_take_pods_of_two_nodes(planner: Planner) -> None:
+    """The pod of a is in the way, and that of b takes of the cohort."""
+    pods = [running("a1", "a", 2), running("a2", "a", 2, namespace="free"), running("b1", "b", 4)]
+    world = _world(pods, 4, cohort=4)
+    world = replace(world, minimums={**world.minimums, "batch": {}})
+    assert _victims(world, planner) == ("b", "b1", "a1")
+
+
+def pods_that_leave_make_room(planner: Planner) -> None:
+    """Nothing more is evicted where pods that are evicted already make room."""
+    pods = [running("a1", "a", 4), running("b1", "b", 4)]
+    assert _victims(_world(pods, 4, leaving=frozenset({"b1"})), planner) == ("NotNeeded",)
+
+
+def room_that_leaves_is_not_borrowed(planner: Planner) -> None:
+    """Once a1 is gone batch uses its `min` alone: etl gives, though it borrows less now."""
+    pods = [
+        running("a1", "a", 3),
+        running("a2", "a", 1, namespace="free"),
+        running("b1", "b", 1),
+        running("b2", "b", 2, namespace="etl"),
+        running("b3", "b", 1, namespace="etl", priority=9),
+    ]
+    world = _world(pods, 3, leaving=frozenset({"a1"}), cohort=5)
+    assert _victims(world, planner)[1:] == ("b2",)
+
+
+def guards_come_first(planner: Planner) -> None:
+    """A pod whose plans failed waits, and so does everybody while reclaim pauses."""
+    world = _world([running("a1", "a", 4), running("b1", "b", 4)], 4)
+    failed = GuardState(failures={"uid-preemptor": Failures(2, seconds_ago(100))})
+    assert _victims(replace(world, guards=failed), planner) == ("BackedOff",)
+    paused = GuardState(paused_until=NOW + 1)
+    assert _victims(replace(world, guards=paused), planner) == ("Paused",)
+
+
+def beyond_its_min_a_pod_takes_nothing(planner: Planner) -> None:
+    """It would borrow itself."""
+    world = _world([running("a1", "a", 4), running("b1", "b", 4)], 4)
+    world = replace(world, minimums={**world.minimums, OWN: {"cpu": 3000}})
+    assert _victims(world, planner) == ("NotWithinMin",)
+
+
+EXAMPLES: tuple[Callable[[Planner], None], ...] = (
+    the_highest_share_first,
+    then_the_lowest_priority,
+    then_the_newest,
+    the_node_whose_highest_priority_is_lowest,
+    then_the_node_with_the_fewest_victims,
+    then_the_first_name,
+    a_node_of_protected_pods_is_passed_over,
+    room_in_the_cohort_takes_one_pod_that_is_enough,
+    a_node_and_the_cohort_take_pods_of_two_nodes,
+    pods_that_leave_make_room,
+    room_that_leaves_is_not_borrowed,
+    guards_come_first,
+    beyond_its_min_a_pod_takes_nothing,
+)
