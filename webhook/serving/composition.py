@@ -10,9 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from engine.model.time import Micros, date
+from engine.pipeline import Scope
 from engine.quota import mode_of, queues_pods
 from engine.quota.tree import QuotaPaths
-from engine.view import ClusterView
+from engine.reclaim import NodeFit
+from engine.view import ClusterView, WhatIf
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -25,6 +27,7 @@ from webhook.cluster.watch.source_status import log_changes
 from webhook.controllers.release import QuotaQueue
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -178,6 +181,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         counts=counts,
         order=settings.queue_order(),
         quota_queue=quota_queue,
+        takes=partial(_takes, cluster, policies, settings.scope()),
         registry=metrics.registry,
         now=now,
     )
@@ -194,6 +198,15 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
             now=now,
         )
         services.elector.add_duty(reclaim.run)
+
+
+def _takes(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> bool:
+    """Return whether any node would take a held pod that counts on none."""
+    view = cluster.state.view()
+    fit = NodeFit(
+        held.placement_request, policies.current, view, cluster.now(), scope, cluster.freshness()
+    )
+    return bool(fit.passing(WhatIf(view)).any())
 
 
 def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:

@@ -31,7 +31,7 @@ from webhook.controllers.release import (
     UnboundReleases,
     WriteParts,
 )
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -73,6 +73,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     counts: PolicyCounts,
     order: QueueOrder,
     quota_queue: QuotaQueue,
+    takes: Callable[[HeldPod], bool],
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -86,6 +87,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         counts: where decisions are counted.
         order: of the held pods.
         quota_queue: the pods that wait for quota.
+        takes: whether any node would take a pod that no policy places.
         registry: of metrics.
         now: the time of day.
     """
@@ -127,6 +129,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
+        takes=takes,
     )
     return ReleaseController(
         parts, is_ready=lambda: cluster.is_synced and policies.is_loaded, now=now

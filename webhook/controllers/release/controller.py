@@ -59,6 +59,7 @@ class ReleaseParts:
         pace: how long they wait for their quotas.
         scheduler_lease: tells when the scheduler was restarted.
         reclaims: the pods that others are evicted for.
+        takes: whether any node would take a pod that no policy places.
     """
 
     writes: WriteParts
@@ -68,6 +69,7 @@ class ReleaseParts:
     pace: QuotaPace
     scheduler_lease: SchedulerLease
     reclaims: Reclaims = field(default_factory=Reclaims)
+    takes: Callable[[HeldPod], bool] = lambda _held: True
 
 
 class ReleaseController:
@@ -193,7 +195,14 @@ class ReleaseController:
     def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
         """Write a pod, unless it stays held as no node takes it."""
         is_ready = self._reclaims.hand_over(held)
-        if decision.fits_nowhere and (is_ready or self._quota_queue.keeps_without_node(held)):
+        if decision.fits_nowhere and is_ready:
+            return
+        if (
+            not (decision.node_name or is_ready)
+            and self._quota_queue.may_keep(held)
+            and (decision.fits_nowhere or not self._parts.takes(held))
+        ):
+            self._quota_queue.keep_without_node(held)
             return
         if is_ready and not decision.node_name:
             # No policy places it: it goes where others have made room.

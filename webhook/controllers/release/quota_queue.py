@@ -197,8 +197,8 @@ class QuotaQueue:
         queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
-    def keeps_without_node(self, held: HeldPod) -> bool:
-        """Note that no node takes a pod that quota lets go; return whether it stays held.
+    def may_keep(self, held: HeldPod) -> bool:
+        """Return whether a pod that quota lets go stays held where no node takes it.
 
         It does where pods that borrow are evicted for it.
         """
@@ -207,12 +207,13 @@ class QuotaQueue:
         if release is None or queue is None or id(held) not in self._pods:
             return False
         reclaims = self._reclaims and queue.quota.reclaim is ReclaimMode.ON
-        if not (reclaims and release.is_within_min):
-            return False
+        return reclaims and release.is_within_min
+
+    def keep_without_node(self, held: HeldPod) -> None:
+        """Note that no node takes a pod that stays held then."""
         self._look_again[held.pod.uid] = self._clock() + _LOOK_AGAIN_SECONDS
-        self._wait_for_capacity(held, release)
+        self._wait_for_capacity(held, self._let_go[held.key])
         self.within_min_since.setdefault(held.key, self._now())
-        return True
 
     def refused(self, held: HeldPod, message: str) -> None:
         """Note that the release of a pod was refused as it exceeds its quota.
