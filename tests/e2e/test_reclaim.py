@@ -102,9 +102,9 @@ class Stage:
 
         async def found() -> str:
             conditions = (await self.cluster.get("pods", name, self.shop))["status"]["conditions"]
-            (queued,) = (each for each in conditions if each["type"] == QUEUED_CONDITION)
-            assert queued["reason"] == reason, queued
-            message: str = queued["message"]
+            queued = [each for each in conditions if each["type"] == QUEUED_CONDITION]
+            assert [each["reason"] for each in queued] == [reason], queued
+            message: str = queued[0]["message"]
             return message
 
         return await eventually(found, f"{name} waits: {reason}", within=90)
