@@ -123,16 +123,16 @@ class QueueCycle:
                     why = known[id(pod.requests)] = self._why(line, pod.requests)
                 reason, lacks, blocked_by = why
                 waits[pod.key] = QuotaWait(
-                    reason=reason,
-                    quota=pod.quota,
-                    position=position,
-                    of=len(line.waiting),
-                    is_within_min=within,
-                    since=pod.since,
-                    lacks=lacks,
-                    blocked_by=blocked_by,
-                    behind=line.behind if is_behind else "",
-                    refusal=pod.refusal,
+                    reason,
+                    pod.quota,
+                    position,
+                    len(line.waiting),
+                    within,
+                    pod.since,
+                    lacks,
+                    blocked_by,
+                    line.behind if is_behind else "",
+                    pod.refusal,
                 )
         return waits
 
