@@ -183,6 +183,8 @@ class ReleaseController:
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
         remaining = self._releasable(ordered, view)
         del view  # each nomination would have to copy it
+        for held in self._quota_queue.nominated_in_vain(ordered):
+            self._decided.take_back(held)
         schedulers = {held.pod.scheduler_name for held in ordered}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()

@@ -104,6 +104,7 @@ class QuotaQueue:
         self._reclaims = reclaims
         self._clock = clock
         self._pods: dict[int, tuple[HeldPod, QueuedPod]] = {}  # by id
+        self._generation = -1  # of the queues that `_pods` are in
         self._requests: dict[tuple[tuple[str, int], ...], Amounts] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._cycle: QueueCycle | None = None
@@ -156,6 +157,17 @@ class QuotaQueue:
         self._pods.clear()
         self._requests.clear()
         self._look_again.clear()
+
+    def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
+        """Return the pods that wait for room to borrow, and have a node from an earlier leader.
+
+        Not those within min: pods may be on their way out for them.
+        """
+        nominated = [held for held in ordered if held.pod.nominated_node_name]
+        if not nominated or self._cycle is None:
+            return []
+        borrow = {key for key, within in self._cycle.waiting() if not within}
+        return [held for held in nominated if held.key in borrow]
 
     @property
     def waits(self) -> Mapping[str, QuotaWait]:
@@ -279,12 +291,14 @@ class QuotaQueue:
         INVARIANT: an id stands for the pod of its entry, which the entry keeps alive.
         """
         known, self._pods = self._pods, {}
+        is_same = self._generation == self._queues.generation
+        self._generation = self._queues.generation
         for held in ordered:
-            queue = self._queue_of(held) if held.is_queued else None
-            if queue is None:
-                continue
-            entry = known.get(id(held))
-            if entry is None or entry[1].quota != queue.queue.key:
+            entry = known.get(id(held)) if is_same else None
+            if entry is None:
+                queue = self._queue_of(held) if held.is_queued else None
+                if queue is None:
+                    continue
                 entry = held, self._queued_pod(held, queue.queue.key)
             self._pods[id(held)] = entry
         if len(self._requests) > 2 * len(self._pods) + _MOST_OBSOLETE:
