@@ -32,6 +32,10 @@ RESERVED_AT_ANNOTATION: Final = "stowplan.dev/reserved-at"
 QUEUED_CONDITION: Final = "stowplan.dev/Queued"
 """The pod condition that says why it is held."""
 
+WAIT_ANNOTATION: Final = "stowplan.dev/wait"
+"""The reason and the message of that condition while it is true: `kubectl describe pod` shows those
+of no condition, but every annotation."""
+
 RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 
@@ -39,16 +43,23 @@ RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
 """On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""
 
 
+_MOST_GATES: Final = 16
+_LONGEST_REASONS: Final = 64
+
+
 def is_queued(gates: Collection[str], annotations: Mapping[str, str]) -> bool:
     """Return whether a pod waits for quota: our gate is on it, and quota among the reasons.
 
     It holds nothing of its quota until then, no matter who wrote the gate and the reason: the
-    request that removes either is judged as a creation.
+    request that removes either is judged as a creation. A matchCondition of the chart says the same
+    of each change of a pod. What that may cost is limited, and a change for which it fails may pass
+    without being judged: so a pod with more gates or longer reasons than any of ours is not queued.
 
     Args:
         gates: names of its scheduling gates.
         annotations: of the pod.
     """
-    if HOLD_GATE not in gates:
+    if HOLD_GATE not in gates or len(gates) > _MOST_GATES:
         return False
-    return HOLD_FOR_QUOTA in annotations.get(HOLD_REASONS_ANNOTATION, "").split(",")
+    reasons = annotations.get(HOLD_REASONS_ANNOTATION, "")
+    return len(reasons) <= _LONGEST_REASONS and HOLD_FOR_QUOTA in reasons.split(",")

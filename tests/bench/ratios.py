@@ -4,7 +4,7 @@ All times are CPU time. What a ratio is to, its floor, is one of:
 
 - a plain score: the limits of all nodes weighed one by one in plain Python,
 - the same on another cluster,
-- decoding the pod that an event is about.
+- decoding the pods that an event or a cycle is about.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from engine.policy import RuleContext, load_policies
 from engine.report import decision_report
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
+from tests.bench.bench_quota_queue import WaitingPods
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.reviews import Reviews
@@ -62,6 +63,7 @@ _EVENTS: Final = 2_000  # different pods
 _REVIEWS: Final = 500  # different ones
 _BATCH: Final = 1_000  # pods
 _TEMPLATES: Final = 100
+_CYCLES: Final = 3
 
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
 
@@ -265,6 +267,28 @@ class _Regex:
         return [clock() - start]
 
 
+class _Queues:
+    """Pods that wait for a tenth as many quotas, all of them without room."""
+
+    def __init__(self, pods: int) -> None:
+        self._waiting = WaitingPods(pods, max(1, pods // 10), free=0.0)
+        self._waiting.cycle()
+
+    def cycles(self) -> Spent:
+        """Look for pods that may go, in the queue order."""
+        return [_spent(self._waiting.cycle) for _ in range(_CYCLES)]
+
+    def decoded(self) -> Spent:
+        """Decode the pods."""
+        return [_spent(self._waiting.decode) for _ in range(_CYCLES)]
+
+
+def _spent(step: Callable[[], object]) -> float:
+    start = clock()
+    step()
+    return clock() - start
+
+
 def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     """Return all that is measured on a cluster, on one of a tenth of its pods and a larger one."""
     world = _World(nodes, pods)
@@ -273,6 +297,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     batches = _Batches(world)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
+    queues = _Queues(pods // 15)
     return {
         "a decision": (world.still, world.plain_score),
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
@@ -285,6 +310,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "14 CEL rules, after two events": (rules.after_events, world.plain_score),
         "a regex on names that differ": (regex.at_once, regex.one_by_one),
         "a pod event": (events.applied, events.decoded),
+        "a cycle of pods that wait for quota": (queues.cycles, queues.decoded),
         "a decision, twice the nodes": (more_nodes.still, few_pods.still),
         "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),
         "a decision, ten times the pods": (world.still, few_pods.still),

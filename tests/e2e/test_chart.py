@@ -521,7 +521,16 @@ _POD_WITH = [
         {"annotations": {}},
         *(
             {"annotations": {HOLD_REASONS_ANNOTATION: reasons}}
-            for reasons in ("", "quota", "placement,quota", "quotas", "placement, quota", "quota,")
+            for reasons in (
+                "",
+                "quota",
+                "placement,quota",
+                "quotas",
+                "placement, quota",
+                "quota,",
+                ("é" * 58) + ",quota",
+                ("é" * 59) + ",quota",
+            )
         ),
     )
     for spec in (
@@ -529,7 +538,14 @@ _POD_WITH = [
         {"schedulingGates": []},
         *(
             {"schedulingGates": [{"name": name} for name in names]}
-            for names in ([HOLD_GATE], ["a/b"], ["a/b", HOLD_GATE], [f"{HOLD_GATE}2"])
+            for names in (
+                [HOLD_GATE],
+                ["a/b"],
+                ["a/b", HOLD_GATE],
+                [f"{HOLD_GATE}2"],
+                [*map(str, range(15)), HOLD_GATE],
+                [*map(str, range(16)), HOLD_GATE],
+            )
         ),
     )
 ]

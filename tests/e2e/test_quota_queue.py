@@ -245,6 +245,10 @@ async def test_a_forged_wait_takes_no_more_than_a_place_in_the_queue(
         for name in "ab":
             await cluster.create(worker(namespace, name))
         assert (await refusal(cluster.create(worker(namespace, "c")))).startswith(EXCEEDED)
+        # What is beyond our means to watch over is no wait.
+        crowd = forged(namespace, "crowd")
+        crowd["spec"]["schedulingGates"] += [{"name": f"gate-{n}"} for n in range(100)]
+        assert (await refusal(cluster.create(crowd))).startswith(EXCEEDED)
         for name in "cd":
             await cluster.create(forged(namespace, name))
         assert (await refusal(remove_gate(cluster, namespace, "c"))).startswith(EXCEEDED)

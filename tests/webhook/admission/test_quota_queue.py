@@ -90,7 +90,9 @@ async def test_a_pod_that_is_not_held_is_judged_at_once(
         (GATE, {}),
         (GATE, {HOLD_REASONS_ANNOTATION: "placement"}),
         (GATE, {HOLD_REASONS_ANNOTATION: "quotas, quota"}),
+        (GATE, {HOLD_REASONS_ANNOTATION: f"{'x' * 59},quota"}),
         ([{"name": "example.com/gate"}], QUEUE),
+        ([*({"name": str(number)} for number in range(16)), *GATE], QUEUE),
         ([], QUEUE),
     ],
 )
