@@ -40,8 +40,7 @@ def plan_reclaim(
         )
 
     # 3. Find victims, or say what is in the way.
-    borrowers = search.borrowers()
-    return search.plan(borrowers) or search.reason(len(borrowers))
+    return search.plan(search.borrowers()) or search.reason()
 
 
 def _refusal(request: PlacementRequest, situation: Situation) -> NoPlan | None:

@@ -123,10 +123,10 @@ class Search:
                 return self._plan(row, victims)
         return None
 
-    def reason(self, borrowers: int) -> NoPlan:
-        """Return why no victims were found among so many pods."""
+    def reason(self) -> NoPlan:
+        """Return why no victims were found."""
         more = self.borrowers(budgets=False)
-        if len(more) > borrowers and self.plan(more) is not None:
+        if self._situation.budgets and self.plan(more) is not None:
             text = "PodDisruptionBudgets allow no eviction of the pods that borrow now"
             return NoPlan(reason=NoPlanReason.BLOCKED_BY_PDB, message=text)
         most = self.borrowers(budgets=False, guards=False)

@@ -13,12 +13,14 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
 from engine.model.selectors import LabelSelector
 from engine.policy import CompiledPolicy, PolicySet
-from engine.reclaim.guards import Failures, GuardState
+from engine.reclaim.guards import Failures, GuardState, OwnerRounds
 from tests.engine.measured_cluster import NOW, node, seconds_ago
+from tests.engine.policy.worlds import policy
 from tests.engine.reclaim.promises import Planner
 from tests.engine.reclaim.worlds import OWN, ReclaimWorld, running
 
 _ANYWHERE = PolicySet([CompiledPolicy(name="anywhere")])
+_FEW = PolicySet([policy("filters: [{name: few, expression: node.podCount < 2}]\n", "few")])
 
 
 def _world(
@@ -57,7 +59,9 @@ def the_highest_share_first(planner: Planner) -> None:
         running("x", "a", 2, priority=10),
         running("y", "b", 4, priority=90),
     ]
-    assert _victims(_world(pods), planner) == ("a", "x")
+    world = _world(pods)
+    world = replace(world, minimums={**world.minimums, "etl": {}})
+    assert _victims(world, planner) == ("a", "x")
 
 
 def then_the_lowest_priority(planner: Planner) -> None:
@@ -155,6 +159,70 @@ def room_that_leaves_is_not_borrowed(planner: Planner) -> None:
     assert _victims(world, planner)[1:] == ("b2",)
 
 
+def a_min_holds_against_several_pods(planner: Planner) -> None:
+    """batch uses 4 and keeps 2, so one of them may go, but not both."""
+    world = _world([running("a1", "a", 2), running("a2", "a", 2)], 4, nodes=["a"])
+    world = replace(world, minimums={**world.minimums, "batch": {"cpu": 2000}})
+    assert _victims(world, planner) == ("NoVictims",)
+
+
+def a_budget_holds_against_several_pods(planner: Planner) -> None:
+    """It allows one eviction, and two are needed."""
+    budget = DisruptionBudget(
+        namespace="batch", name="pdb", selector=LabelSelector(), disruptions_allowed=1
+    )
+    pods = [running("a1", "a", 2), running("a2", "a", 2), running("b1", "b", 3)]
+    world = _world(pods, 4, nodes=["a"], budgets=[budget])
+    assert _victims(world, planner) == ("BlockedByPDB",)
+
+
+def pods_that_have_just_started_stay(planner: Planner) -> None:
+    """For five minutes."""
+    world = _world([running("a1", "a", 4, age=299), running("b1", "b", 4, age=299)], 4)
+    assert _victims(world, planner) == ("Guarded",)
+
+
+def owners_cool_down(planner: Planner) -> None:
+    """For a minute from the first eviction, but for the round that it began."""
+    pods = [running("a1", "a", 4, owner="set"), running("b1", "b", 4, owner="set")]
+    world = _world(pods, 4)
+    for seconds, expected in ((29, ("a", "a1")), (40, ("Guarded",)), (60, ("a", "a1"))):
+        guards = GuardState(owners={"set": OwnerRounds(seconds_ago(seconds))})
+        assert _victims(replace(world, guards=guards), planner) == expected
+
+
+def what_runs_the_cluster_stays(planner: Planner) -> None:
+    """Pods of DaemonSets, and those of system priority."""
+    pods = [
+        running("a1", "a", 4, owner="set", kind="DaemonSet"),
+        running("b1", "b", 4, priority=10**9),
+    ]
+    assert _victims(_world(pods, 4), planner) == ("NoVictims",)
+
+
+def filters_of_policies_hold(planner: Planner) -> None:
+    """On a two pods would be left, which the policy does not want."""
+    pods = [
+        running("a1", "a", 2),
+        running("a2", "a", 1, namespace="free"),
+        running("a3", "a", 1, namespace="free"),
+        running("b1", "b", 4, priority=9),
+    ]
+    assert _victims(replace(_world(pods), policies=_FEW), planner) == ("b", "b1")
+
+
+def whoever_is_not_needed_in_the_cohort_is_spared(planner: Planner) -> None:
+    """4 cores are needed: the first in order, of 1 core, does not help where two of 2 do."""
+    pods = [
+        running("x1", "a", 1),
+        running("x2", "a", 2, priority=1),
+        running("x3", "b", 2, priority=2),
+    ]
+    world = _world(pods, 1, size=8, cohort=2)
+    world = replace(world, minimums={**world.minimums, "batch": {}})
+    assert _victims(world, planner)[1:] == ("x2", "x3")
+
+
 def guards_come_first(planner: Planner) -> None:
     """A pod whose plans failed waits, and so does everybody while reclaim pauses."""
     world = _world([running("a1", "a", 4), running("b1", "b", 4)], 4)
@@ -184,6 +252,13 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     pods_on_the_node_that_the_cohort_takes_spare_others,
     pods_that_leave_make_room,
     room_that_leaves_is_not_borrowed,
+    a_min_holds_against_several_pods,
+    a_budget_holds_against_several_pods,
+    pods_that_have_just_started_stay,
+    owners_cool_down,
+    what_runs_the_cluster_stays,
+    filters_of_policies_hold,
+    whoever_is_not_needed_in_the_cohort_is_spared,
     guards_come_first,
     beyond_its_min_a_pod_takes_nothing,
 )
