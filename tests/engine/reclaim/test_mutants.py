@@ -73,23 +73,12 @@ MUTANTS = {
         "what_if.remove([*gone, *(",
         "what_if.remove([*(",
     ),
-    "pods that leave still make a quota a borrower": (
-        "borrowers",
-        "less(self._accounts[key].used, self._leaving.get(key, {}))",
-        "less(self._accounts[key].used, {})",
-    ),
     "pods that just started are evicted": (
         "search",
         "assigned_at + MIN_RUNTIME <= now",
         "assigned_at <= now",
     ),
     "owners do not cool down": ("guards", "now >= rounds.until", "now >= rounds.began"),
-    "pods of DaemonSets are evicted": ("candidates", "or pod.is_daemon_set\n", "\n"),
-    "pods that run the cluster are evicted": (
-        "candidates",
-        "or pod.priority >= SYSTEM_PRIORITY\n",
-        "\n",
-    ),
     "filters of policies are not looked at": (
         "node_fit",
         "for i, each in enumerate(enforced, 1)",
