@@ -20,7 +20,7 @@ from pydantic_settings import (
 )
 
 from engine.model.selector_text import parse_selector_text
-from engine.pipeline import SYSTEM_NAMESPACES
+from engine.pipeline import SYSTEM_NAMESPACES, Scope
 from engine.queue import QueueOrder, QueueSortName
 from engine.quota import (
     DEFAULT_RESERVATION_SECONDS,
@@ -374,6 +374,12 @@ class Settings(BaseSettings):
     def _is_a_selector(cls, text: str) -> str:
         parse_selector_text(text)
         return text
+
+    def scope(self) -> Scope:
+        """Pods that policies place."""
+        return Scope(
+            scheduler_names=self.scheduler_names, excluded_namespaces=self.excluded_namespaces
+        )
 
     def queue_rules(self) -> QueueRules:
         """Rules by which pods wait for quota."""

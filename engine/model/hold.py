@@ -32,6 +32,10 @@ RESERVED_AT_ANNOTATION: Final = "stowplan.dev/reserved-at"
 QUEUED_CONDITION: Final = "stowplan.dev/Queued"
 """The pod condition that says why it is held."""
 
+WAIT_ANNOTATION: Final = "stowplan.dev/wait"
+"""The reason and the message of that condition while it is true: `kubectl describe pod` shows those
+of no condition, but every annotation."""
+
 RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 

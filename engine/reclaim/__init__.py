@@ -15,6 +15,7 @@ from engine.reclaim.guards import (
     with_eviction,
     with_outcome,
 )
+from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
 from engine.reclaim.planner import plan_reclaim
 
@@ -23,6 +24,7 @@ __all__ = [
     "GuardState",
     "NoPlan",
     "NoPlanReason",
+    "NodeFit",
     "Plan",
     "QuotaAccount",
     "RunningPod",

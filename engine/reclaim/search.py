@@ -19,6 +19,7 @@ from engine.quota.queueing import is_within_min
 from engine.reclaim.borrowers import (
     Accounts,
     Borrower,
+    covers,
     fewest_covering,
     freed_by,
     less,
@@ -117,6 +118,8 @@ class Search:
         for row, of_row in islice(nodes, _MOST_NODES):
             victims = self._completed(borrowers, of_row)
             if victims is not None and self._is_enough(row, victims):
+                if any(each.entry.row == row for each in victims[len(of_row) :]):
+                    victims = self._without_unneeded(row, victims)
                 return self._plan(row, victims)
         return None
 
@@ -211,6 +214,14 @@ class Search:
         taken = {borrower.pod.uid for borrower in victims}
         others = [borrower for borrower in borrowers if borrower.pod.uid not in taken]
         return fewest_covering(others, needs, self._accounts, victims)
+
+    def _without_unneeded(self, row: int, victims: list[Borrower]) -> list[Borrower]:
+        """Return victims without those that others on the same node have made unneeded."""
+        for each in reversed(victims):
+            others = [other for other in victims if other is not each]
+            if covers(freed_by(others), self.needs) and self._is_enough(row, others):
+                victims = others
+        return victims
 
     def _is_enough(self, row: int, victims: Sequence[Borrower]) -> bool:
         return bool(self.fit.passing(self._what_if(victims))[row])

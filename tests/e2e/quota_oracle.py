@@ -20,6 +20,9 @@ HOLD_GATE = "stowplan.dev/hold"
 REASONS = "stowplan.dev/hold-reasons"
 PLAN = "stowplan.dev/reclaim-plan"
 _ROUND_SECONDS = 30.0
+_AGED_SECONDS = 300.0
+"""After which a pod at the head of its quota is overtaken no more."""
+
 _FIRST_COOLDOWN_SECONDS, _LONGEST_COOLDOWN_SECONDS = 60.0, 3600.0
 
 
@@ -225,8 +228,9 @@ class _Oracle:
         kept = self._kept_for_others(waiting, charged)
         free = self._free_on_nodes()
         fits, within_min = set(), set()
+        aged = self._aged(waiting)
         for pod in waiting:
-            if pod.namespace not in self._quotas:
+            if pod.namespace not in self._quotas or aged.get(pod.namespace, pod.uid) != pod.uid:
                 continue
             least, most = self._quotas[pod.namespace]
             used = charged[pod.namespace]
@@ -243,6 +247,14 @@ class _Oracle:
                 del since[uid]
             for uid in now - since.keys():
                 since[uid] = self._at
+
+    def _aged(self, waiting: Sequence[_Pod]) -> dict[str, str]:
+        """Return the pod of each namespace that nothing of its quota may overtake, by uid."""
+        heads: dict[str, str] = {}
+        for pod in sorted(waiting, key=lambda pod: self._created[pod.uid]):
+            if self._at - self._created[pod.uid] > _AGED_SECONDS:
+                heads.setdefault(pod.namespace, pod.uid)
+        return heads
 
     def _kept_for_others(
         self, waiting: Sequence[_Pod], charged: Mapping[str, Counter[str]]

@@ -172,7 +172,7 @@ async def new_namespaces(cluster: Cluster, count: int) -> list[str]:
     return names
 
 
-async def quotas_known(replicas: Sequence[Replica], count: int) -> None:
+async def quotas_known(replicas: Sequence[Replica], count: int, group: str = GROUP) -> None:
     """Wait until each of some replicas has heard of so many quotas."""
 
     async def known() -> bool:
@@ -181,7 +181,7 @@ async def quotas_known(replicas: Sequence[Replica], count: int) -> None:
             source["objects"] == count
             for detail in details
             for source in detail["sources"]
-            if source["name"] == f"elasticquotas.{GROUP}"
+            if source["name"] == f"elasticquotas.{group}"
         )
 
     await eventually(known, f"all replicas know {count} quotas")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.model.hold import QUEUED_CONDITION
+from engine.model.hold import QUEUED_CONDITION, WAIT_ANNOTATION
 from engine.report import place_text
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
@@ -56,7 +56,10 @@ async def _told(cluster: Cluster, namespace: str, name: str) -> tuple[str, str]:
     conditions: list[Json] = found["status"].get("conditions", [])
     own = [each for each in conditions if each["type"] == QUEUED_CONDITION]
     assert len(own) == 1, conditions
-    return own[0]["reason"], own[0]["message"]
+    told = own[0]["reason"], own[0]["message"]
+    # `kubectl describe pod` shows neither, but every annotation.
+    assert found["metadata"]["annotations"][WAIT_ANNOTATION] == ": ".join(told)
+    return told
 
 
 async def _as_many_run(cluster: Cluster, namespace: str, pods: int) -> None:

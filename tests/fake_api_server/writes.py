@@ -175,7 +175,9 @@ class Writer:
     def _update(self, target: Target, old: Object, new: Object, *, dry_run: bool) -> Object:
         _check_preconditions(target, old, new["metadata"])
         if target.subresource == "status":
-            new = {**old, "status": new.get("status")}
+            # Of a built-in kind, labels and annotations are written by its status, too.
+            metadata = old["metadata"] if target.resource.custom else new["metadata"]
+            new = {**old, "metadata": metadata, "status": new.get("status")}
         elif target.resource.has_status:
             new = {**new, "status": old.get("status")}
         return self._write(target, old, new, dry_run=dry_run)

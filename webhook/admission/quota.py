@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, Protocol
@@ -55,6 +56,7 @@ class QuotaReviews:
         record_denial: called with each denied request, but for dry runs.
         withdraw: called with each new pod that is denied, but for dry runs: it counts no longer on
             the node it was advised to take.
+        clock: seconds that only go forward.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
@@ -69,6 +71,7 @@ class QuotaReviews:
         large_pods: LargePods | None = None,
         record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
         withdraw: Callable[[Pod], object] = lambda _pod: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
         self._view = view
@@ -80,6 +83,7 @@ class QuotaReviews:
         self._rules = rules
         self._queues = queues
         self._paths = QuotaPaths(rules)
+        self._clock = clock
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
@@ -117,12 +121,14 @@ class QuotaReviews:
             QuotaUndecidedError: there is none.
         """
         namespace, reservation = request.namespace, demand.reservation
-        above = self._paths.judge(
+        judge_above = self._paths.judge_queued if demand.is_queued else self._paths.judge
+        above = judge_above(
             self._view(),
             namespace,
             demand.quota_name,
             reservation.amounts,
-            alone=demand.is_queued,
+            self._clock(),
+            dry_run=bool(request.dry_run),
         )
         if not above.allowed:
             return above

@@ -13,7 +13,8 @@ from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from engine.quota import mode_of, queues_pods
 from engine.quota.tree import QuotaPaths
-from engine.view import ClusterView
+from engine.reclaim import NodeFit
+from engine.view import ClusterView, WhatIf
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -23,8 +24,10 @@ from webhook.admission.review_result import ignored
 from webhook.background import in_background, on_change
 from webhook.cluster import Cluster, Recording
 from webhook.cluster.watch.source_status import log_changes
+from webhook.controllers.release import QuotaQueue
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -32,7 +35,8 @@ from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
-from webhook.serving.releasing import release_controller
+from webhook.serving.reclaiming import reclaim_controller
+from webhook.serving.releasing import ReleaseServices, release_controller
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder, Services
 from webhook.serving.tls import LiveCertificate
@@ -84,19 +88,7 @@ async def run_server(
             builder.keep_node_marks(services.leadership, cluster, policies)
 
         if services.releasing is not None:
-            controller = release_controller(
-                services.releasing,
-                cluster,
-                placer=placer,
-                policies=policies,
-                counts=counts,
-                order=settings.queue_order(),
-                queue_rules=settings.queue_rules(),
-                reclaims=settings.reclaims,
-                registry=metrics.registry,
-                now=now,
-            )
-            services.releasing.elector.add_duty(controller.run)
+            _release(services.releasing, cluster, settings, placer, policies, counts, metrics, now)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
@@ -162,15 +154,66 @@ async def run_server(
         )
 
 
-def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:
-    scope = Scope(
-        scheduler_names=settings.scheduler_names,
-        excluded_namespaces=settings.excluded_namespaces,
+def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
+    services: ReleaseServices,
+    cluster: Cluster,
+    settings: Settings,
+    placer: Placer,
+    policies: LivePolicies,
+    counts: PolicyCounts,
+    metrics: Metrics,
+    now: Callable[[], Micros],
+) -> None:
+    """Let the leader release held pods, and evict others for them."""
+    quota_queue = QuotaQueue(
+        cluster.state,
+        services.held,
+        services.unbound,
+        settings.queue_rules(),
+        now=now,
+        reclaims=settings.reclaims,
     )
+    controller = release_controller(
+        services,
+        cluster,
+        placer=placer,
+        policies=policies,
+        counts=counts,
+        order=settings.queue_order(),
+        quota_queue=quota_queue,
+        takes=partial(_takes, cluster, policies, settings.scope()),
+        registry=metrics.registry,
+        now=now,
+    )
+    services.elector.add_duty(controller.run)
+    if services.running is not None:
+        reclaim = reclaim_controller(
+            services,
+            cluster,
+            running=services.running,
+            quota_queue=quota_queue,
+            policies=policies,
+            settings=settings,
+            registry=metrics.registry,
+            now=now,
+        )
+        services.elector.add_duty(reclaim.run)
+
+
+def _takes(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> bool:
+    """Return whether any node would take a held pod that counts on none."""
+    view = cluster.state.view()
+    fit = NodeFit(
+        held.placement_request, policies.current, view, cluster.now(), scope, cluster.freshness()
+    )
+    return bool(fit.passing(WhatIf(view)).any())
+
+
+def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:
     return Placer(
         view=cluster.view,
         now=cluster.now,
-        scope=scope,
+        scope=settings.scope(),
         clock=time.monotonic,
         freshness=cluster.freshness,
         explanations=explanations,

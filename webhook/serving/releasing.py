@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from engine.model.time import Micros
 from engine.queue import QueueOrder
-from engine.quota.queueing import QueueRules
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.leader_election import LeaseElector
+from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
@@ -20,6 +20,7 @@ from webhook.controllers.release import (
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseCollector,
     ReleaseController,
@@ -30,7 +31,7 @@ from webhook.controllers.release import (
     UnboundReleases,
     WriteParts,
 )
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -48,6 +49,8 @@ class ReleaseServices:
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
+        reclaims: the held pods that others are evicted for.
+        running: the pods that may be evicted; None where none ever is.
     """
 
     connection: Connection
@@ -57,6 +60,8 @@ class ReleaseServices:
     metrics: ReleaseMetrics
     outcomes: Outcomes
     pace: QuotaPace
+    reclaims: Reclaims
+    running: RunningPods | None
 
 
 def release_controller(  # noqa: PLR0913 - named parts, joined in one place
@@ -67,8 +72,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     policies: LivePolicies,
     counts: PolicyCounts,
     order: QueueOrder,
-    queue_rules: QueueRules,
-    reclaims: bool,
+    quota_queue: QuotaQueue,
+    takes: Callable[[HeldPod], bool],
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -81,21 +86,13 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         policies: those in force.
         counts: where decisions are counted.
         order: of the held pods.
-        queue_rules: by which pods wait for quota.
-        reclaims: whether pods may be evicted for those that wait.
+        quota_queue: the pods that wait for quota.
+        takes: whether any node would take a pod that no policy places.
         registry: of metrics.
         now: the time of day.
     """
     elector, metrics, outcomes = services.elector, services.metrics, services.outcomes
     refusals = Refusals(services.connection, identity=elector.identity)
-    quota_queue = QuotaQueue(
-        cluster.state,
-        services.held,
-        services.unbound,
-        queue_rules,
-        now=now,
-        reclaims=reclaims,
-    )
     registry.register(
         ReleaseCollector(
             held=services.held,
@@ -131,6 +128,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         outcomes=outcomes,
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
+        reclaims=services.reclaims,
+        takes=takes,
     )
     return ReleaseController(
         parts, is_ready=lambda: cluster.is_synced and policies.is_loaded, now=now

@@ -39,7 +39,14 @@ from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.controllers.release import Outcomes, QuotaPace, ReleaseMetrics, UnboundReleases
+from webhook.controllers.reclaim import RunningPods
+from webhook.controllers.release import (
+    Outcomes,
+    QuotaPace,
+    Reclaims,
+    ReleaseMetrics,
+    UnboundReleases,
+)
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.held_pods import HeldPods
@@ -148,7 +155,12 @@ class ServiceBuilder:
         pods = ObservedPods()
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        cluster = await self._live_cluster(connection, [pods, held, unbound])
+        excluded = frozenset(settings.excluded_namespaces)
+        running = RunningPods(excluded) if settings.reclaims else None
+        observers: list[PodObserver] = [pods, held, unbound]
+        if running is not None:
+            observers.append(running)
+        cluster = await self._live_cluster(connection, observers)
 
         observed = observe_cluster(cluster.state, cluster.sources, pods)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -161,7 +173,9 @@ class ServiceBuilder:
         )
         guard = HoldGuard(lambda: elector.observed, held)
         # Before the elector runs: what its tasks write with must be closed after they have ended.
-        releasing = await self._releasing(elector, held, unbound) if settings.hold else None
+        releasing = None
+        if settings.hold:
+            releasing = await self._releasing(elector, held, unbound, running)
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
@@ -207,7 +221,11 @@ class ServiceBuilder:
         )
 
     async def _releasing(
-        self, elector: LeaseElector, held: HeldPods, unbound: UnboundReleases
+        self,
+        elector: LeaseElector,
+        held: HeldPods,
+        unbound: UnboundReleases,
+        running: RunningPods | None,
     ) -> ReleaseServices:
         """Services of the release; its writes have a connection of their own, beside the Lease."""
         connection = await self.stack.enter_async_context(
@@ -222,6 +240,8 @@ class ServiceBuilder:
             metrics=metrics,
             outcomes=Outcomes(show=metrics.landed),
             pace=QuotaPace(self.now),
+            reclaims=Reclaims(),
+            running=running,
         )
 
     def keep_node_marks(

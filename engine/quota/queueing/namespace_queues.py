@@ -105,6 +105,9 @@ class NamespaceQueues:
 
     Args:
         rules: the rules.
+
+    Attributes:
+        generation: grows whenever a pod may wait for another quota than before.
     """
 
     def __init__(self, rules: QueueRules) -> None:
@@ -112,6 +115,8 @@ class NamespaceQueues:
         self._by_namespace: dict[str, NamespaceQueue] = {}
         self._tree = TreeQueues(rules.rules)
         self._by_tree: dict[QuotaKey, NamespaceQueue] = {}
+        self._keys: dict[str, QuotaKey] = {}
+        self.generation = 0
         self._view: ClusterView | None = None
 
     def get(self, namespace: str, label: str = "") -> NamespaceQueue | None:
@@ -161,7 +166,10 @@ class NamespaceQueues:
                     found[namespace] = old
                 elif source[0]:
                     found[namespace] = _queue_of(source, rules.rules, above)
-        self._by_namespace = found
+        keys = {namespace: queue.queue.key for namespace, queue in found.items()}
+        if self._by_tree or keys != self._keys:
+            self.generation += 1
+        self._by_namespace, self._keys = found, keys
 
     def situation(
         self,

@@ -78,7 +78,7 @@ class QueueCycle:
         self._cohort = cohort
         self._capacity = cohort.capacity
         self._cohort_used = dict(cohort.used)
-        self._now = now
+        self._aged_from = now - AGED_MICROS
         self._moment = 0  # grows with every change of usage
         self._tallies: dict[QuotaKey, Used] = {}
         self._borrowers: dict[str, list[Borrower]] = {}
@@ -175,7 +175,10 @@ class QueueCycle:
                     return not within, self._share(line, requests), line.places[line.next]
                 if not pods[line.next].refusal:
                     unfitting[id(requests)] = within
-            self._wait(line, within=within)
+            if pods[line.next].since > self._aged_from and (line.keeps or not within):
+                line.wait(is_within_min=within)  # nothing is kept for it, and it is overtaken
+            else:
+                self._wait(line, within=within)
         return None
 
     def _still_fits(self, line: Line) -> bool:
@@ -227,7 +230,7 @@ class QueueCycle:
             kept = {name: amount for name, amount in requests.items() if name in guaranteed}
             _add(self._cohort_used, kept)
             self._moment += 1
-        if self._now - pod.since >= AGED_MICROS and self._may_ever_fit(line, requests):
+        if pod.since <= self._aged_from and self._may_ever_fit(line, requests):
             line.wait_behind(pod)
 
     def _may_ever_fit(self, line: Line, requests: Amounts) -> bool:

@@ -124,6 +124,18 @@ def a_node_and_the_cohort_take_pods_of_two_nodes(planner: Planner) -> None:
     assert _victims(world, planner) == ("b", "b1", "a1")
 
 
+def pods_on_the_node_that_the_cohort_takes_spare_others(planner: Planner) -> None:
+    """For the node a1 is enough and for the cohort a2 is needed too, which makes a1 unneeded."""
+    pods = [
+        running("a1", "a", 1, namespace="etl"),
+        running("a2", "a", 3, priority=9),
+        running("b1", "b", 4, namespace="free"),
+    ]
+    world = _world(pods, 1, cohort=2)
+    world = replace(world, minimums={**world.minimums, "batch": {}, "etl": {}})
+    assert _victims(world, planner) == ("a", "a2")
+
+
 def pods_that_leave_make_room(planner: Planner) -> None:
     """Nothing more is evicted where pods that are evicted already make room."""
     pods = [running("a1", "a", 4), running("b1", "b", 4)]
@@ -169,6 +181,7 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     a_node_of_protected_pods_is_passed_over,
     room_in_the_cohort_takes_one_pod_that_is_enough,
     a_node_and_the_cohort_take_pods_of_two_nodes,
+    pods_on_the_node_that_the_cohort_takes_spare_others,
     pods_that_leave_make_room,
     room_that_leaves_is_not_borrowed,
     guards_come_first,

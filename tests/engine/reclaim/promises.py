@@ -40,8 +40,9 @@ def planned(world: ReclaimWorld, planner: Planner = plan_reclaim) -> Plan | None
 
 
 def leaving(world: ReclaimWorld) -> list[Pod]:
-    """Return the pods that are leaving anyway."""
-    return [each for each in world.pods if each.deleting or each.name in world.leaving]
+    """Return the pods of quotas that are leaving anyway; others count until they are gone."""
+    of_quotas = [each for each in world.pods if each.namespace in world.minimums]
+    return [each for each in of_quotas if each.deleting or each.name in world.leaving]
 
 
 def nodes_for(world: ReclaimWorld, gone: Sequence[Pod]) -> set[str]:

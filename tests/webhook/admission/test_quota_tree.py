@@ -41,14 +41,16 @@ def _creation(cpu: str, label: str = "batch", *, queued: bool = False) -> Admiss
 
 async def test_a_label_never_leads_past_the_quotas_above_it() -> None:
     reviews = quota_reviews(_state())
-    admitted, denied = _creation("3"), _creation("3500m")
-    assert await outcomes(reviews, admitted, denied) == [Outcome.ADMITTED, Outcome.QUOTA_DENIED]
+    denied = _creation("3500m")
     status = (await reviews.review(denied)).response.status
     assert status is not None
     assert status.message == (
         "exceeded quota: top, requested: cpu=3500m, used: cpu=0, limited: cpu=3"
     )
-    assert await outcomes(reviews, _creation("9", label="unknown")) == [Outcome.ADMITTED]
+    # The second is denied though nobody has seen the first yet.
+    requests = (_creation("2"), _creation("2"), _creation("9", label="unknown"))
+    expected = [Outcome.ADMITTED, Outcome.QUOTA_DENIED, Outcome.ADMITTED]
+    assert await outcomes(reviews, *requests) == expected
 
 
 async def test_a_pod_may_wait_for_what_will_be_free_and_for_nothing_more() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +61,7 @@ class ReclaimController:
 
     Args:
         parts: what reclaims work with.
+        blocked: the pods that may be reclaimed for, in queue order.
         is_ready: whether all that plans are made from is known.
         after: time for which a pod waits before others are evicted for it.
         now: the time of day.
@@ -71,12 +72,14 @@ class ReclaimController:
         self,
         parts: ReclaimParts,
         *,
+        blocked: Callable[[], Sequence[BlockedPod]],
         is_ready: Callable[[], bool],
         after: Micros,
         now: Callable[[], Micros],
         count: Callable[[Outcome], None] = lambda _outcome: None,
     ) -> None:
         self._parts = parts
+        self._blocked = blocked
         self._is_ready = is_ready
         self._after = after
         self._now = now
@@ -137,8 +140,8 @@ class ReclaimController:
 
     def _due(self, now: Micros) -> list[BlockedPod]:
         """Return the pods that have waited for long enough, in queue order."""
-        due = []
-        for blocked in self._parts.reclaims.blocked:
+        due, found = [], self._blocked()
+        for blocked in found:
             pod = blocked.held.pod
             waiting = self._waiting.get(pod.uid)
             if waiting is None or now - waiting.seen_at > _FORGOTTEN_AFTER:
@@ -150,7 +153,7 @@ class ReclaimController:
             is_due = now - waiting.since >= self._after and now >= waiting.plan_at
             if is_due and blocked.held.raw and pod.uid not in self._tasks:
                 due.append(blocked)
-        self._is_first = self._is_first and not self._parts.reclaims.blocked
+        self._is_first = self._is_first and not found
         return due
 
     async def _plan(self, blocked: BlockedPod, mode: ReclaimMode, now: Micros) -> None:

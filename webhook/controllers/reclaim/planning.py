@@ -105,7 +105,8 @@ class ReclaimPlanner:
             held: within the limits of a decision, so that its object is known.
             guards: what reclaim has done so far.
         """
-        state, counted = self._parts.state, self._counted_on(held)
+        state = self._parts.state
+        counted = state.assumed_node(held.key)
         if counted:
             state.nominate(held.key, "")
         try:
@@ -148,9 +149,3 @@ class ReclaimPlanner:
         quotas = standing.quotas_of(running.namespace, running.labels)
         entry = self._parts.state.entry(running.key) if quotas else None
         return None if entry is None else Candidate(pod=running, entry=entry, quotas=quotas)
-
-    def _counted_on(self, held: HeldPod) -> str:
-        """Return the node that a pod counts on, "" for none."""
-        state = self._parts.state
-        entry = state.entry(held.key)
-        return "" if entry is None or entry.row < 0 else state.view().names[entry.row]

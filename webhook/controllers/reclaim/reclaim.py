@@ -307,7 +307,7 @@ class Reclaim:
         """Take back what the pod has, if it is still held, and leave it to the queue."""
         parts, held = self._parts, self._held
         now = parts.held.get(held.key)
-        if now is not None and now.pod.uid == held.pod.uid:
+        if now is not None and now.pod.uid == held.pod.uid and parts.reclaims.counts(held):
             parts.state.nominate(held.key, "")
             try:
                 await parts.writer.withdraw(held)

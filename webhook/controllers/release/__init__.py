@@ -14,6 +14,7 @@ from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.quota_queue import QuotaQueue
+from webhook.controllers.release.reclaims import Reclaims
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
@@ -25,6 +26,7 @@ __all__ = [
     "QueuedConditions",
     "QuotaPace",
     "QuotaQueue",
+    "Reclaims",
     "Refusals",
     "ReleaseCollector",
     "ReleaseController",

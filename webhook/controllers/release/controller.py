@@ -6,19 +6,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
+
+from msgspec.structs import replace
 
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.queue import QueueOrder
+from engine.view import ClusterView
 from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Wait
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.quota_pace import QuotaPace
+from webhook.controllers.release.reclaims import ReclaimNote, Reclaims
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import ReleaseDecision
 from webhook.controllers.release.write_error import WriteError
@@ -53,6 +58,8 @@ class ReleaseParts:
         outcomes: where they land.
         pace: how long they wait for their quotas.
         scheduler_lease: tells when the scheduler was restarted.
+        reclaims: the pods that others are evicted for.
+        takes: whether any node would take a pod that no policy places.
     """
 
     writes: WriteParts
@@ -61,6 +68,8 @@ class ReleaseParts:
     outcomes: Outcomes
     pace: QuotaPace
     scheduler_lease: SchedulerLease
+    reclaims: Reclaims = field(default_factory=Reclaims)
+    takes: Callable[[HeldPod], bool] = lambda _held: True
 
 
 class ReleaseController:
@@ -89,6 +98,7 @@ class ReleaseController:
         self._parts = parts
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
         self._quota_queue = parts.writes.quota_queue
+        self._reclaims = parts.reclaims
         self._decided = DecidedPods(parts.writes, now=now, clock=clock)
         self._is_ready = is_ready
         self._now = now
@@ -100,7 +110,7 @@ class ReleaseController:
         """Repeat cycles until cancelled."""
         self._unbound.clear()
         beside = [
-            asyncio.create_task(self._parts.scheduler_lease.run(self._decided.touch)),
+            asyncio.create_task(self._parts.scheduler_lease.run(self._touch)),
             asyncio.create_task(self._write_events()),
         ]
         try:
@@ -171,17 +181,54 @@ class ReleaseController:
             return ()
         view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
-        remaining = self._quota_queue.releasable(ordered, self._decided.keys, view)
+        remaining = self._releasable(ordered, view)
         del view  # each nomination would have to copy it
+        for held in self._quota_queue.nominated_in_vain(ordered):
+            self._decided.take_back(held)
         schedulers = {held.pod.scheduler_name for held in ordered}
         while batch := list(self._with_room(remaining, self._room_of(schedulers))):
             began = self._clock()
             for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                if decision.node_name or not self._quota_queue.keeps_without_node(held):
-                    self._decided.reserve(held, decision)
+                self._reserve(held, decision)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
         return self._undecided(ordered)
+
+    def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
+        """Write a pod, unless it stays held as no node takes it."""
+        is_ready = self._reclaims.hand_over(held)
+        if decision.fits_nowhere and is_ready:
+            return
+        if (
+            not (decision.node_name or is_ready)
+            and self._quota_queue.may_keep(held)
+            and (decision.fits_nowhere or not self._parts.takes(held))
+        ):
+            self._quota_queue.keep_without_node(held)
+            return
+        if is_ready and not decision.node_name:
+            # No policy places it: it goes where others have made room.
+            node_name = held.pod.nominated_node_name
+            self._parts.writes.state.nominate(held.key, node_name)
+            decision = replace(decision, node_name=node_name, reason="")
+        self._decided.reserve(held, decision)
+
+    def _releasable(self, ordered: Sequence[HeldPod], view: ClusterView) -> Iterator[HeldPod]:
+        """Return the pods that may be decided, those first whom others were evicted for."""
+        reclaims = self._reclaims
+        ready = [held for held in ordered if reclaims.is_ready(held)]
+        queued = [held for held in ordered if not (reclaims.keeps(held) or reclaims.is_ready(held))]
+        under_way = [*self._decided.keys, *(held.key for held in reclaims)]
+        return chain(ready, self._quota_queue.releasable(queued, under_way, view))
+
+    async def _touch(self) -> None:
+        """Let a scheduler that was restarted note all nominations again that it has forgotten."""
+        await self._decided.touch()
+        for held in self._reclaims:
+            try:
+                await self._parts.writes.writer.touch(held)
+            except WriteError as error:
+                _log.info("pod `%s` is not touched: %s", held.key, error)
 
     def _undecided(self, pods: Iterable[HeldPod]) -> list[HeldPod]:
         """Return the pods that are not decided."""
@@ -218,7 +265,8 @@ class ReleaseController:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
         waiting = self._quota_queue.waiting()
         for held in self._held:
-            if held.key in waiting and held.key not in self._decided:
+            is_kept = held.key in waiting or self._reclaims.keeps(held)
+            if is_kept and held.key not in self._decided:
                 continue
             decided = self._decided.get(held.key)
             is_released = decided is not None and decided.is_released
@@ -242,7 +290,9 @@ class ReleaseController:
         if refusal:
             return Wait(QueuedReason.RELEASE_REFUSED, refusal)
         in_order = _ENOUGH if len(self._unbound) else IN_ORDER
-        return self._parts.pace.condition(held.key) or in_order
+        wait = self._parts.pace.condition(held.key) or in_order
+        note = self._reclaims.note(held)
+        return wait if note is None else _with_note(wait, note)
 
     async def _write_conditions(self, due: Sequence[DueCondition]) -> None:
         for held, condition in due:
@@ -282,6 +332,11 @@ class ReleaseController:
         finally:
             for wait in waits:
                 wait.cancel()
+
+
+def _with_note(wait: Wait, note: ReclaimNote) -> Wait:
+    detail = "; ".join(filter(None, (wait.detail, note.text)))
+    return wait._replace(reason=note.reason or wait.reason, detail=detail)
 
 
 def _pod_of(held: HeldPod) -> Pod:

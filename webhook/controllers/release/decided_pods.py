@@ -147,6 +147,22 @@ class DecidedPods:
             elif self.may_try(decided.held):
                 self._start(decided)
 
+    def take_back(self, held: HeldPod) -> None:
+        """Let the room go that an earlier leader nominated a pod to, which waits by now.
+
+        Until that is seen, or for a moment, nothing else is written of the pod.
+        """
+        if not self.may_try(held):
+            return
+        self._not_before[held.key] = held.version, self._clock() + _CHANGED_SECONDS
+        self._parts.state.nominate(held.key, "")
+        task = asyncio.create_task(self._write_back(held))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _write_back(self, held: HeldPod) -> None:
+        await self._withdraw(held)
+
     async def touch(self) -> None:
         """Let a scheduler that was restarted note the nominations again that it has forgotten."""
         for decided in self:

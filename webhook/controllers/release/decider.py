@@ -111,6 +111,7 @@ class HeldPodDecider:
             node_name=nodes[0] if nodes else "",
             nominates=False,
             reason="" if nodes else decision.message,
+            fits_nowhere=not decision.candidates.size and _has_filters(decision),
             patch=ReleasePatch(operations=patch.operations),
         )
 
@@ -132,7 +133,17 @@ def _decision_of(
     patch = encode_release(
         outcome.decision, request, view, estimate=outcome.estimate, message=message
     )
-    return ReleaseDecision(node_name="" if reason else outcome.node, reason=reason, patch=patch)
+    return ReleaseDecision(
+        node_name="" if reason else outcome.node,
+        reason=reason,
+        fits_nowhere=not outcome.candidates and _has_filters(outcome.decision),
+        patch=patch,
+    )
+
+
+def _has_filters(decision: Decision) -> bool:
+    """Return whether nodes were looked at: without a policy none is."""
+    return bool(decision.filters)
 
 
 def _missing_data(decision: Decision) -> str:

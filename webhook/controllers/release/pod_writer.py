@@ -1,7 +1,8 @@
 """Writes of held pods: nominations, conditions, and the release itself.
 
-A nomination is written by the subresource `pods/status`, which ignores what stands beside the
-status; the gate goes by another patch, which ignores the status. So a placed pod takes two writes.
+A nomination is written by the subresource `pods/status`, which ignores the spec, but not
+annotations; the gate goes by another patch, which ignores the status. So a placed pod takes two
+writes.
 Each awaits its answer, and the watches of others keep that order: the scheduler sees the
 nomination before the gate goes. A pod is never replaced (PUT): that drops fields we do not know.
 """
@@ -19,7 +20,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from engine.errors import PatchError
-from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RESERVED_AT_ANNOTATION
+from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RESERVED_AT_ANNOTATION, WAIT_ANNOTATION
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
 from webhook.controllers.release.paced_connection import PacedConnection
 from webhook.controllers.release.release_patch import (
@@ -163,8 +164,12 @@ class PodWriter:
     async def _patch_status(
         self, held: HeldPod, status: Mapping[str, object], condition: Condition | None
     ) -> None:
-        conditions = {} if condition is None else {"conditions": [condition]}
-        body = {"metadata": {"uid": held.pod.uid}, "status": {**status, **conditions}}
+        metadata: dict[str, object] = {"uid": held.pod.uid}
+        conditions: dict[str, object] = {}
+        if condition is not None:
+            conditions["conditions"] = [condition]
+            metadata["annotations"] = {WAIT_ANNOTATION: _wait_in(condition)}
+        body = {"metadata": metadata, "status": {**status, **conditions}}
         await self._patch_held(held, _STRATEGIC_MERGE_PATCH, body, "/status")
 
     async def _patch_held(
@@ -224,3 +229,10 @@ def _patch_errors_as_changed() -> Iterator[None]:
         yield
     except PatchError as error:
         raise WriteError(WriteFailure.CHANGED, ApiError(NO_CONTACT, "", str(error))) from error
+
+
+def _wait_in(condition: Condition) -> str | None:
+    """Return a condition that is true as an annotation; None, which removes it, for another."""
+    if condition["status"] != "True":
+        return None
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))

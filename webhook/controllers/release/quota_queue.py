@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
 from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
@@ -29,6 +29,7 @@ from engine.quota.queueing import (
 )
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.pacing import UnboundReleases
+from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod, HeldPods
 
 _LOOK_AGAIN_SECONDS: Final = 2.0
@@ -103,6 +104,7 @@ class QuotaQueue:
         self._reclaims = reclaims
         self._clock = clock
         self._pods: dict[int, tuple[HeldPod, QueuedPod]] = {}  # by id
+        self._generation = -1  # of the queues that `_pods` are in
         self._requests: dict[tuple[tuple[str, int], ...], Amounts] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._cycle: QueueCycle | None = None
@@ -112,6 +114,7 @@ class QuotaQueue:
         self._look_again: dict[str, float] = {}  # by uid, when to look for a node again
         self.situation: QueueSituation | None = None
         self.within_min_since: dict[str, Micros] = {}
+        self._decided: Iterable[str] = ()
 
     def releasable(
         self, ordered: Sequence[HeldPod], decided: Iterable[str], view: ClusterView
@@ -127,6 +130,7 @@ class QuotaQueue:
             decided: the keys of those that are, and still held.
             view: the cluster.
         """
+        self._decided = decided
         if not any(held.is_queued for held in ordered):
             self.clear()
             return iter(ordered)
@@ -154,6 +158,17 @@ class QuotaQueue:
         self._requests.clear()
         self._look_again.clear()
 
+    def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
+        """Return the pods that wait for room to borrow, and have a node from an earlier leader.
+
+        Not those within min: pods may be on their way out for them.
+        """
+        nominated = [held for held in ordered if held.pod.nominated_node_name]
+        if not nominated or self._cycle is None:
+            return []
+        borrow = {key for key, within in self._cycle.waiting() if not within}
+        return [held for held in nominated if held.key in borrow]
+
     @property
     def waits(self) -> Mapping[str, QuotaWait]:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
@@ -167,8 +182,35 @@ class QuotaQueue:
         of_quota = () if self._cycle is None else self._cycle.waiting()
         return {key for key, _ in of_quota} | self._without_room.keys()
 
-    def keeps_without_node(self, held: HeldPod) -> bool:
-        """Note that no node takes a pod that quota lets go; return whether it stays held.
+    def blocked(self) -> list[BlockedPod]:
+        """Return the pods within min that wait for room in the cohort or for a node, in order."""
+        if not self.within_min_since:
+            return []
+        return [
+            BlockedPod(held, wait.reason)
+            for held, _ in list(self._pods.values())
+            if (wait := self.waits.get(held.key)) is not None and _is_blocked(wait)
+        ]
+
+    def situation_without(self, held: HeldPod) -> QueueSituation:
+        """Return the situation of now, as if a held pod were neither under way nor nominated."""
+        view = self._state.view()
+        self._queues.update(view)
+        decided = [key for key in self._decided if key != held.key]
+        return self._situation(view, decided, [each for each in self._held if each is not held])
+
+    def quota_of(self, namespace: str, labels: Mapping[str, str]) -> ElasticQuota | None:
+        """Return the quota in the cohort that guarantees room to a pod, if any.
+
+        Args:
+            namespace: of the pod.
+            labels: of the pod.
+        """
+        queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
+        return None if queue is None or not queue.queue.is_in_cohort else queue.quota
+
+    def may_keep(self, held: HeldPod) -> bool:
+        """Return whether a pod that quota lets go stays held where no node takes it.
 
         It does where pods that borrow are evicted for it.
         """
@@ -177,12 +219,13 @@ class QuotaQueue:
         if release is None or queue is None or id(held) not in self._pods:
             return False
         reclaims = self._reclaims and queue.quota.reclaim is ReclaimMode.ON
-        if not (reclaims and release.is_within_min):
-            return False
+        return reclaims and release.is_within_min
+
+    def keep_without_node(self, held: HeldPod) -> None:
+        """Note that no node takes a pod that stays held then."""
         self._look_again[held.pod.uid] = self._clock() + _LOOK_AGAIN_SECONDS
-        self._wait_for_capacity(held, release)
+        self._wait_for_capacity(held, self._let_go[held.key])
         self.within_min_since.setdefault(held.key, self._now())
-        return True
 
     def refused(self, held: HeldPod, message: str) -> None:
         """Note that the release of a pod was refused as it exceeds its quota.
@@ -248,12 +291,14 @@ class QuotaQueue:
         INVARIANT: an id stands for the pod of its entry, which the entry keeps alive.
         """
         known, self._pods = self._pods, {}
+        is_same = self._generation == self._queues.generation
+        self._generation = self._queues.generation
         for held in ordered:
-            queue = self._queue_of(held) if held.is_queued else None
-            if queue is None:
-                continue
-            entry = known.get(id(held))
-            if entry is None or entry[1].quota != queue.queue.key:
+            entry = known.get(id(held)) if is_same else None
+            if entry is None:
+                queue = self._queue_of(held) if held.is_queued else None
+                if queue is None:
+                    continue
                 entry = held, self._queued_pod(held, queue.queue.key)
             self._pods[id(held)] = entry
         if len(self._requests) > 2 * len(self._pods) + _MOST_OBSOLETE:
@@ -327,6 +372,16 @@ class QuotaQueue:
         self.within_min_since = {key: known.get(key, now) for key in waiting}
         uids = {held.pod.uid for held, _ in self._pods.values()} if self._look_again else ()
         self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
+
+
+def _is_blocked(wait: QuotaWait) -> bool:
+    """Return whether nothing but what others borrow is in the way of a pod."""
+    return (
+        wait.is_within_min
+        and wait.reason in {QueuedReason.WAITING_FOR_QUOTA, QueuedReason.WAITING_FOR_CAPACITY}
+        and not (wait.behind or wait.refusal)
+        and all(lack.bound is None for lack in wait.lacks)
+    )
 
 
 def _label(held: HeldPod) -> str:

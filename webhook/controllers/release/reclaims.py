@@ -6,7 +6,7 @@ its room. Until the victims are gone nobody else may decide or release it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
@@ -38,15 +38,9 @@ class ReclaimNote(NamedTuple):
 
 
 class Reclaims:
-    """The held pods that are reclaimed for; in the memory of the leader, while reclaim runs.
-
-    Attributes:
-        blocked: the pods that may be reclaimed for, in queue order, as of the latest cycle of the
-            release controller.
-    """
+    """The held pods that are reclaimed for; in the memory of the leader, while reclaim runs."""
 
     def __init__(self) -> None:
-        self.blocked: Sequence[BlockedPod] = ()
         self._is_running = False
         self._kept: dict[str, HeldPod] = {}
         self._ready: set[str] = set()  # uids
@@ -65,7 +59,6 @@ class Reclaims:
     def end(self) -> None:
         """Keep no pod any more, and forget all."""
         self._is_running = False
-        self.blocked = ()
         self._kept.clear()
         self._ready.clear()
         self._notes.clear()
@@ -114,6 +107,13 @@ class Reclaims:
     def set_ready(self, held: HeldPod) -> None:
         """Let a pod be decided and released, before others: its room is there."""
         self._ready.add(held.pod.uid)
+
+    def hand_over(self, held: HeldPod) -> bool:
+        """Leave a pod whose room is there to its release; return whether it is such a pod."""
+        if held.pod.uid not in self._ready:
+            return False
+        self.give_up(held)
+        return True
 
     def give_up(self, held: HeldPod) -> None:
         """Leave a pod to the queue again, or to its end."""

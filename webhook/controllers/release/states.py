@@ -20,12 +20,14 @@ class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
         node_name: the best node, "" where there is none.
         nominates: whether the node is nominated; else the patch prefers it.
         reason: why there is no node; "" where there is one.
+        fits_nowhere: whether that is because no node would take the pod.
         patch: written with the release.
     """
 
     node_name: str = ""
     nominates: bool = True
     reason: str = ""
+    fits_nowhere: bool = False
     patch: ReleasePatch = ReleasePatch()
 
 

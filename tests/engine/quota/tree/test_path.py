@@ -35,14 +35,33 @@ def test_a_pod_is_compared_with_the_quota_of_its_label_and_all_above() -> None:
     state, paths = _state(), QuotaPaths(RESOURCE_QUOTA_RULES)
     state.set_pod(_pod("shop", "a", "3", "batch"), seen_at=Micros(0))
     view = state.view()
-    assert paths.judge(view, "shop", "batch", {"cpu": 2000}, alone=False).allowed
-    over = paths.judge(view, "shop", "batch", {"cpu": 2001}, alone=False)
+    assert paths.judge(view, "shop", "batch", {"cpu": 2000}, 0.0, dry_run=True).allowed
+    over = paths.judge(view, "shop", "batch", {"cpu": 2001}, 0.0)
     assert over.exceeded == ("batch",)
-    both = paths.judge(view, "shop", "batch", {"cpu": 3001}, alone=False)
+    both = paths.judge(view, "shop", "batch", {"cpu": 3001}, 0.0)
     assert both.exceeded == ("batch", "top")
     # What waits is compared with what could ever be free.
-    assert paths.judge(view, "shop", "batch", {"cpu": 5000}, alone=True).allowed
-    assert not paths.judge(view, "shop", "batch", {"cpu": 5001}, alone=True).allowed
+    assert paths.judge_queued(view, "shop", "batch", {"cpu": 5000}, 0.0).allowed
+    assert not paths.judge_queued(view, "shop", "batch", {"cpu": 5001}, 0.0).allowed
+
+
+def test_pods_that_were_admitted_a_moment_ago_count_before_they_are_seen() -> None:
+    state, paths = _state(), QuotaPaths(RESOURCE_QUOTA_RULES)
+    view = state.view()
+    admitted = [paths.judge(view, "shop", "batch", {"cpu": 2000}, now / 100) for now in range(3)]
+    assert [verdict.allowed for verdict in admitted] == [True, True, False]
+    assert paths.judge(view, "shop", "batch", {"cpu": 2000}, 1.0).allowed  # they never came
+
+
+def test_only_so_many_pods_wait_for_a_quota_of_the_tree() -> None:
+    state, paths = _state(), QuotaPaths(RESOURCE_QUOTA_RULES)
+    few = replace(quota("batch", "top", most={"cpu": 5000}), max_queued=2)
+    state.set_quota(few)
+    view = state.view()
+    waits = [paths.judge_queued(view, "shop", "batch", {"cpu": 1}, 0.0) for _ in range(3)]
+    assert [verdict.allowed for verdict in waits] == [True, True, False]
+    expected = "too many pods wait for quota: batch, waiting: 2, limited: 2"
+    assert waits[2].message == expected
 
 
 def test_the_quota_of_a_namespace_is_left_to_its_reservations_those_above_are_not() -> None:
@@ -50,8 +69,8 @@ def test_the_quota_of_a_namespace_is_left_to_its_reservations_those_above_are_no
     state.set_pod(_pod("shop", "a", "3", "batch"), seen_at=Micros(0))
     view = state.view()
     assert [each.name for each in paths.quotas_of(view, "team", "")] == ["top"]
-    assert paths.judge(view, "team", "", {"cpu": 4500}, alone=False).exceeded == ("top",)
-    assert paths.judge(view, "elsewhere", "", {"cpu": 9000}, alone=False).allowed
+    assert paths.judge(view, "team", "", {"cpu": 4500}, 0.0).exceeded == ("top",)
+    assert paths.judge(view, "elsewhere", "", {"cpu": 9000}, 0.0).allowed
 
 
 def test_a_changed_quota_counts_at_once_and_a_reservation_changes_nothing() -> None:
@@ -61,4 +80,4 @@ def test_a_changed_quota_counts_at_once_and_a_reservation_changes_nothing() -> N
     state.set_quota(replace(batch, version=7, reservations="{}"))
     assert paths.tree(state.view()) is tree
     state.set_quota(replace(batch, version=8, max={"cpu": 1000}))
-    assert not paths.judge(state.view(), "shop", "batch", {"cpu": 1001}, alone=False).allowed
+    assert not paths.judge(state.view(), "shop", "batch", {"cpu": 1001}, 0.0).allowed

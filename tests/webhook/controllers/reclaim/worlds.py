@@ -229,6 +229,7 @@ class Leader:
         )
         self.controller = ReclaimController(
             self.parts,
+            blocked=self.blocked,
             is_ready=lambda: True,
             after=AFTER,
             now=world.now,
@@ -250,7 +251,10 @@ class Leader:
         for pod in pods.values():
             raw = msgspec.Raw(msgspec.json.encode(pod))
             applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
-        self.reclaims.blocked = [
+
+    def blocked(self) -> list[BlockedPod]:
+        """Return the pods that wait for room, in order of their names."""
+        return [
             BlockedPod(held, QueuedReason.WAITING_FOR_QUOTA)
             for held in sorted(self.held, key=lambda held: held.key)
             if not self.reclaims.keeps(held) and not self.reclaims.is_ready(held)

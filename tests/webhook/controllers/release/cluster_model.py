@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from hypothesis import strategies as st
@@ -89,8 +90,9 @@ class HeldCluster(RuleBasedStateMachine):
         self.settle()
 
     def _create(self, name: str, cpu: int, priority: int, gates: list[str]) -> None:
-        if name in self.server.pods():
+        if name in self.server.pods() or not self.admits(name, cpu, gates):
             return
+        namespace, annotations = self.labels_of(name, gates)
         resources = {"requests": {"cpu": str(cpu)}}
         self.server.create(
             {
@@ -98,8 +100,9 @@ class HeldCluster(RuleBasedStateMachine):
                 "kind": "Pod",
                 "metadata": {
                     "name": name,
-                    "namespace": "shop",
+                    "namespace": namespace,
                     "labels": {"app": "shop"},
+                    **({"annotations": annotations} if annotations else {}),
                     "creationTimestamp": self.moment(),
                 },
                 "spec": {
@@ -141,8 +144,28 @@ class HeldCluster(RuleBasedStateMachine):
         pod = self.server.pods().get(name)
         if pod is not None and gate in gates_of(pod):
             kept = [{"name": each} for each in gates_of(pod) if each != gate]
-            self.server.patch_pod(name, {"spec": {"schedulingGates": kept}})
-            self.settle()
+            self.tenant_patches(name, {"spec": {"schedulingGates": kept}})
+
+    def tenant_patches(self, name: str, patch: Object) -> None:
+        """Have a tenant change a pod, if quota lets that pass."""
+        with suppress(ApiFault):
+            self.server.patch_pod(name, patch, judge=self.judge_quota)
+        self.settle()
+
+    def labels_of(self, name: str, gates: list[str]) -> tuple[str, dict[str, str]]:  # noqa: ARG002 (as with quotas)
+        """Return the namespace and the annotations of a new pod."""
+        return "shop", {}
+
+    def admits(self, name: str, cpu: int, gates: list[str]) -> bool:  # noqa: ARG002 (as with quotas)
+        """Return whether quota admits a new pod."""
+        return True
+
+    def judge_quota(self, old: Object, new: Object) -> None:
+        """Refuse what quota does not allow."""
+
+    def must_be_released(self, pod: Object) -> bool:  # noqa: ARG002 (as with quotas)
+        """Return whether a held pod is to be released within the bound of a hold."""
+        return True
 
     @rule(name=NAMES)
     def finish(self, name: str) -> None:
@@ -346,13 +369,14 @@ class HeldCluster(RuleBasedStateMachine):
     def check(self) -> None:
         """Check what must be true whenever everybody rests."""
         now = self.loop.time()
-        if self._is_in_trouble():
+        if self.is_in_trouble():
             self.trouble_until = now
         pods = self.server.pods()
         held = {
             pod["metadata"]["uid"]
             for name, pod in pods.items()
             if gates_of(pod) == [HOLD_GATE] and name not in self.refused
+            if self.must_be_released(pod)
         }
         self.held_since = {uid: self.held_since.get(uid, now) for uid in held}
         for uid, since in self.held_since.items():
@@ -365,7 +389,7 @@ class HeldCluster(RuleBasedStateMachine):
                 self.problems.append(f"{len(replica.unbound)} count as unbound, {unbound} are")
         assert not self.problems, self.problems
 
-    def _is_in_trouble(self) -> bool:
+    def is_in_trouble(self) -> bool:
         is_led = any(replica.leads and not replica.is_behind for replica in self.replicas)
         return bool(self.server.fates or self.server.late or self.refused) or not is_led
 
@@ -393,16 +417,21 @@ class HeldCluster(RuleBasedStateMachine):
         self.lead(0)
         self._pass(HOLD_SECONDS + PATIENCE_SECONDS + 70.0, step=5.0)
         pods = self.server.pods()
-        held = [name for name, pod in pods.items() if gates_of(pod) == [HOLD_GATE]]
+        held = [
+            name
+            for name, pod in pods.items()
+            if gates_of(pod) == [HOLD_GATE] and self.must_be_released(pod)
+        ]
         assert not held, f"{held} are held"
-        on_nodes = {
-            node: sum(cpu_of(p) for p in pods.values() if runs(p) and node_of(p) == node)
-            for node in self.server.nodes()
-        }
+        on_nodes = dict.fromkeys(self.server.nodes(), 0)
+        for pod in pods.values():
+            node = node_of(pod) or (nominated_in(pod) if gates_of(pod) else "")
+            if runs(pod) and node in on_nodes:
+                on_nodes[node] += cpu_of(pod)
         for replica in self.replicas:
             counted = {n: c for n, c in replica.view_cores().items() if n in on_nodes}
             assert counted == on_nodes, (counted, on_nodes)
-            assert not len(replica.held), list(replica.held)
+            assert not any(each for each in replica.held if not each.is_queued)
             assert not (replica.leads and len(replica.unbound)), "they are lost by now"
 
 

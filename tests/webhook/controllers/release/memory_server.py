@@ -95,16 +95,30 @@ class MemoryServer:
         kind = next(kind for kind in RESOURCES if kind.kind == obj["kind"])
         self.writer.create(kind, obj)
 
-    def patch_pod(self, name: str, patch: Object, subresource: str = "") -> None:
-        """Change a pod as somebody else."""
-        target = Target(PODS, "shop", name, subresource)
+    def patch_pod(
+        self,
+        name: str,
+        patch: Object,
+        subresource: str = "",
+        *,
+        judge: Callable[[Object, Object], None] | None = None,
+    ) -> None:
+        """Change a pod as somebody else, judged or not."""
+        target = Target(PODS, self._namespace(name), name, subresource)
+        if judge is not None:
+            content_type = "application/merge-patch+json"
+            new = self.writer.patch(target, patch, content_type, dry_run=True)
+            judge(self.pods()[name], new)
         self.writer.patch(target, patch, "application/merge-patch+json", dry_run=False)
 
     def delete(self, kind: str, name: str) -> None:
         """Delete a pod or a node."""
         resource = resource_named(kind)
-        namespace = "shop" if resource.namespaced else ""
+        namespace = self._namespace(name) if resource.namespaced else ""
         self.writer.delete(Target(resource, namespace, name), {})
+
+    def _namespace(self, pod_name: str) -> str:
+        return next(key.namespace for key in self.raw("pods") if key.name == pod_name)
 
     def receive(self, call: Call) -> None:
         """Do with a write what is meant to become of it."""

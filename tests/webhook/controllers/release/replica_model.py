@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from engine.model import api
+from engine.model.elastic_quota import ElasticQuota
 from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
@@ -191,6 +192,10 @@ class ReplicaModel:
         if nominated_in(before) != nominated_in(pod):
             self.counted.pop(pod["metadata"]["uid"], None)
         self.pods[key.name] = pod
+
+    def set_quota(self, quota: ElasticQuota) -> None:
+        """See a quota."""
+        self._applier.state.set_quota(quota)
 
     # What it counts.
 

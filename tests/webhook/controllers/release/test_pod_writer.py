@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RESERVED_AT_ANNOTATION
+from engine.model.hold import HOLD_GATE, RESERVED_AT_ANNOTATION, WAIT_ANNOTATION
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
@@ -106,6 +106,15 @@ async def test_a_condition_leaves_the_nomination(world: World) -> None:
     await world.writer.nominate(held, "node-1")
     await world.writer.set_condition(held, {"type": "stowplan.dev/Queued", "status": "True"})
     assert world.stored()["status"]["nominatedNodeName"] == "node-1"
+
+
+async def test_what_kubectl_describes_says_what_a_true_condition_says(world: World) -> None:
+    held = world.held()
+    condition = {"type": "stowplan.dev/Queued", "reason": "WaitingForQuota", "message": "4th of 9"}
+    await world.writer.set_condition(held, {**condition, "status": "True"})
+    assert world.stored()["metadata"]["annotations"][WAIT_ANNOTATION] == "WaitingForQuota: 4th of 9"
+    await world.writer.nominate(held, "node-1", {**condition, "status": "False"})
+    assert WAIT_ANNOTATION not in world.stored()["metadata"].get("annotations", {})
 
 
 async def test_a_touch_changes_an_annotation_alone(world: World) -> None:

@@ -108,6 +108,28 @@ async def test_a_nomination_of_an_earlier_leader_keeps_no_pod_from_its_own_room(
     assert world.releases() == {"b0"}
 
 
+async def test_a_nomination_of_an_earlier_leader_ends_when_the_pod_has_to_wait(
+    world: World,
+) -> None:
+    world.quota("shop", maximum=4)
+    world.queue("p", cpu="3")
+    pod = world.stored("p")
+    world.server.replace({**pod, "status": {"nominatedNodeName": "a"}})
+    world.create("other", "shop", "2")  # was first
+    replica = world.replica()
+    await replica.cycle()
+    assert world.releases() == set()
+    assert world.nominated("p") == ""
+    assert replica.counted() == {}
+    sent = len(world.server.requests)
+    await replica.cycle()
+    assert len(world.server.requests) == sent
+    replica.applier.delete_pod("shop", "other")
+    world.server.delete("pods", "shop", "other")
+    await replica.cycle()
+    assert world.releases() == {"p"}
+
+
 async def test_without_a_quota_or_its_mode_a_queued_pod_goes_at_once(world: World) -> None:
     world.quota("audited", maximum=0)
     world.queue("p")

@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from engine.policy import load_policies
 from tests.webhook.controllers.release.cluster_model import HeldCluster
+from tests.webhook.controllers.release.queue_model import QueueCluster
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -20,7 +21,7 @@ spec:
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
   placement: {at: Release}
 """
-EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50"))
 """Of each state machine; more of them find what is rarer, some ten a second."""
 
 SETTINGS = settings(
@@ -36,6 +37,11 @@ def _policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(POLICY, encoding="utf-8")
     monkeypatch.setattr(HeldCluster, "policies", load_policies([path]), raising=False)
+
+
+@pytest.mark.usefixtures("_policy")
+def test_no_pod_waits_for_quota_beside_free_room_and_none_gets_past() -> None:
+    run_state_machine_as_test(QueueCluster, settings=SETTINGS)
 
 
 @pytest.mark.usefixtures("_policy")

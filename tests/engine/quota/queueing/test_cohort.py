@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.model.selector_text import parse_selector_text
+from engine.quota.queueing import NodeSelection, cohort_of_nodes, sum_of_min
+from engine.view import ClusterView
+from tests.engine.measured_cluster import cluster, node, pod
+from tests.engine.quota.queueing.queues import key, quota
+
+
+def view() -> ClusterView:
+    nodes = [
+        replace(node("a", cpu="4"), labels={"pool": "batch"}),
+        node("b", cpu="4"),
+        replace(node("cordoned", cpu="4"), unschedulable=True),
+        replace(node("away", cpu="4"), ready=False),
+    ]
+    pods = [
+        pod(f"on-{name}", name, requests={"cpu": "1"}) for name in ("a", "b", "cordoned", "away")
+    ]
+    return cluster(nodes, pods)
+
+
+def test_cordoned_nodes_and_those_that_are_not_ready_do_not_count() -> None:
+    found = cohort_of_nodes(view(), NodeSelection(), assumed=(), unbound={})
+    assert (found.capacity["cpu"], found.used["cpu"]) == (8_000, 2_000)
+
+
+def test_a_selector_picks_the_nodes_and_what_runs_on_them() -> None:
+    selection = NodeSelection(parse_selector_text("pool=batch"))
+    found = cohort_of_nodes(view(), selection, assumed=(), unbound={})
+    assert (found.capacity["cpu"], found.used["cpu"]) == (4_000, 1_000)
+
+
+def test_a_pod_that_is_not_bound_counts_once() -> None:
+    found = cohort_of_nodes(
+        view(),
+        NodeSelection(),
+        assumed=[("a", {"cpu": 1_000}), ("cordoned", {"cpu": 1_000})],
+        unbound={"cpu": 1_500, "memory": 7},
+    )
+    assert (found.used["cpu"], found.used["memory"]) == (2_500, 7)
+
+
+def test_the_sum_of_min_leaves_the_number_of_pods_free() -> None:
+    quotas = [quota("a", {"cpu": 3}), quota("b", {"cpu": 4, "memory": 1})]
+    usage = {key("a"): {"cpu": 5, "pods": 9}, key("parent"): {"cpu": 100}}
+    found = sum_of_min({each.key: each for each in quotas}, usage)
+    assert (found.capacity["cpu"], found.capacity["memory"]) == (7, 1)
+    assert found.capacity["pods"] > 1_000_000
+    assert found.used["cpu"] == 5

@@ -1,0 +1,129 @@
+"""Composition of reclaim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+
+from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.kinds import DISRUPTION_BUDGETS
+from engine.model.pod import Pod
+from engine.model.resource_names import PODS
+from engine.model.time import SECOND, Micros
+from engine.reclaim import QuotaAccount
+from webhook.cluster import Cluster
+from webhook.controllers.reclaim import (
+    EvictionWriter,
+    GuardRecord,
+    Guards,
+    PlanParts,
+    QuotaStanding,
+    ReclaimController,
+    ReclaimEvents,
+    ReclaimMetrics,
+    ReclaimParts,
+    ReclaimPlanner,
+    RunningPods,
+)
+from webhook.controllers.release import PodWriter, QuotaQueue
+from webhook.placement.held_pods import HeldPod
+from webhook.placement.live_policies import LivePolicies
+from webhook.serving.releasing import ReleaseServices
+from webhook.settings import Settings
+
+
+def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
+    services: ReleaseServices,
+    cluster: Cluster,
+    *,
+    running: RunningPods,
+    quota_queue: QuotaQueue,
+    policies: LivePolicies,
+    settings: Settings,
+    registry: CollectorRegistry,
+    now: Callable[[], Micros],
+) -> ReclaimController:
+    """Return the controller, a task of the leader.
+
+    Args:
+        services: those of the release.
+        cluster: the cluster.
+        running: the pods that may be evicted.
+        quota_queue: the pods that wait for quota.
+        policies: those in force.
+        settings: the settings.
+        registry: of metrics.
+        now: the time of day.
+    """
+    connection, elector = services.connection, services.elector
+    metrics = ReclaimMetrics(registry)
+    may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
+    plans = PlanParts(
+        state=cluster.state,
+        running=running,
+        standing=partial(_standing, quota_queue),
+        policies=lambda: policies.current,
+        freshness=cluster.freshness,
+        scope=settings.scope(),
+        now=now,
+    )
+    record = GuardRecord(
+        connection,
+        namespace=settings.namespace,
+        name=f"{settings.lease}-reclaim",
+        may_write=may_write,
+    )
+    parts = ReclaimParts(
+        state=cluster.state,
+        held=services.held,
+        running=running,
+        reclaims=services.reclaims,
+        planner=ReclaimPlanner(plans),
+        guards=Guards(record, now),
+        writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
+        evictions=EvictionWriter(connection, may_write=may_write, count=metrics.evicted),
+        events=ReclaimEvents(connection, identity=elector.identity),
+        mode_of=partial(_mode_of, quota_queue),
+    )
+    budgets = cluster.sources[DISRUPTION_BUDGETS.name]
+    return ReclaimController(
+        parts,
+        blocked=quota_queue.blocked,
+        is_ready=lambda: cluster.is_synced and policies.is_loaded and budgets.synced,
+        after=Micros(settings.reclaim_after_seconds * SECOND),
+        now=now,
+        count=metrics.ended,
+    )
+
+
+def _mode_of(queue: QuotaQueue, pod: Pod) -> ReclaimMode:
+    quota = queue.quota_of(pod.namespace, pod.labels)
+    return ReclaimMode.OFF if quota is None else quota.reclaim
+
+
+def _standing(queue: QuotaQueue, held: HeldPod) -> QuotaStanding:
+    """Return the quotas as they would be without a held pod."""
+    situation = queue.situation_without(held)
+    capacity, used = situation.cohort.capacity, situation.cohort.used
+    named = {*capacity, *held.pod.shape.requests, PODS}
+
+    def quotas_of(namespace: str, labels: Mapping[str, str]) -> tuple[QuotaKey, ...]:
+        quota = queue.quota_of(namespace, labels)
+        return () if quota is None else (quota.key,)
+
+    return QuotaStanding(
+        accounts={
+            key: QuotaAccount(
+                guaranteed=quota.guaranteed,
+                used=situation.usage.get(key, {}),
+                weight=quota.weight,
+            )
+            for key, quota in situation.quotas.items()
+            if quota.is_in_cohort
+        },
+        cohort_room={name: capacity.get(name, 0) - used.get(name, 0) for name in named},
+        lendable=capacity,
+        quotas_of=quotas_of,
+    )
