@@ -72,15 +72,24 @@ async def refusal(call: Awaitable[object]) -> str:
     return ""
 
 
-async def all_queue(stowplan: Installed, namespace: str) -> None:
-    """Wait until every replica has new pods of a namespace wait."""
+async def no_replica_leads(leader: Leader, stowplan: Installed, namespace: str) -> None:
+    """Wait until every replica has seen that somebody else has the Lease, and has pods wait."""
+    await all_queue(stowplan, namespace)
+    leader.releases = False  # as no replica would say
+    await all_queue(stowplan, namespace, do_they=False)
+    leader.releases = True
+    await all_queue(stowplan, namespace)
+
+
+async def all_queue(stowplan: Installed, namespace: str, *, do_they: bool = True) -> None:
+    """Wait until every replica has new pods of a namespace wait, or until none does."""
     review = review_of(worker(namespace, "tried"))
 
     async def queue() -> bool:
         answers = [await replica.review("/mutate", review) for replica in stowplan.replicas]
-        return all("patch" in answer for answer in answers)
+        return all(("patch" in answer) is do_they for answer in answers)
 
-    await eventually(queue, "pods wait")
+    await eventually(queue, "pods wait" if do_they else "no pods wait")
 
 
 async def remove_gate(cluster: Cluster, namespace: str, name: str) -> None:
@@ -175,13 +184,13 @@ async def test_no_way_out_of_the_queue_leads_past_the_quota(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
     await nodes.add("node-a", {"cpu": "16"})
-    names = [f"pod-{number}" for number in range(6)]
+    names, leader = [f"pod-{number}" for number in range(6)], Leader(cluster)
     async with (
         queueing(cluster, control_plane, tmp_path, replicas=3) as stowplan,
-        Leader(cluster).leading(),  # it releases nobody
+        leader.leading(),  # it releases nobody
     ):
         await limit(cluster, stowplan, namespace, {"cpu": "2"})
-        await all_queue(stowplan, namespace)
+        await no_replica_leads(leader, stowplan, namespace)
         for name in names:
             await cluster.create(worker(namespace, name))
 
@@ -279,7 +288,7 @@ async def test_while_nobody_releases_pods_are_denied_and_no_command_exceeds_the_
 
     async with queueing(cluster, control_plane, tmp_path) as stowplan, leader.leading():
         await limit(cluster, stowplan, namespace, {"cpu": "2"})
-        await all_queue(stowplan, namespace)
+        await no_replica_leads(leader, stowplan, namespace)
         for name in "abc":
             await cluster.create(worker(namespace, name))
         leader.releases = False

@@ -211,11 +211,6 @@ async def test_a_dry_run_evicts_nobody(stage: Stage) -> None:
     assert await stage.metric('stowplan_reclaims_total{outcome="reported"} 1.0')
     found = await stage.cluster.get("pods", "web-1", stage.shop)
     assert not found["status"].get("nominatedNodeName")
-    # Switched on, the same plan is carried out.
-    annotations = {"metadata": {"annotations": {RECLAIM_ANNOTATION: "On"}}}
-    await stage.cluster.patch(f"elasticquotas.{GROUP}", "team", annotations, stage.shop)
-    await stage.runs("web-1")
-    assert len(await stage.names(stage.batch)) == BORROWERS - 1
 
 
 async def test_a_disruption_budget_holds(stage: Stage) -> None:

@@ -11,8 +11,10 @@ from engine.model.elastic_quota import QuotaKey, ReclaimMode
 from engine.model.kinds import DISRUPTION_BUDGETS
 from engine.model.pod import Pod
 from engine.model.resource_names import PODS
+from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.reclaim import QuotaAccount
+from engine.view import ClusterState
 from webhook.cluster import Cluster
 from webhook.controllers.reclaim import (
     EvictionWriter,
@@ -63,7 +65,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     plans = PlanParts(
         state=cluster.state,
         running=running,
-        standing=partial(_standing, quota_queue),
+        standing=partial(_standing, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
         scope=settings.scope(),
@@ -103,10 +105,12 @@ def _mode_of(queue: QuotaQueue, pod: Pod) -> ReclaimMode:
     return ReclaimMode.OFF if quota is None else quota.reclaim
 
 
-def _standing(queue: QuotaQueue, held: HeldPod) -> QuotaStanding:
-    """Return the quotas as they would be without a held pod."""
+def _standing(queue: QuotaQueue, state: ClusterState, held: HeldPod) -> QuotaStanding:
+    """Return the quotas as they would be without a pod that is held, or was until now."""
     situation = queue.situation_without(held)
-    capacity, used = situation.cohort.capacity, situation.cohort.used
+    own, own_quota = state.requests(held.key), queue.quota_of(held.pod.namespace, held.pod.labels)
+    own_key = None if own_quota is None else own_quota.key
+    capacity, used = situation.cohort.capacity, _less(situation.cohort.used, own)
     named = {*capacity, *held.pod.shape.requests, PODS}
 
     def quotas_of(namespace: str, labels: Mapping[str, str]) -> tuple[QuotaKey, ...]:
@@ -117,7 +121,7 @@ def _standing(queue: QuotaQueue, held: HeldPod) -> QuotaStanding:
         accounts={
             key: QuotaAccount(
                 guaranteed=quota.guaranteed,
-                used=situation.usage.get(key, {}),
+                used=_less(situation.usage.get(key, {}), own if key == own_key else {}),
                 weight=quota.weight,
             )
             for key, quota in situation.quotas.items()
@@ -127,3 +131,7 @@ def _standing(queue: QuotaQueue, held: HeldPod) -> QuotaStanding:
         lendable=capacity,
         quotas_of=quotas_of,
     )
+
+
+def _less(amounts: Amounts, taken: Amounts) -> Amounts:
+    return {name: amount - taken.get(name, 0) for name, amount in amounts.items()}

@@ -137,6 +137,20 @@ class ReclaimController:
             plans += 1
             await self._plan(blocked, mode, now)
             await asyncio.sleep(0)  # reviews and events come in between
+        await self._report_unplaced(now)
+
+    async def _report_unplaced(self, now: Micros) -> None:
+        """Say what mode On would do for pods that were released and that no node has taken."""
+        parts = self._parts
+        for held in parts.reclaims.take_unplaced(Micros(now - self._after)):
+            is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
+            if not (held.raw and is_waiting):
+                continue
+            plan = parts.planner.plan(held, parts.guards.state)
+            if isinstance(plan, Plan):
+                self._count(Outcome.REPORTED)
+                await parts.events.would_reclaim(held.pod, plan)
+            await asyncio.sleep(0)
 
     def _due(self, now: Micros) -> list[BlockedPod]:
         """Return the pods that have waited for long enough, in queue order."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
@@ -199,13 +200,13 @@ class ReleaseController:
         is_ready = self._reclaims.hand_over(held)
         if decision.fits_nowhere and is_ready:
             return
-        if (
-            not (decision.node_name or is_ready)
-            and self._quota_queue.may_keep(held)
-            and (decision.fits_nowhere or not self._parts.takes(held))
-        ):
-            self._quota_queue.keep_without_node(held)
-            return
+        if not (decision.node_name or is_ready):
+            mode = self._quota_queue.mode_without_node(held)
+            if mode is ReclaimMode.DRY_RUN:
+                self._reclaims.add_unplaced(held, self._now())
+            if mode is ReclaimMode.ON and (decision.fits_nowhere or not self._parts.takes(held)):
+                self._quota_queue.keep_without_node(held)
+                return
         if is_ready and not decision.node_name:
             # No policy places it: it goes where others have made room.
             node_name = held.pod.nominated_node_name

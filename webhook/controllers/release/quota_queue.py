@@ -209,17 +209,17 @@ class QuotaQueue:
         queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
-    def may_keep(self, held: HeldPod) -> bool:
-        """Return whether a pod that quota lets go stays held where no node takes it.
+    def mode_without_node(self, held: HeldPod) -> ReclaimMode:
+        """Return what is to be done for a pod that quota lets go where no node takes it.
 
-        It does where pods that borrow are evicted for it.
+        On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
         release = self._let_go.get(held.key)
         queue = self._queue_of(held)
         if release is None or queue is None or id(held) not in self._pods:
-            return False
-        reclaims = self._reclaims and queue.quota.reclaim is ReclaimMode.ON
-        return reclaims and release.is_within_min
+            return ReclaimMode.OFF
+        may_reclaim = self._reclaims and release.is_within_min
+        return queue.quota.reclaim if may_reclaim else ReclaimMode.OFF
 
     def keep_without_node(self, held: HeldPod) -> None:
         """Note that no node takes a pod that stays held then."""

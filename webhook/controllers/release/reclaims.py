@@ -6,13 +6,17 @@ its room. Until the victims are gone nobody else may decide or release it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
+from engine.model.time import Micros
 from webhook.placement.held_pods import HeldPod
+
+_MOST_UNPLACED: Final = 100
 
 
 class BlockedPod(NamedTuple):
@@ -46,6 +50,7 @@ class Reclaims:
         self._ready: set[str] = set()  # uids
         self._notes: dict[str, ReclaimNote] = {}  # by uid
         self._given_up: set[str] = set()  # uids
+        self._unplaced: deque[tuple[Micros, HeldPod]] = deque(maxlen=_MOST_UNPLACED)
 
     def __iter__(self) -> Iterator[HeldPod]:
         """Iterate over the pods that are reclaimed for, and those whose room is there."""
@@ -63,6 +68,7 @@ class Reclaims:
         self._ready.clear()
         self._notes.clear()
         self._given_up.clear()
+        self._unplaced.clear()
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod must neither be decided nor released now."""
@@ -88,6 +94,18 @@ class Reclaims:
             and held.key not in self._kept
             and held.pod.uid not in self._given_up
         )
+
+    def add_unplaced(self, held: HeldPod, at: Micros) -> None:
+        """Note that a pod is released unplaced, for which mode On would maybe evict others."""
+        if self._is_running:
+            self._unplaced.append((at, held))
+
+    def take_unplaced(self, before: Micros) -> list[HeldPod]:
+        """Return the pods that were released unplaced before a moment, each once."""
+        due = []
+        while self._unplaced and self._unplaced[0][0] <= before:
+            due.append(self._unplaced.popleft()[1])
+        return due
 
     def note(self, held: HeldPod) -> ReclaimNote | None:
         """Return what reclaim adds to the condition of a pod."""
