@@ -68,6 +68,13 @@ async def eventually_counts(
     await eventually(is_so, "so many pods run and wait")
 
 
+async def delete_all(cluster: Cluster, namespaces: list[str]) -> None:
+    """Delete all pods: those that wait would take room in another test."""
+    for namespace in namespaces:
+        for pod in await cluster.list_all("pods", namespace):
+            await cluster.delete("pods", pod["metadata"]["name"], namespace, grace_seconds=0)
+
+
 async def test_idle_room_is_borrowed_and_goes_first_to_whom_it_is_guaranteed(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -116,6 +123,7 @@ async def test_idle_room_is_borrowed_and_goes_first_to_whom_it_is_guaranteed(
         await eventually_counts(
             cluster, namespaces, {(0, "running"): 5, (1, "running"): 3, (1, "queued"): 4}
         )
+        await delete_all(cluster, namespaces)
 
 
 async def test_room_is_shared_by_weight_beside_pods_of_no_quota(
@@ -140,3 +148,4 @@ async def test_room_is_shared_by_weight_beside_pods_of_no_quota(
             namespaces,
             {(0, "running"): 2, (0, "queued"): 6, (1, "running"): 6, (1, "queued"): 2},
         )
+        await delete_all(cluster, namespaces)
