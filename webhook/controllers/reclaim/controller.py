@@ -175,6 +175,8 @@ class ReclaimController:
         waiting = self._waiting[held.pod.uid]
         waiting.plan_at = Micros(now + _PLAN_AGAIN)
         plan = parts.planner.plan(held, parts.guards.state)
+        in_vain = isinstance(plan, NoPlan) and plan.reason is NoPlanReason.NO_VICTIMS
+        parts.reclaims.set_in_vain(held, in_vain=in_vain)
         if isinstance(plan, NoPlan):
             parts.reclaims.set_note(held, _note_of(plan))
         elif mode is ReclaimMode.DRY_RUN:

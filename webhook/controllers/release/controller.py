@@ -204,7 +204,8 @@ class ReleaseController:
             mode = self._quota_queue.mode_without_node(held)
             if mode is ReclaimMode.DRY_RUN:
                 self._reclaims.add_unplaced(held, self._now())
-            if mode is ReclaimMode.ON and (decision.fits_nowhere or not self._parts.takes(held)):
+            is_helped = mode is ReclaimMode.ON and not self._reclaims.is_in_vain(held)
+            if is_helped and (decision.fits_nowhere or not self._parts.takes(held)):
                 self._quota_queue.keep_without_node(held)
                 return
         if is_ready and not decision.node_name:

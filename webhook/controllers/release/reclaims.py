@@ -50,6 +50,7 @@ class Reclaims:
         self._ready: set[str] = set()  # uids
         self._notes: dict[str, ReclaimNote] = {}  # by uid
         self._given_up: set[str] = set()  # uids
+        self._in_vain: set[str] = set()  # uids
         self._unplaced: deque[tuple[Micros, HeldPod]] = deque(maxlen=_MOST_UNPLACED)
 
     def __iter__(self) -> Iterator[HeldPod]:
@@ -68,6 +69,7 @@ class Reclaims:
         self._ready.clear()
         self._notes.clear()
         self._given_up.clear()
+        self._in_vain.clear()
         self._unplaced.clear()
 
     def keeps(self, held: HeldPod) -> bool:
@@ -139,9 +141,21 @@ class Reclaims:
         self._ready.discard(held.pod.uid)
         self._given_up.add(held.pod.uid)
 
+    def set_in_vain(self, held: HeldPod, *, in_vain: bool) -> None:
+        """Note whether nothing that anyone borrows makes room for a pod."""
+        if in_vain:
+            self._in_vain.add(held.pod.uid)
+        else:
+            self._in_vain.discard(held.pod.uid)
+
+    def is_in_vain(self, held: HeldPod) -> bool:
+        """Return whether a pod that no node takes waits for nothing: autoscalers must see it."""
+        return held.pod.uid in self._in_vain
+
     def retain(self, uids: set[str]) -> None:
         """Forget what is noted of all pods but those with these uids, the held ones."""
         self._given_up &= uids
+        self._in_vain &= uids
         self._notes = {uid: note for uid, note in self._notes.items() if uid in uids}
 
 
