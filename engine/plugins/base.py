@@ -154,7 +154,8 @@ class Plugin:
             no such part.
         score: builds the scorer, None if the plugin has none.
         sum_profiles: the sums over pods that the view must keep for these args.
-        reads_other_nodes: whether a pod that comes to a node may change results for other nodes.
+        reads_other_nodes: whether a result for a node depends on more than its row of the view: a
+            pod that comes to another node may change it, or it reads counts that are kept by name.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
     """

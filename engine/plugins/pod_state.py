@@ -56,4 +56,9 @@ def _differences(rows: ClusterView) -> IntColumn:
     return np.array([node.terminating - node.nominated for node in each], np.int64)
 
 
-PLUGIN = Plugin(args=PodStateArgs, score=PodStateScore, reads=_PODS)
+PLUGIN = Plugin(
+    args=PodStateArgs,
+    score=PodStateScore,
+    reads=_PODS,
+    reads_other_nodes=True,  # transitions are kept by name
+)

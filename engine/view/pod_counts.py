@@ -29,7 +29,7 @@ class PodTransitions(NamedTuple):
 
 
 _TERMINATING = PodTransitions(terminating=1)
-_NOMINATED = PodTransitions(nominated=1)
+NOMINATED = PodTransitions(nominated=1)
 NO_TRANSITIONS = PodTransitions()
 
 
@@ -60,7 +60,7 @@ class TransitionCounts:
 
     def nominate(self, key: str, node_name: str) -> tuple[str, ...]:
         """Count a pod as nominated to a node, "" for none; return the names as `put` does."""
-        return self._replace(key, (node_name, _NOMINATED) if node_name else None)
+        return self._replace(key, (node_name, NOMINATED) if node_name else None)
 
     def _replace(self, key: str, new: tuple[str, PodTransitions] | None) -> tuple[str, ...]:
         old = self._by_pod.pop(key, None)
@@ -84,7 +84,7 @@ def _transition(pod: Pod | None) -> tuple[str, PodTransitions] | None:
     if pod.node_name:
         return (pod.node_name, _TERMINATING) if pod.deleting else None
     if pod.nominated_node_name:
-        return pod.nominated_node_name, _NOMINATED
+        return pod.nominated_node_name, NOMINATED
     return None
 
 

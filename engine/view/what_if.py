@@ -26,7 +26,7 @@ from engine.view.memo import (
     DictionaryCache,
     Memo,
 )
-from engine.view.pod_counts import PodsOnNodes
+from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
 
@@ -39,8 +39,8 @@ _PODS: Final = int(Domain.PODS)
 class WhatIf:
     """A cluster with pods that are only thought to be on their nodes, or to be gone from them.
 
-    The former count as `ClusterState.nominate` counts them: as assumed. The view that it begins
-    with is never written to, and what is remembered of that holds nothing of the pods.
+    The former count as `ClusterState.nominate` counts them: as assumed and nominated. The view that
+    it begins with is never written to, and what is remembered of that holds nothing of the pods.
 
     Args:
         view: the cluster as it is, or some rows of it, which then count as all that there are; a
@@ -49,8 +49,10 @@ class WhatIf:
     """
 
     def __init__(self, view: ClusterView) -> None:
+        self._transitions = dict(view.transitions)
         self._view = replace(
             view,
+            transitions=self._transitions,
             sums=view.sums.copy(),
             assumed=view.assumed.copy(),
             changed=view.changed.copy(),
@@ -80,6 +82,8 @@ class WhatIf:
         self._version += 1
         view.changed[_PODS, row] = self._version
         view.assumed[row] += 1
+        name = view.names[row]
+        self._transitions[name] = self._transitions.get(name, NO_TRANSITIONS).plus(NOMINATED, 1)
         view.sums[:, :, row] += self._sums_of(pod.shape)
         if view.pod_sums:
             contributions = (
@@ -134,6 +138,8 @@ class WhatIf:
 
     def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
         """Return rows as they would be if so many more pods like this one were on each.
+
+        But for nominations, which are counted by name: whoever reads them cannot look ahead.
 
         Args:
             pod: one of them; none is known to a report.

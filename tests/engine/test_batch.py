@@ -54,6 +54,15 @@ SPREAD = policies(spread="scores: [{name: few, expression: -node.podCount}]")
 CONTAINERS = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
 
 
+def test_nominations_count_for_the_pods_after_them() -> None:
+    # PodState avoids nodes that pods are to come to: each node is taken once before any is twice.
+    state_policy = policies(state="scores: [{plugin: PodState}]")
+    world = BatchWorld(state_policy, _nodes(2), [], _alike(4, CONTAINERS))
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    assert [outcome.node for outcome in outcomes[:2]] in (["n0", "n1"], ["n1", "n0"])
+    assert plain(outcomes) == plain(one_by_one(world))
+
+
 def test_pods_spread_as_each_sees_those_before_it() -> None:
     # Two nodes of 3 pods each: by turns, and the seventh pod fits nowhere.
     world = BatchWorld(SPREAD, _nodes(2), [], _alike(7, CONTAINERS))

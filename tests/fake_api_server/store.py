@@ -186,5 +186,7 @@ def restamped(body: bytes, version: int) -> bytes:
 
 def _stamped(obj: Object, version: int) -> bytes:
     bare = {name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}}
-    bare["metadata"] = {**obj["metadata"], "resourceVersion": str(version)}
+    # As the API server stores them: an empty map of metadata is left out.
+    kept = {name: value for name, value in obj["metadata"].items() if value != {}}
+    bare["metadata"] = {**kept, "resourceVersion": str(version)}
     return msgspec.json.encode(bare)

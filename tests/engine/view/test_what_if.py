@@ -8,7 +8,7 @@ import numpy as np
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.usage import PodUsage
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, WhatIf
+from engine.view import ClusterState, ClusterView, Domain, IntColumn, PodTransitions, Sum, WhatIf
 from tests.engine.measured_cluster import NOW, node, pod, report
 
 _WORKLOAD = {"labels": {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: "front"}}
@@ -41,6 +41,7 @@ def test_a_pod_counts_as_if_it_were_nominated() -> None:
     what_if.place(held, state.view().rows["b"])
     state.nominate(held.key, "b")
     assert _sums(what_if.view) == _sums(state.view())
+    assert what_if.view.transitions == state.view().transitions == {"b": PodTransitions(0, 1)}
 
 
 def test_pods_that_are_removed_count_as_if_they_were_deleted() -> None:
