@@ -149,10 +149,15 @@ async def test_a_refused_release_is_told_by_condition_event_and_queue(
                 return any(_NOBODY_RELEASES in each["message"] for each in found)
 
             await eventually(has_event, "an Event says who refuses")
-            _, report = await _queue(control_plane, f"{namespace}/refused")
-            (shown,) = report["pods"]
-            assert shown["reason"] == "ReleaseRefused"
-            assert _NOBODY_RELEASES in shown["message"]
+
+            async def is_shown() -> bool:
+                _, report = await _queue(control_plane, f"{namespace}/refused")
+                (shown,) = report["pods"]
+                assert shown["reason"] == "ReleaseRefused", shown
+                return _NOBODY_RELEASES in shown["message"]
+
+            # Each attempt says first that the pod is released, and then that it is refused again.
+            await eventually(is_shown, "the queue says who refuses")
         await all_bound(cluster, namespace, 1)
 
 
