@@ -20,6 +20,9 @@ HOLD_FOR_PLACEMENT: Final = "placement"
 HOLD_FOR_QUOTA: Final = "quota"
 """The reason of a pod that waits for its quota: it does not count as used."""
 
+HOLD_FOR_GANG: Final = "gang"
+"""The reason of a pod that waits for the other members of its gang."""
+
 RELEASE_BY_ANNOTATION: Final = "stowplan.dev/release-by"
 """The moment by which a held pod is released, whoever does it; RFC 3339."""
 

@@ -17,6 +17,7 @@ class QueuedReason(StrEnum):
     WAITING_FOR_BINDINGS = "WaitingForBindings"  # the scheduler has enough to bind
     WAITING_FOR_QUOTA = "WaitingForQuota"  # its quota, or the cohort, has no room for it
     WAITING_FOR_CAPACITY = "WaitingForCapacity"  # no node has room, and reclaim may make some
+    WAITING_FOR_GANG = "WaitingForGang"  # members of its gang are missing, or have no room
     WAITING_FOR_RECLAIM = "WaitingForReclaim"  # pods that borrow are being evicted for it
     BLOCKED_BY_PDB = "BlockedByPDB"  # they cannot be evicted now
     EXCEEDS_MAX = "ExceedsMax"  # it alone requests more than max: it will never be released
