@@ -9,7 +9,6 @@ from typing import Final
 
 from msgspec import structs
 
-from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.quantity import amount_text
 from engine.model.request import PlacementRequest
@@ -24,8 +23,9 @@ from engine.reclaim.borrowers import (
     freed_by,
     less,
 )
+from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import Candidate
-from engine.reclaim.guards import MIN_RUNTIME, may_be_hit
+from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.node_search import NodeSearch
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, Victim
@@ -87,24 +87,15 @@ class Search:
             budgets: whether PodDisruptionBudgets hold.
             guards: whether guards of pods and owners hold.
         """
-        by_namespace: dict[str, list[DisruptionBudget]] = {}
-        for budget in self._situation.budgets if budgets else ():
-            by_namespace.setdefault(budget.namespace, []).append(budget)
+        allowed = Budgets(self._situation.budgets if budgets else ())
         hittable = filter(self._may_be_hit, self._borrowing) if guards else self._borrowing
-        if not by_namespace:
+        if not allowed:
             return list(hittable)
         found = []
         for each in hittable:
-            of_pod = [
-                budget
-                for budget in by_namespace.get(each.pod.namespace, ())
-                if budget.selects(each.pod.namespace, each.pod.labels)
-            ]
-            # The API server evicts no pod of several budgets.
-            if not of_pod:
-                found.append(each)
-            elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
-                found.append(structs.replace(each, budget=of_pod[0]))
+            of_pod = allowed.of(each.pod)
+            if of_pod.may_disrupt:
+                found.append(structs.replace(each, budget=of_pod.budget))
         return found
 
     def plan(self, borrowers: Sequence[Borrower]) -> Plan | None:
@@ -192,10 +183,8 @@ class Search:
         )
 
     def _may_be_hit(self, borrower: Borrower) -> bool:
-        now = self._situation.now
-        return borrower.entry.assigned_at + MIN_RUNTIME <= now and may_be_hit(
-            self._situation.guards, borrower.pod.owner, now
-        )
+        guards, now = self._situation.guards, self._situation.now
+        return may_be_evicted(guards, borrower.pod.owner, borrower.entry.assigned_at, now)
 
     def _completed(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]
