@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
+from engine.model.priority_class import PriorityClass
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -133,6 +134,7 @@ class ReclaimPlanner:
             cohort_room=standing.cohort_room,
             lendable=standing.lendable,
             budgets=view.all_of(DisruptionBudget),
+            classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=guards,
             leaving={
                 uid
