@@ -13,18 +13,20 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.model import api, resource_metrics, topology_api
+from engine.model import api, pod_group_api, resource_metrics, topology_api
 from engine.model.advice import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.gang import GANG_ANNOTATIONS
 from engine.model.large_pod import decode_large_pod
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
+from engine.model.pod_group import pod_group_of
 from engine.model.priority_class import (
     MINIMUM_PRIORITY_ANNOTATION,
     PREEMPTION_ANNOTATION,
@@ -116,6 +118,13 @@ _QUOTA: Final = Kind(
     decode=quota_of,
     case_list="elasticQuotas",
 )
+_POD_GROUP: Final = Kind(
+    group=UPSTREAM_GROUP,
+    kind="PodGroup",
+    plural="podgroups",
+    wire=pod_group_api.PodGroup,
+    decode=pod_group_of,
+)
 _DISKS: Final = Kind(
     group="diskio.x-k8s.io",
     kind="NodeDiskIOStats",
@@ -204,6 +213,7 @@ KINDS: Final = (
                 RESERVE_POD_ANNOTATION,
                 SCALING_FACTORS_ANNOTATION,
                 THROUGHPUT_ANNOTATION,
+                *GANG_ANNOTATIONS,
             }
         ),
     ),
@@ -219,6 +229,8 @@ KINDS: Final = (
     ),
     _QUOTA,
     replace(_QUOTA, group=KOORDINATOR_GROUP),
+    _POD_GROUP,
+    replace(_POD_GROUP, group=KOORDINATOR_GROUP, wire=pod_group_api.KoordinatorPodGroup),
     Kind(
         group="slo.koordinator.sh",
         kind="NodeMetric",
