@@ -64,11 +64,8 @@ class TemplateRules:
         self._filters = [(rule, 0) for rule in SCHEDULER_FILTERS]
         self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
         scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
-        evaluators = [
-            *(rule.evaluator for rule, _ in self._filters),
-            *(rule.evaluator for rule, _ in scores),
-        ]
-        if any(evaluator.reads_other_nodes for evaluator in evaluators):
+        rules: list[tuple[FilterRule | ScoreRule, int]] = [*self._filters, *scores]
+        if any(rule.evaluator.reads_other_nodes(self._contexts[i]) for rule, i in rules):
             raise UnevenError
         self._moving_filters = [bound for bound in self._filters if self._is_moving(*bound)]
         self._moving_scores = [bound for bound in scores if self._is_moving(*bound)]

@@ -26,7 +26,7 @@ Source: pkg/scheduler/apis/config/v1/default_plugins.go.
 def _score(name: str, weight: int) -> ScoreRule:
     plugin = PLUGINS[name]
     assert plugin.score is not None  # noqa: S101 - all of them are scores
-    evaluator = PluginScore(plugin.score(plugin.args()), plugin.reads, plugin.reads_other_nodes)
+    evaluator = PluginScore(plugin.score(plugin.args()), plugin)
     return ScoreRule(policy=SCHEDULER, name=name, weight=weight, evaluator=evaluator)
 
 

@@ -20,6 +20,7 @@ from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.overuse import OveruseSituation, Revocation, overusing, plan_revocations
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
 from engine.reclaim.planner import plan_reclaim
+from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
     "Budgets",
@@ -39,6 +40,7 @@ __all__ = [
     "evictions_allowed",
     "is_backed_off",
     "is_paused",
+    "is_tolerating",
     "overusing",
     "plan_reclaim",
     "plan_revocations",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.priority_class import PriorityClass
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -25,6 +26,7 @@ from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.guards import GuardState, may_be_evicted
 from engine.reclaim.plan import Victim
+from engine.reclaim.toleration import is_tolerating
 from engine.view import NO_ROW, counted_requests
 
 
@@ -37,6 +39,7 @@ class OveruseSituation:
         candidates: the running pods of its quotas, also those that are being deleted.
         node_names: by row.
         budgets: all PodDisruptionBudgets.
+        classes: all PriorityClasses, by name.
         guards: what evictions there were so far.
         leaving: uids of pods that are about to be evicted, by plans under way.
         now: the moment.
@@ -46,6 +49,7 @@ class OveruseSituation:
     candidates: Sequence[Candidate]
     node_names: Sequence[str]
     budgets: Sequence[DisruptionBudget] = ()
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
     leaving: AbstractSet[str] = frozenset()
     now: Micros
@@ -152,6 +156,9 @@ def _revocable(
         if pod.is_protected or pod.uid in gone or entry.row == NO_ROW:
             continue
         if not may_be_evicted(situation.guards, pod.owner, entry.assigned_at, situation.now):
+            continue
+        # Nobody's priority stands against it: so it is spared as from its equals.
+        if is_tolerating(pod, situation.classes, pod.priority, situation.now):
             continue
         may_disrupt, budget = budgets.of(pod)
         if budget is not None:

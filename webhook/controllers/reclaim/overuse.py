@@ -11,6 +11,7 @@ from typing import Final
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
 from engine.model.koordinator_quota import BUILT_IN_QUOTAS, NAME_LABEL
+from engine.model.priority_class import PriorityClass
 from engine.model.time import SECOND, Micros
 from engine.quota.tree import QuotaTree, TreeBounds, bounds_in, known_quota_name
 from engine.reclaim import (
@@ -151,6 +152,7 @@ class OveruseRevocation:
             ],
             node_names=view.names,
             budgets=view.all_of(DisruptionBudget),
+            classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=parts.guards.state,
             leaving=parts.claims.of_others(""),
             now=now,
