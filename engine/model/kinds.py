@@ -19,6 +19,7 @@ from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.large_pod import decode_large_pod
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
@@ -50,6 +51,8 @@ class Kind:
         plural: its resource in paths and rights.
         wire: struct that objects are decoded as.
         decode: model of a wire struct; raises `ValueError`.
+        decode_large: decodes a large object as `wire`, with turns for other threads; None where
+            none is so large.
         verbs: rights that reading it takes; none for a kind that only occurs in files.
         domain: what grows stale with it; None if no rule about nodes reads it.
         required: whether nothing can be decided without it. Other kinds may come and go.
@@ -68,6 +71,7 @@ class Kind:
     plural: str
     wire: type[msgspec.Struct]
     decode: Callable[[Any], Any]
+    decode_large: Callable[[bytes | msgspec.Raw], Any] | None = None
     verbs: tuple[str, ...] = _WATCH
     domain: Domain | None = None
     required: bool = False
@@ -165,6 +169,7 @@ KINDS: Final = (
         plural="pods",
         wire=api.Pod,
         decode=_pod_of,
+        decode_large=decode_large_pod,
         domain=Domain.PODS,
         required=True,
         counts_in_part=True,
