@@ -33,7 +33,8 @@ from tests.e2e.quotas import ELASTIC_QUOTAS
 from tests.e2e.test_quota_queue import queueing
 
 _KILL_EVERY_SECONDS = 60.0
-_LASTING = 0.95
+_LIFE_SECONDS = 900.0  # who borrows gives little back by itself
+_QUIET_SECONDS = 15.0  # in which others borrow what quiet tenants had
 
 
 def main() -> None:
@@ -75,8 +76,9 @@ async def _run(
             tenants = await tenants_of(cluster, stowplan, bounds)
             load = ElasticLoad(
                 *(cluster, tenants, random.Random(arguments.seed)),
-                busy_seconds=3.0 * max(after, 10),
-                lasting=_LASTING,
+                life_seconds=_LIFE_SECONDS,
+                busy_seconds=after + 30.0,
+                quiet_seconds=_QUIET_SECONDS,
             )
             moments = np.arange(20.0, seconds - 25.0, _KILL_EVERY_SECONDS).tolist()
             try:

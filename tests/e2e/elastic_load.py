@@ -22,9 +22,11 @@ from tests.e2e.workloads import pod
 
 _MOST_WAITING = 12  # of a tenant
 _ARRIVAL_SECONDS = 0.25  # of all tenants together, while they are busy
-_LIFE_SECONDS = 8.0
 _LEAVING_SECONDS = 3.0
+_MOST_QUIET = 3  # tenants at a time: what they want back may be evicted in a minute or two
 _OWNERS = 4  # of the pods of a tenant
+_OLD = 0.9
+"""The part of the pods that look as if they had been bound for long: others are not evicted."""
 _AGE = timedelta(minutes=10)
 _RECORDED = (f"elasticquotas.{GROUP}", "nodes", "pods")
 
@@ -73,11 +75,10 @@ class ElasticLoad:
         cluster: as its admin.
         tenants: their pods come and go.
         chance: decides when.
-        busy_seconds: for how long at most a tenant creates pods; others are quiet meanwhile, from
-            half of it on, and borrow nothing.
-        lasting: the part of the pods that end only once their tenant is quiet: who borrows with
-            them gives back nothing unless they are evicted. Most of them look as if they had been
-            bound for long, since younger ones are not evicted.
+        life_seconds: for how long a pod runs on average, unless its tenant becomes quiet before.
+        busy_seconds: for how long all tenants create pods between two times in which some are
+            quiet; about.
+        quiet_seconds: for how long these create none, and all that they have end: others borrow.
         recording: what was watched, in order.
         kills: of leaders.
     """
@@ -85,8 +86,9 @@ class ElasticLoad:
     cluster: Cluster
     tenants: Sequence[Tenant]
     chance: random.Random
-    busy_seconds: float = 15.0
-    lasting: float = 0.0
+    life_seconds: float = 8.0
+    busy_seconds: float = 10.0
+    quiet_seconds: float = 5.0
     recording: list[Event] = field(default_factory=list)
     kills: int = 0
 
@@ -118,26 +120,32 @@ class ElasticLoad:
         async with asyncio.timeout(seconds + 60), asyncio.TaskGroup() as group:
             for tenant in self.tenants:
                 group.create_task(self._come(tenant, seconds))
-            departures = group.create_task(self._go())
+            others = [group.create_task(each) for each in (self._go(), self._calm())]
             await asyncio.sleep(seconds)
-            departures.cancel()
+            for each in others:
+                each.cancel()
+
+    async def _calm(self) -> None:
+        """Let a few tenants be quiet for a while, again and again; then all want their min back."""
+        most = max(1, min(len(self.tenants) // 3, _MOST_QUIET))
+        while True:
+            await asyncio.sleep(self.busy_seconds * self.chance.uniform(0.8, 1.2))
+            quiet = self.chance.sample(self.tenants, most)
+            for tenant in quiet:
+                tenant.quiet.set()
+            await asyncio.sleep(self.quiet_seconds)
+            for tenant in quiet:
+                tenant.quiet.clear()
 
     async def _come(self, tenant: Tenant, seconds: float) -> None:
-        """Create pods in busy times, with quiet ones between: then others borrow."""
+        """Create pods unless the tenant is quiet, or has enough that wait."""
         loop, chance = asyncio.get_running_loop(), self.chance
-        end, quiet_from = loop.time() + seconds, loop.time() + self._busy_seconds()
+        end = loop.time() + seconds
         while loop.time() < end:
             await asyncio.sleep(chance.expovariate(1 / (_ARRIVAL_SECONDS * len(self.tenants))))
-            if loop.time() > quiet_from:
-                tenant.quiet.set()
-                await asyncio.sleep(chance.uniform(self.busy_seconds / 4, self.busy_seconds))
-                tenant.quiet.clear()
-                quiet_from = loop.time() + self._busy_seconds()
-            if len(await self._waiting(tenant.namespace)) < _MOST_WAITING:
+            waiting = await self._waiting(tenant.namespace)
+            if len(waiting) < _MOST_WAITING and not tenant.quiet.is_set():
                 await self._create(tenant)
-
-    def _busy_seconds(self) -> float:
-        return self.chance.uniform(self.busy_seconds / 3, self.busy_seconds)
 
     async def _create(self, tenant: Tenant) -> None:
         number = tenant.created + tenant.refused
@@ -173,13 +181,12 @@ class ElasticLoad:
     async def _live(self, metadata: Json, tenant: Tenant) -> None:
         """Let a pod run for as long as it lasts, and end it."""
         with suppress(CallError):  # it was evicted meanwhile
-            if self.chance.random() < self.lasting:
-                if self.chance.random() < 0.9:  # the others stay young
-                    await self._age(metadata)
-                await tenant.quiet.wait()
-                await asyncio.sleep(self.chance.expovariate(1 / _LEAVING_SECONDS))
-            else:
-                await asyncio.sleep(self.chance.expovariate(1 / _LIFE_SECONDS))
+            if self.chance.random() < _OLD:
+                await self._age(metadata)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.chance.expovariate(1 / self.life_seconds)):
+                    await tenant.quiet.wait()
+                    await asyncio.sleep(self.chance.expovariate(1 / _LEAVING_SECONDS))
             await self.cluster.delete(
                 "pods", metadata["name"], metadata["namespace"], grace_seconds=0
             )

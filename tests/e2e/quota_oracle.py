@@ -216,7 +216,7 @@ class _Oracle:
 
     def _judge_waits(self, at: float, *, is_limited: bool) -> None:
         """Note since when each waiting pod has room, or is within min, and who waits for long."""
-        fits, within_min = set(), set()
+        fits, within_min = set[str](), set[str]()
         for pods, has_room, is_promised in self._groups():
             fits.update(pods if has_room else ())
             within_min.update(pods if is_promised else ())
