@@ -12,6 +12,7 @@ from tests.conformance.stages import (
     balancedallocation,
     capacityscheduling,
     cel,
+    coscheduling,
     diskio,
     imagelocality,
     koordinator_elasticquota,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 PLUGINS: Mapping[str, Mapping[str, Stage]] = {
     "CapacityScheduling": capacityscheduling.STAGES,
     "CEL": cel.STAGES,
+    "Coscheduling": coscheduling.STAGES,
     "DiskIOAware": diskio.STAGES,
     "ElasticQuota": koordinator_elasticquota.STAGES,
     "ElasticQuotaController": capacityscheduling.STAGES,
@@ -58,6 +60,7 @@ PLUGINS: Mapping[str, Mapping[str, Stage]] = {
     "NodeResourcesFit/RequestedToCapacityRatio": noderesources.STAGES,
     "NodeResourceTopologyMatch": noderesourcetopology.STAGES,
     "Peaks": peaks.STAGES,
+    "PodGroupController": coscheduling.STAGES,
     "PodRequests/PodLimits": podrequests.STAGES,
     "PodState": podstate.STAGES,
     "PrioritySort": queuesort.STAGES,
