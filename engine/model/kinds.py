@@ -1,8 +1,8 @@
 """The kinds of the Kubernetes API that are read, as one table.
 
 Decoding, watching, snapshots, policy test cases, `stowplan doctor` and the chart's ClusterRole go
-by it: a new kind touches this table, its model and its consumer. PriorityClass is not among them:
-the API server writes its value into `spec.priority` of a pod before it calls any webhook.
+by it: a new kind touches this table, its model and its consumer. Priorities of pods are not read
+from PriorityClasses: the API server writes them into `spec.priority` before it calls any webhook.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
 from engine.model.pod_group import pod_group_of
+from engine.model.priority_class import (
+    MINIMUM_PRIORITY_ANNOTATION,
+    PREEMPTION_ANNOTATION,
+    TOLERATION_SECONDS_ANNOTATION,
+    priority_class_of,
+)
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
@@ -162,6 +168,19 @@ DISRUPTION_BUDGETS: Final = Kind(
     snapshot_annotations=frozenset(),
 )
 
+PRIORITY_CLASSES: Final = Kind(
+    group="scheduling.k8s.io",
+    version="v1",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    wire=api.PriorityClass,
+    decode=priority_class_of,
+    only_for_reclaim=True,
+    snapshot_annotations=frozenset(
+        {MINIMUM_PRIORITY_ANNOTATION, PREEMPTION_ANNOTATION, TOLERATION_SECONDS_ANNOTATION}
+    ),
+)
+
 KINDS: Final = (
     Kind(
         version="v1",
@@ -264,6 +283,7 @@ KINDS: Final = (
         case_list="",
     ),
     DISRUPTION_BUDGETS,
+    PRIORITY_CLASSES,
     NODE_METRICS,
     POD_METRICS,
 )
@@ -277,3 +297,6 @@ WATCHED: Final = tuple(
     kind for kind in KINDS if "watch" in kind.verbs and not kind.only_for_reclaim
 )
 """Kinds that are listed and watched on every live cluster; others with rights are polled."""
+
+WATCHED_FOR_RECLAIM: Final = tuple(kind for kind in KINDS if kind.only_for_reclaim)
+"""Kinds that are listed and watched beside them where pods may be evicted for others."""

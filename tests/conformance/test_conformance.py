@@ -30,6 +30,7 @@ SUPPORTED = (
     "peaks",
     "podrequests",
     "podstate",
+    "preemptiontoleration",
     "qossort",
     "quantity",
     "resourcelimitaware",

@@ -8,7 +8,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
-from engine.model.kinds import DISRUPTION_BUDGETS
+from engine.model.kinds import WATCHED_FOR_RECLAIM
 from engine.model.pod import Pod
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
@@ -93,11 +93,13 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         evictions=EvictionWriter(connection, may_write=may_write, count=metrics.evicted),
         events=EvictionEvents(connection, identity=elector.identity),
     )
-    budgets = cluster.sources[DISRUPTION_BUDGETS.name]
+    sources = [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM]
     return ReclaimController(
         parts,
         [QuotaSource(plans, Micros(settings.reclaim_after_seconds * SECOND))],
-        is_ready=lambda: cluster.is_synced and policies.is_loaded and budgets.synced,
+        is_ready=lambda: (
+            cluster.is_synced and policies.is_loaded and all(each.synced for each in sources)
+        ),
         now=now,
         count=metrics.ended,
     )
