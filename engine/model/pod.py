@@ -29,6 +29,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
         affinity: its node affinity, None if it has none.
+        preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
         has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
@@ -53,6 +54,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scheduler_name: str = ""
     priority: int = 0
     priority_class_name: str = ""
+    preemption_policy: str = ""
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: api.NodeAffinity | None = None
     tolerations: tuple[api.Toleration, ...] = ()
@@ -143,6 +145,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
         priority_class_name=spec.priority_class_name,
+        preemption_policy=spec.preemption_policy or "",
         node_selector=spec.node_selector or {},
         affinity=spec.affinity.node_affinity if spec.affinity else None,
         tolerations=tuple(spec.tolerations or ()),
