@@ -53,6 +53,7 @@ from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
 from webhook.quota import (
+    DeploymentPods,
     MemoryStore,
     ObservedCluster,
     ObservedPods,
@@ -152,17 +153,17 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods = ObservedPods()
+        pods, deployments = ObservedPods(), DeploymentPods()
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
         running = RunningPods(excluded) if settings.reclaims else None
-        observers: list[PodObserver] = [pods, held, unbound]
+        observers: list[PodObserver] = [pods, deployments, held, unbound]
         if running is not None:
             observers.append(running)
         cluster = await self._live_cluster(connection, observers)
 
-        observed = observe_cluster(cluster.state, cluster.sources, pods)
+        observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
         ledger = self._ledger(observed, ApiStore(connection))
         in_background(self.stack, ledger.run())
         denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
