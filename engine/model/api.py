@@ -210,6 +210,7 @@ class PodSpec(WireStruct, frozen=True):
     scheduler_name: str = ""
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str | None = None
 
 
 class ContainerStatus(WireStruct, frozen=True):
@@ -404,6 +405,14 @@ class PodDisruptionBudget(WireStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(WireStruct, frozen=True):
+    """A `scheduling.k8s.io/v1` PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    preemption_policy: str | None = None
 
 
 class Namespace(WireStruct, frozen=True):

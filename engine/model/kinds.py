@@ -1,8 +1,8 @@
 """The kinds of the Kubernetes API that are read, as one table.
 
 Decoding, watching, snapshots, policy test cases, `stowplan doctor` and the chart's ClusterRole go
-by it: a new kind touches this table, its model and its consumer. PriorityClass is not among them:
-the API server writes its value into `spec.priority` of a pod before it calls any webhook.
+by it: a new kind touches this table, its model and its consumer. Priorities of pods are not read
+from PriorityClasses: the API server writes them into `spec.priority` before it calls any webhook.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.model import api, resource_metrics, topology_api
+from engine.model import api, pod_group_api, resource_metrics, topology_api
 from engine.model.advice import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.gang import GANG_ANNOTATIONS
+from engine.model.large_pod import decode_large_pod
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
+from engine.model.pod_group import pod_group_of
+from engine.model.priority_class import (
+    MINIMUM_PRIORITY_ANNOTATION,
+    PREEMPTION_ANNOTATION,
+    TOLERATION_SECONDS_ANNOTATION,
+    priority_class_of,
+)
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
@@ -50,6 +59,8 @@ class Kind:
         plural: its resource in paths and rights.
         wire: struct that objects are decoded as.
         decode: model of a wire struct; raises `ValueError`.
+        decode_large: decodes a large object as `wire`, with turns for other threads; None where
+            none is so large.
         verbs: rights that reading it takes; none for a kind that only occurs in files.
         domain: what grows stale with it; None if no rule about nodes reads it.
         required: whether nothing can be decided without it. Other kinds may come and go.
@@ -68,6 +79,7 @@ class Kind:
     plural: str
     wire: type[msgspec.Struct]
     decode: Callable[[Any], Any]
+    decode_large: Callable[[bytes | msgspec.Raw], Any] | None = None
     verbs: tuple[str, ...] = _WATCH
     domain: Domain | None = None
     required: bool = False
@@ -105,6 +117,13 @@ _QUOTA: Final = Kind(
     wire=api.ElasticQuota,
     decode=quota_of,
     case_list="elasticQuotas",
+)
+_POD_GROUP: Final = Kind(
+    group=UPSTREAM_GROUP,
+    kind="PodGroup",
+    plural="podgroups",
+    wire=pod_group_api.PodGroup,
+    decode=pod_group_of,
 )
 _DISKS: Final = Kind(
     group="diskio.x-k8s.io",
@@ -148,6 +167,19 @@ DISRUPTION_BUDGETS: Final = Kind(
     snapshot_annotations=frozenset(),
 )
 
+PRIORITY_CLASSES: Final = Kind(
+    group="scheduling.k8s.io",
+    version="v1",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    wire=api.PriorityClass,
+    decode=priority_class_of,
+    only_for_reclaim=True,
+    snapshot_annotations=frozenset(
+        {MINIMUM_PRIORITY_ANNOTATION, PREEMPTION_ANNOTATION, TOLERATION_SECONDS_ANNOTATION}
+    ),
+)
+
 KINDS: Final = (
     Kind(
         version="v1",
@@ -165,6 +197,7 @@ KINDS: Final = (
         plural="pods",
         wire=api.Pod,
         decode=_pod_of,
+        decode_large=decode_large_pod,
         domain=Domain.PODS,
         required=True,
         counts_in_part=True,
@@ -180,6 +213,7 @@ KINDS: Final = (
                 RESERVE_POD_ANNOTATION,
                 SCALING_FACTORS_ANNOTATION,
                 THROUGHPUT_ANNOTATION,
+                *GANG_ANNOTATIONS,
             }
         ),
     ),
@@ -195,6 +229,8 @@ KINDS: Final = (
     ),
     _QUOTA,
     replace(_QUOTA, group=KOORDINATOR_GROUP),
+    _POD_GROUP,
+    replace(_POD_GROUP, group=KOORDINATOR_GROUP, wire=pod_group_api.KoordinatorPodGroup),
     Kind(
         group="slo.koordinator.sh",
         kind="NodeMetric",
@@ -245,6 +281,7 @@ KINDS: Final = (
         case_list="",
     ),
     DISRUPTION_BUDGETS,
+    PRIORITY_CLASSES,
     NODE_METRICS,
     POD_METRICS,
 )
@@ -258,3 +295,6 @@ WATCHED: Final = tuple(
     kind for kind in KINDS if "watch" in kind.verbs and not kind.only_for_reclaim
 )
 """Kinds that are listed and watched on every live cluster; others with rights are polled."""
+
+WATCHED_FOR_RECLAIM: Final = tuple(kind for kind in KINDS if kind.only_for_reclaim)
+"""Kinds that are listed and watched beside them where pods may be evicted for others."""

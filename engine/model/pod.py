@@ -37,6 +37,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         pod_anti_affinity: likewise.
         topology_spread: its constraints that forbid nodes (`DoNotSchedule`), as written.
         host_ports: ports of the node that it takes.
+        preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
         has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
@@ -61,6 +62,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scheduler_name: str = ""
     priority: int = 0
     priority_class_name: str = ""
+    preemption_policy: str = ""
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: api.NodeAffinity | None = None
     pod_affinity: tuple[api.PodAffinityTerm, ...] = ()
@@ -157,6 +159,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
         priority_class_name=spec.priority_class_name,
+        preemption_policy=spec.preemption_policy or "",
         node_selector=spec.node_selector or {},
         affinity=affinity.node_affinity,
         pod_affinity=_required(affinity.pod_affinity, labels, is_stored=is_stored),

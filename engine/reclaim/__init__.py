@@ -18,6 +18,7 @@ from engine.reclaim.guards import (
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
 from engine.reclaim.planner import plan_reclaim
+from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
     "Candidate",
@@ -33,6 +34,7 @@ __all__ = [
     "evictions_allowed",
     "is_backed_off",
     "is_paused",
+    "is_tolerating",
     "plan_reclaim",
     "running_pod_of",
     "with_end",

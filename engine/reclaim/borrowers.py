@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 import msgspec
+from msgspec import structs
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
@@ -171,6 +172,32 @@ class Takings:
             taken = self._taken.setdefault(quota, {})
             for name, amount in borrower.requests.items():
                 taken[name] = taken.get(name, 0) + amount
+
+
+def within_budgets(
+    borrowers: Iterable[Borrower], budgets: Sequence[DisruptionBudget]
+) -> list[Borrower]:
+    """Return the pods that no budget protects, each with the one that its eviction counts against.
+
+    The API server evicts no pod of several budgets.
+    """
+    by_namespace: dict[str, list[DisruptionBudget]] = {}
+    for budget in budgets:
+        by_namespace.setdefault(budget.namespace, []).append(budget)
+    if not by_namespace:
+        return list(borrowers)
+    found = []
+    for each in borrowers:
+        of_pod = [
+            budget
+            for budget in by_namespace.get(each.pod.namespace, ())
+            if budget.selects(each.pod.namespace, each.pod.labels)
+        ]
+        if not of_pod:
+            found.append(each)
+        elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
+            found.append(structs.replace(each, budget=of_pod[0]))
+    return found
 
 
 def covers(amounts: Amounts, needs: Amounts) -> bool:

@@ -29,6 +29,7 @@ SUPPORTED = (
     "peaks",
     "podrequests",
     "podstate",
+    "preemptiontoleration",
     "qossort",
     "quantity",
     "resourcelimitaware",
