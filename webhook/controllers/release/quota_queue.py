@@ -214,11 +214,11 @@ class QuotaQueue:
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
         release = self._let_go.get(held.key)
-        queue = self._queue_of(held)
-        if release is None or queue is None or id(held) not in self._pods:
+        quota = self.quota_of(held.pod.namespace, held.pod.labels)
+        if release is None or quota is None or id(held) not in self._pods:
             return ReclaimMode.OFF
         may_reclaim = self._reclaims and release.is_within_min
-        return queue.quota.reclaim if may_reclaim else ReclaimMode.OFF
+        return quota.reclaim if may_reclaim else ReclaimMode.OFF
 
     def keep_without_node(self, held: HeldPod) -> None:
         """Note that no node takes a pod that stays held then."""
