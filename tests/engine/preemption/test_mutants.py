@@ -77,11 +77,6 @@ MUTANTS = {
         "if takings.take_all(group):",
         "if takings.take_all(group) or True:",
     ),
-    "what was not needed is not put back": (
-        "cross_node",
-        "if uid not in wanted]",
-        "if uid in ()]",
-    ),
 }
 """By what is wrong: the module, its text, and what stands there instead."""
 
