@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_queued
+from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
 from engine.model.pod_shape import PodShape
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
@@ -95,6 +95,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_queued(self) -> bool:
         """Whether it waits for quota, see `engine.model.hold`."""
         return is_queued(self.scheduling_gates, self.annotations)
+
+    @property
+    def is_held_for_gang(self) -> bool:
+        """Whether it waits for its gang, see `engine.model.hold`."""
+        return is_held_for_gang(self.scheduling_gates, self.annotations)
 
     @property
     def is_daemon_set(self) -> bool:

@@ -6,8 +6,9 @@ bindings. What never does: which node is better, and who is held.
 
 from webhook.controllers.release.conditions import QueuedConditions
 from webhook.controllers.release.controller import ReleaseController, ReleaseParts
-from webhook.controllers.release.decided_pods import WriteParts
-from webhook.controllers.release.decider import HeldPodDecider
+from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
+from webhook.controllers.release.decider import GangDecision, HeldPodDecider
+from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
@@ -20,9 +21,13 @@ from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 
 __all__ = [
+    "DecidedPods",
+    "GangDecision",
+    "Gangs",
     "HeldPodDecider",
     "Outcomes",
     "PodWriter",
+    "QueueTurns",
     "QueuedConditions",
     "QuotaPace",
     "QuotaQueue",
