@@ -22,7 +22,13 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, PolicySet, RuleContext
+from engine.policy import (
+    SCHEDULER_FILTERS,
+    SCHEDULER_POLICY,
+    CompiledPolicy,
+    PolicySet,
+    RuleContext,
+)
 from engine.report import summary
 from engine.view import (
     FRESH,
@@ -123,6 +129,7 @@ def decide_in(
     contexts: Sequence[RuleContext],
     policies: Sequence[CompiledPolicy],
     *,
+    nodes: BoolColumn | None = None,
     errors: tuple[str, ...] = (),
 ) -> Decision:
     """Decide by policies that all apply, highest priority first; at least one.
@@ -130,13 +137,15 @@ def decide_in(
     Args:
         contexts: of their rules, one each, all of one request and one view.
         policies: the policies.
+        nodes: (n,), those that are looked at, valid rows all of them; None for all.
         errors: lines for conditions that could not be evaluated.
     """
     request, view, freshness = contexts[0].request, contexts[0].view, contexts[0].freshness
+    nodes = view.valid if nodes is None else nodes
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     scheduler_filters = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
-    reachable, first_by_scheduler = _apply_filters(scheduler_filters, view.valid)
+    reachable, first_by_scheduler = _apply_filters(scheduler_filters, nodes)
     policy_filters = [
         rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
@@ -162,10 +171,10 @@ def decide_in(
         pod=request.pod,
         verdict=_verdict(candidates, placement, reachable, scheduler_filters),
         message="",
-        policies=tuple([policy.name for policy in policies]),
+        policies=tuple([policy.name for policy in policies if policy is not SCHEDULER_POLICY]),
         placement=placement,
         names=view.names,
-        valid=view.valid.copy(),
+        valid=nodes.copy(),
         filters=(*scheduler_filters, *policy_filters),
         first_rejections=(*first_by_scheduler, *first_by_policies),
         scored=tuple(scores),

@@ -6,5 +6,6 @@ node is judged does not: that is `engine.policy`, and `engine.pipeline` decides 
 
 from engine.batch.deciding import decide_batch
 from engine.batch.outcome import BatchOutcome
+from engine.batch.trial import Trial, place_all
 
-__all__ = ["BatchOutcome", "decide_batch"]
+__all__ = ["BatchOutcome", "Trial", "decide_batch", "place_all"]

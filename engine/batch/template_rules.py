@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.batch.judge import Judge
 from engine.model.decision import Decision, and_not
 from engine.model.request import PlacementRequest
-from engine.model.time import Micros
 from engine.pipeline import decide_in
 from engine.policy import (
     MOST_ITERATIONS,
@@ -20,7 +20,7 @@ from engine.policy import (
     RuleContext,
     ScoreRule,
 )
-from engine.view import BoolColumn, ClusterView, Domain, Freshness
+from engine.view import BoolColumn, ClusterView, Domain
 
 RawScores: TypeAlias = list[NDArray[Any]]
 """Scores of some rows before they are normalized, one array for each rule."""
@@ -40,8 +40,7 @@ class TemplateRules:
         policies: they apply in Enforce mode, highest priority first; at least one.
         request: of the first pod of the template.
         view: the cluster.
-        now: the moment of the decisions.
-        freshness: the domains of the view that are too old.
+        judge: says when they decide, and among which nodes.
 
     Raises:
         UnevenError: nodes are not independent of each other.
@@ -56,19 +55,17 @@ class TemplateRules:
         policies: Sequence[CompiledPolicy],
         request: PlacementRequest,
         view: ClusterView,
-        now: Micros,
-        freshness: Freshness,
+        judge: Judge,
     ) -> None:
         self._policies = policies
+        self._nodes = judge.nodes
+        now, freshness = judge.now, judge.freshness
         self._contexts = [policy.context(request, view, now, freshness) for policy in policies]
         self._filters = [(rule, 0) for rule in SCHEDULER_FILTERS]
         self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
         scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
-        evaluators = [
-            *(rule.evaluator for rule, _ in self._filters),
-            *(rule.evaluator for rule, _ in scores),
-        ]
-        if any(evaluator.reads_other_nodes for evaluator in evaluators):
+        rules: list[tuple[FilterRule | ScoreRule, int]] = [*self._filters, *scores]
+        if any(rule.evaluator.reads_other_nodes(self._contexts[i]) for rule, i in rules):
             raise UnevenError
         self._moving_filters = [bound for bound in self._filters if self._is_moving(*bound)]
         self._moving_scores = [bound for bound in scores if self._is_moving(*bound)]
@@ -85,11 +82,11 @@ class TemplateRules:
             UnevenError: some score could not be evaluated.
         """
         contexts = [context.on(view) for context in self._contexts]
-        decision = decide_in(contexts, self._policies)
+        decision = decide_in(contexts, self._policies, nodes=self._nodes)
         _check(contexts)
         if any(score.faults for score in decision.scored):
             raise UnevenError
-        may_pass = view.valid
+        may_pass = decision.valid
         for bound, outcome in zip(self._filters, decision.filters, strict=True):
             if not self._is_moving(*bound):
                 may_pass = and_not(may_pass, outcome.rejects)

@@ -1,1 +1,54 @@
-"""Gangs: which pods belong together, what a gang waits for, and its phases."""
+"""Gangs: which pods belong together, what a gang waits for, and its phases.
+
+Belongs here: who is a member of which gang, how many there are of each state, what upstream's
+Coscheduling and Koordinator's gangs would let start, back-off after a failure, the phases of a
+PodGroup. Never: nodes that members go to, and how members are released.
+"""
+
+from engine.gang.members import (
+    GangMember,
+    GangStage,
+    MemberCounts,
+    MemberState,
+    Readiness,
+    count_members,
+    member_of,
+    readiness_of,
+)
+from engine.gang.membership import (
+    gang_key_of,
+    gang_of,
+    names_missing_pod_group,
+    pod_group_of_gang,
+)
+from engine.model.gang import (
+    Gang,
+    GangKey,
+    GangMode,
+    GangTopology,
+    MatchPolicy,
+    OnGangFailure,
+    WhenNoRoom,
+)
+
+__all__ = [
+    "Gang",
+    "GangKey",
+    "GangMember",
+    "GangMode",
+    "GangStage",
+    "GangTopology",
+    "MatchPolicy",
+    "MemberCounts",
+    "MemberState",
+    "OnGangFailure",
+    "Readiness",
+    "WhenNoRoom",
+    "count_members",
+    "gang_key_of",
+    "gang_of",
+    "member_of",
+    "names_missing_pod_group",
+    "pod_group_of_gang",
+    "readiness_of",
+]

@@ -256,7 +256,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         policies: names of the policies that matched and were applied, by precedence.
         placement: the form of the patch, from the first of them.
         names: node name per row of the view it was decided on.
-        valid: (n,), the rows that are nodes.
+        valid: (n,), the rows that are nodes, or those of them that were looked at.
         filters: the scheduler's own, then the policies', in order.
         first_rejections: for each filter, the number of nodes that it was the first to reject;
             the sum is the number of nodes that are no candidates.

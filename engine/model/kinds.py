@@ -13,17 +13,20 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.model import api, resource_metrics, topology_api
+from engine.model import api, pod_group_api, resource_metrics, topology_api
 from engine.model.advice import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.gang import GANG_ANNOTATIONS
+from engine.model.large_pod import decode_large_pod
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
+from engine.model.pod_group import pod_group_of
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
@@ -50,6 +53,8 @@ class Kind:
         plural: its resource in paths and rights.
         wire: struct that objects are decoded as.
         decode: model of a wire struct; raises `ValueError`.
+        decode_large: decodes a large object as `wire`, with turns for other threads; None where
+            none is so large.
         verbs: rights that reading it takes; none for a kind that only occurs in files.
         domain: what grows stale with it; None if no rule about nodes reads it.
         required: whether nothing can be decided without it. Other kinds may come and go.
@@ -68,6 +73,7 @@ class Kind:
     plural: str
     wire: type[msgspec.Struct]
     decode: Callable[[Any], Any]
+    decode_large: Callable[[bytes | msgspec.Raw], Any] | None = None
     verbs: tuple[str, ...] = _WATCH
     domain: Domain | None = None
     required: bool = False
@@ -105,6 +111,13 @@ _QUOTA: Final = Kind(
     wire=api.ElasticQuota,
     decode=quota_of,
     case_list="elasticQuotas",
+)
+_POD_GROUP: Final = Kind(
+    group=UPSTREAM_GROUP,
+    kind="PodGroup",
+    plural="podgroups",
+    wire=pod_group_api.PodGroup,
+    decode=pod_group_of,
 )
 _DISKS: Final = Kind(
     group="diskio.x-k8s.io",
@@ -165,6 +178,7 @@ KINDS: Final = (
         plural="pods",
         wire=api.Pod,
         decode=_pod_of,
+        decode_large=decode_large_pod,
         domain=Domain.PODS,
         required=True,
         counts_in_part=True,
@@ -180,6 +194,7 @@ KINDS: Final = (
                 RESERVE_POD_ANNOTATION,
                 SCALING_FACTORS_ANNOTATION,
                 THROUGHPUT_ANNOTATION,
+                *GANG_ANNOTATIONS,
             }
         ),
     ),
@@ -195,6 +210,8 @@ KINDS: Final = (
     ),
     _QUOTA,
     replace(_QUOTA, group=KOORDINATOR_GROUP),
+    _POD_GROUP,
+    replace(_POD_GROUP, group=KOORDINATOR_GROUP, wire=pod_group_api.KoordinatorPodGroup),
     Kind(
         group="slo.koordinator.sh",
         kind="NodeMetric",

@@ -140,6 +140,16 @@ class NeverFaults:
         return ""
 
 
+def for_no_pod(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (one of two)
+    """Return False; see `Plugin.reads_other_nodes`."""
+    return False
+
+
+def for_every_pod(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (one of two)
+    """Return True; see `Plugin.reads_other_nodes`."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
     """An entry of the registry: how a rule of this name is built.
@@ -154,8 +164,9 @@ class Plugin:
             no such part.
         score: builds the scorer, None if the plugin has none.
         sum_profiles: the sums over pods that the view must keep for these args.
-        reads_other_nodes: whether a result for a node depends on more than its row of the view: a
-            pod that comes to another node may change it, or it reads counts that are kept by name.
+        reads_other_nodes: whether for a pod, in a view, a result for a node depends on more than
+            its row of the view: a pod that comes to another node may change it, or it reads counts
+            that are kept by name.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
     """
@@ -166,5 +177,5 @@ class Plugin:
     node_filter: Callable[[Any], NodeFilter] | None = None
     score: Callable[[Any], Score] | None = None
     sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
-    reads_other_nodes: bool = False
+    reads_other_nodes: Callable[[Pod, ClusterView], bool] = for_no_pod
     estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None

@@ -30,7 +30,7 @@ from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
-from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, result_of
+from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, for_every_pod, result_of
 from engine.plugins.lib.arithmetic import inverse_minmax
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn
 
@@ -264,5 +264,5 @@ PLUGIN = Plugin(
     filter=NetworkOverheadFilter,
     score=NetworkOverheadScore,
     reads=(Domain.NODES, Domain.PODS, Domain.TOPOLOGY),
-    reads_other_nodes=True,
+    reads_other_nodes=for_every_pod,
 )

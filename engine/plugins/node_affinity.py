@@ -7,7 +7,7 @@ scheduling attempt, is a fault of the score on every node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -21,11 +21,7 @@ from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.selectors import (
-    NAME_FIELD,
     Mistakes,
-    NodeSelector,
-    Operator,
-    Requirement,
     Term,
     parse_node_selector,
     parse_preferred_terms,
@@ -33,20 +29,18 @@ from engine.model.selectors import (
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import default_normalize
-from engine.view import (
-    BoolColumn,
-    ClusterView,
-    Domain,
-    IntColumn,
-    integer_label_column,
-    label_column,
+from engine.plugins.lib.node_selection import (
+    TOO_MANY_KEYS,
+    matching,
+    matching_any,
+    matching_required,
+    names_too_many,
 )
+from engine.view import ClusterView, Domain, IntColumn
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _NODES = (Domain.NODES,)
-_MOST_KEYS = 64  # a column per label costs half a millisecond, and anyone may create a pod
-_TOO_MANY_KEYS = f"node affinity names more than {_MOST_KEYS} labels"
 _MOST_TOLD = 3  # mistakes in a message
 _MOST_LABELS_TOLD = 8
 _ENCODE = msgspec.json.Encoder().encode
@@ -128,16 +122,12 @@ class NodeAffinityFilter:
 
         def codes(rows: ClusterView) -> NDArray[np.int8]:
             of_pod = None if required is None else parse_node_selector(required)[0]
-            if _names_too_many(of_pod.terms if of_pod else (), pod.node_selector):
+            if names_too_many(of_pod.terms if of_pod else (), pod.node_selector):
                 return np.full(len(rows), FAULT, np.int8)
-            fits = np.ones(len(rows), np.bool_)
-            for key, value in pod.node_selector.items():
-                fits &= label_column(rows, key).isin((value,))
-            if of_pod is not None:
-                fits &= _matching_any(of_pod, rows)
+            fits = matching_required(pod.node_selector, of_pod, rows)
             found = np.where(fits, np.int8(PASS), np.int8(_POD_MISMATCH))
             if self._added is not None:
-                found[~_matching_any(self._added, rows)] = _ADDED_MISMATCH
+                found[~matching_any(self._added, rows)] = _ADDED_MISMATCH
             return found
 
         key = (self, frozenset(pod.node_selector.items()), _ENCODE(required))
@@ -149,7 +139,7 @@ class NodeAffinityFilter:
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why no node could be judged."""
-        return _TOO_MANY_KEYS
+        return TOO_MANY_KEYS
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the labels of the node that the terms name."""
@@ -174,11 +164,11 @@ class NodeAffinityScore:
 
         def sums(rows: ClusterView) -> IntColumn:
             of_pod, mistakes = parse_preferred_terms(preferred)
-            if mistakes or _names_too_many([weighted.term for weighted in of_pod], ()):
+            if mistakes or names_too_many([weighted.term for weighted in of_pod], ()):
                 return np.full(len(rows), FAULT)
             total = np.zeros(len(rows), np.int64)
             for weighted in (*self._added, *of_pod):
-                total[_matching(weighted.term, rows)] += weighted.weight
+                total[matching(weighted.term, rows)] += weighted.weight
             return total
 
         total = view.pod_column((self, _ENCODE(preferred)), _NODES, sums)
@@ -192,7 +182,7 @@ class NodeAffinityScore:
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return what is wrong with the pod's preferred terms."""
         _, mistakes = parse_preferred_terms(_sides(pod.affinity)[1], (_PREFERRED,))
-        return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or _TOO_MANY_KEYS
+        return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or TOO_MANY_KEYS
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the labels of the node that the terms name."""
@@ -240,60 +230,6 @@ def _label_inputs(
         RuleInput(f"label {key}", text=labels.get(key, "absent"))
         for key in keys[:_MOST_LABELS_TOLD]
     )
-
-
-def _names_too_many(terms: Sequence[Term], more: Collection[str]) -> bool:
-    """Return whether more label columns are needed than a pod may ask for."""
-    keys = {label.key for term in terms if term.only_name is None for label in term.labels}
-    return len(keys.union(more)) > _MOST_KEYS
-
-
-def _matching_any(selector: NodeSelector, view: ClusterView) -> BoolColumn:
-    """Return which nodes a selector picks, shape (n,)."""
-    found = np.zeros(len(view), np.bool_)
-    for term in selector.terms:
-        found[_matching(term, view)] = True
-    return found
-
-
-def _matching(term: Term, view: ClusterView) -> BoolColumn | list[int]:
-    """Return which nodes a term matches: a mask of shape (n,), or rows where it names one node."""
-    name = term.only_name
-    if name is not None:
-        row = view.rows.get(name)
-        node = None if row is None else view.nodes[row]
-        if row is None or node is None or not term.matches(node.labels, name):
-            return []
-        return [row]
-    found = np.ones(len(view), np.bool_)
-    for requirement in term.labels:
-        found &= _holds(requirement, view)
-    for requirement in term.fields:
-        if requirement.key == NAME_FIELD:
-            excluded = [view.rows[value] for value in requirement.values if value in view.rows]
-            found[excluded] = False
-        elif not requirement.matches(""):
-            found[:] = False
-    return found
-
-
-def _holds(requirement: Requirement, view: ClusterView) -> BoolColumn:
-    """Return on which nodes a label satisfies a requirement, shape (n,)."""
-    match requirement.operator:
-        case Operator.IN:
-            return label_column(view, requirement.key).isin(requirement.values)
-        case Operator.NOT_IN:
-            return ~label_column(view, requirement.key).isin(requirement.values)
-        case Operator.EXISTS:
-            return label_column(view, requirement.key).present
-        case Operator.DOES_NOT_EXIST:
-            return ~label_column(view, requirement.key).present
-        case Operator.GT:
-            number, present = integer_label_column(view, requirement.key)
-            return present & (number > requirement.bound)
-        case Operator.LT:
-            number, present = integer_label_column(view, requirement.key)
-            return present & (number < requirement.bound)
 
 
 PLUGIN = Plugin(

@@ -10,7 +10,7 @@ import numpy as np
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
-from engine.plugins.base import Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import Args, NeverFaults, Plugin, Scores, for_every_pod
 from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.view import NO_TRANSITIONS, ClusterView, Domain, IntColumn
 
@@ -60,5 +60,5 @@ PLUGIN = Plugin(
     args=PodStateArgs,
     score=PodStateScore,
     reads=_PODS,
-    reads_other_nodes=True,  # transitions are kept by name
+    reads_other_nodes=for_every_pod,  # transitions are kept by name
 )

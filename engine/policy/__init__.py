@@ -12,12 +12,14 @@ from engine.policy.loader import CASES_FILE, load_policies
 from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule
+from engine.policy.scheduler_policy import SCHEDULER_POLICY
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
     "CASES_FILE",
     "MOST_ITERATIONS",
     "SCHEDULER_FILTERS",
+    "SCHEDULER_POLICY",
     "CompiledPolicy",
     "FilterRule",
     "Match",

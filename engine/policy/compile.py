@@ -326,7 +326,7 @@ def _filter_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        evaluator = PluginFilter(plugin.filter(args), plugin.reads, plugin.reads_other_nodes)
+        evaluator = PluginFilter(plugin.filter(args), plugin)
         dynamic = rule.plugin not in STATIC_PLUGINS
         node_filter = plugin.node_filter(args) if plugin.node_filter else None
     else:
@@ -354,7 +354,7 @@ def _score_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
-        evaluator = PluginScore(plugin.score(args), plugin.reads, plugin.reads_other_nodes)
+        evaluator = PluginScore(plugin.score(args), plugin)
     else:
         evaluator = ScoreExpression(programs.found[path])
     return ScoreRule(

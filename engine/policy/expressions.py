@@ -38,10 +38,7 @@ class NodeExpression(ABC):
         plan: evaluates it for all nodes at once.
         references: the paths below `node` that it reads, in order.
         reads: the domains of the cluster that its value rests on.
-        reads_other_nodes: as of a `Plugin`; an expression reads the node itself alone.
     """
-
-    reads_other_nodes: Final = False
 
     def __init__(self, program: Program, plan: Plan) -> None:
         """Take a program and its plan."""
@@ -65,6 +62,10 @@ class NodeExpression(ABC):
     @abstractmethod
     def _array(self, column: Column) -> NDArray[Any]:
         """Return the column that the plan gives as one array; see `column`."""
+
+    def reads_other_nodes(self, context: RuleContext) -> bool:  # noqa: ARG002 (as of plugins)
+        """Return False: an expression reads the node itself alone."""
+        return False
 
     @property
     def reads_labels_alone(self) -> bool:

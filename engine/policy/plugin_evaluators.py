@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine.model.decision import FilterResult
 from engine.model.rule_input import RuleInputs
-from engine.plugins import Filter, Score
+from engine.plugins import Filter, Plugin, Score
 from engine.policy.context import RuleContext
 from engine.view import BoolColumn, Domain, IntColumn
 
@@ -22,11 +22,19 @@ _P = TypeVar("_P", bound=Filter | Score)
 
 @dataclass(frozen=True, slots=True)
 class _PluginEvaluator(Generic[_P]):
-    """A plugin, and the domains of the cluster that its answers rest on; see `Plugin`."""
+    """A plugin by its args, and the entry of the registry that it is built from."""
 
     plugin: _P
-    reads: tuple[Domain, ...]
-    reads_other_nodes: bool = False
+    entry: Plugin
+
+    @property
+    def reads(self) -> tuple[Domain, ...]:
+        """The domains of the cluster that its answers rest on."""
+        return self.entry.reads
+
+    def reads_other_nodes(self, context: RuleContext) -> bool:
+        """Return whether an answer for a node rests on more than its row; see `Plugin`."""
+        return self.entry.reads_other_nodes(context.request.pod, context.view)
 
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why a row could not be evaluated."""

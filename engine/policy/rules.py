@@ -204,7 +204,7 @@ def _scheduler_filter(name: str) -> FilterRule:
         policy=SCHEDULER,
         name=name,
         dynamic=name not in STATIC_PLUGINS,
-        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin.reads),
+        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin),
     )
 
 

@@ -51,8 +51,8 @@ class NodeFit:
         self.stale = own.stale_among(reads)
         """The data that a filter reads and that is too old, with a text that says so."""
         moving = [bound for bound in rules if Domain.PODS in bound[0].evaluator.reads]
-        self._of_each_node = [bound for bound in moving if not bound[0].evaluator.reads_other_nodes]
-        self._of_the_cluster = [bound for bound in moving if bound[0].evaluator.reads_other_nodes]
+        self._of_each_node = [bound for bound in moving if not self._reads_others(*bound)]
+        self._of_the_cluster = [bound for bound in moving if self._reads_others(*bound)]
         still = [bound for bound in rules if Domain.PODS not in bound[0].evaluator.reads]
         self.may_pass = self._passing(still, view, view.valid)
         """(n,), where only filters that read pods may reject the pod."""
@@ -69,6 +69,9 @@ class NodeFit:
         """
         part = what_if.take(rows).view
         return self._passing(self._of_each_node, part, self.may_pass[rows])
+
+    def _reads_others(self, rule: FilterRule, number: int) -> bool:
+        return rule.evaluator.reads_other_nodes(self._contexts[number])
 
     def _passing(
         self, rules: Sequence[tuple[FilterRule, int]], view: ClusterView, nodes: BoolColumn

@@ -98,7 +98,7 @@ class Victim:
 
     Attributes:
         key: `namespace/name`.
-        quota: that it counts for.
+        quota: that it counts for; None where it counts for none.
         owner: uid of its first owner, its own where it has none.
         node_name: the node that it runs on.
         requests: what its end frees, base units.
@@ -106,7 +106,7 @@ class Victim:
 
     key: str
     uid: str
-    quota: QuotaKey
+    quota: QuotaKey | None
     owner: str
     node_name: str
     requests: Amounts

@@ -172,7 +172,8 @@ async def test_who_borrows_gives_back_as_much_as_is_guaranteed(stage: Stage) -> 
     assert all(f"evicted for pod `{stage.shop}/web-" in message for message in told.values())
     assert len(await stage.events(stage.shop, "Reclaiming")) == 2
     await eventually(
-        lambda: stage.metric('stowplan_reclaims_total{outcome="bound"} 2.0'), "both are counted"
+        lambda: stage.metric('stowplan_reclaims_total{outcome="bound",source="quota"} 2.0'),
+        "both are counted",
     )
     assert await stage.metric('stowplan_evictions_total{result="evicted"} 2.0')
     # The third is beyond min, and so takes nothing back: it waits for room to borrow.
@@ -212,7 +213,7 @@ async def test_a_dry_run_evicts_nobody(stage: Stage) -> None:
     message = await eventually(told, "the plan is told")
     assert f"would evict `{stage.batch}/batch-" in message
     assert len(await stage.names(stage.batch)) == BORROWERS
-    assert await stage.metric('stowplan_reclaims_total{outcome="reported"} 1.0')
+    assert await stage.metric('stowplan_reclaims_total{outcome="reported",source="quota"} 1.0')
     found = await stage.cluster.get("pods", "web-1", stage.shop)
     assert not found["status"].get("nominatedNodeName")
 

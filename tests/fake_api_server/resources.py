@@ -140,6 +140,8 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     _custom("scheduling.x-k8s.io", "ElasticQuota", "elasticquotas", namespaced=True),
     _custom("scheduling.sigs.k8s.io", "ElasticQuota", "elasticquotas", namespaced=True),
+    _custom("scheduling.x-k8s.io", "PodGroup", "podgroups", namespaced=True),
+    _custom("scheduling.sigs.k8s.io", "PodGroup", "podgroups", namespaced=True),
     _custom("slo.koordinator.sh", "NodeMetric", "nodemetrics", namespaced=False),
     Resource(
         "metrics.k8s.io",

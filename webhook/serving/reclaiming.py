@@ -17,16 +17,17 @@ from engine.reclaim import QuotaAccount
 from engine.view import ClusterState
 from webhook.cluster import Cluster
 from webhook.controllers.reclaim import (
+    Claims,
+    EvictionEvents,
     EvictionWriter,
     GuardRecord,
     Guards,
-    PlanParts,
+    QuotaSource,
+    QuotaSourceParts,
     QuotaStanding,
     ReclaimController,
-    ReclaimEvents,
     ReclaimMetrics,
     ReclaimParts,
-    ReclaimPlanner,
     RunningPods,
 )
 from webhook.controllers.release import PodWriter, QuotaQueue
@@ -62,9 +63,13 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     connection, elector = services.connection, services.elector
     metrics = ReclaimMetrics(registry)
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
-    plans = PlanParts(
+    claims = Claims(running, now)
+    plans = QuotaSourceParts(
         state=cluster.state,
         running=running,
+        claims=claims,
+        blocked=quota_queue.blocked,
+        quota_mode=partial(_mode_of, quota_queue),
         standing=partial(_standing, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
@@ -82,19 +87,17 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         held=services.held,
         running=running,
         reclaims=services.reclaims,
-        planner=ReclaimPlanner(plans),
+        claims=claims,
         guards=Guards(record, now),
         writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
         evictions=EvictionWriter(connection, may_write=may_write, count=metrics.evicted),
-        events=ReclaimEvents(connection, identity=elector.identity),
-        mode_of=partial(_mode_of, quota_queue),
+        events=EvictionEvents(connection, identity=elector.identity),
     )
     budgets = cluster.sources[DISRUPTION_BUDGETS.name]
     return ReclaimController(
         parts,
-        blocked=quota_queue.blocked,
+        [QuotaSource(plans, Micros(settings.reclaim_after_seconds * SECOND))],
         is_ready=lambda: cluster.is_synced and policies.is_loaded and budgets.synced,
-        after=Micros(settings.reclaim_after_seconds * SECOND),
         now=now,
         count=metrics.ended,
     )

@@ -270,12 +270,13 @@ def test_where_pods_change_scores_points_follow_from_a_score_and_the_ends(
 def test_a_pod_that_comes_to_a_node_changes_no_other_unless_the_plugin_says_so(
     rules: Rules, data: st.DataObject, row: int
 ) -> None:
-    if rules.plugin.reads_other_nodes:
-        return
     pod, other = data.draw(rules.cluster.incoming), data.draw(rules.cluster.incoming)
     view = rules.state(data.draw(rules.cluster.events)).view()
     what_if = WhatIf(view)
     what_if.place(other, row)
+    reads_others = rules.plugin.reads_other_nodes
+    if reads_others(pod, view) or reads_others(pod, what_if.view):
+        return
     before, after = rules.answers(pod, view), rules.answers(pod, what_if.view)
     changed = {name for name in before if before[name] != after[name]}
     assert changed <= ({view.names[row]} if Domain.PODS in rules.plugin.reads else set())

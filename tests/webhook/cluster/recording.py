@@ -28,6 +28,8 @@ PLURALS = (
     "namespaces",
     "elasticquotas.scheduling.x-k8s.io",
     "elasticquotas.scheduling.sigs.k8s.io",
+    "podgroups.scheduling.x-k8s.io",
+    "podgroups.scheduling.sigs.k8s.io",
     "nodemetrics.slo.koordinator.sh",
     "poddisruptionbudgets.policy",
     "nodes.metrics.k8s.io",

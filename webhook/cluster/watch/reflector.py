@@ -78,6 +78,7 @@ class Reflector:
             config.first_retry_seconds, config.longest_retry_seconds, clock.jitter
         )
         self._decode = msgspec.json.Decoder(kind.wire).decode
+        self._decode_large = kind.decode_large or self._decode
         self._streams_lists = True
         self._was_too_old = False  # by the last failure
         self._version = ""  # resourceVersion to watch from; empty where a list is needed
@@ -225,9 +226,10 @@ class Reflector:
         """Apply an object, or the part of it that counts; return its resourceVersion."""
         try:
             if len(raw) <= _MOST_INLINE_BYTES:
-                wire, apply = self._prepare(raw)
+                wire, apply = self._prepare(raw, self._decode)
             else:
-                wire, apply = await asyncio.to_thread(one_at_a_time, partial(self._prepare, raw))
+                prepare = partial(self._prepare, raw, self._decode_large)
+                wire, apply = await asyncio.to_thread(one_at_a_time, prepare)
             apply()
             key = f"{wire.metadata.namespace}/{wire.metadata.name}"
             version: str = wire.metadata.resource_version
@@ -244,9 +246,11 @@ class Reflector:
         self.status.objects = len(self._known)
         return version
 
-    def _prepare(self, raw: msgspec.Raw) -> tuple[Any, Callable[[], None]]:
+    def _prepare(
+        self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], Any]
+    ) -> tuple[Any, Callable[[], None]]:
         """Decode an object, and return what applies it too; touches no state."""
-        wire: Any = self._decode(raw)
+        wire: Any = decode(raw)
         prepare = self._applier.prepare
         return wire, partial(self._applier.apply, wire) if prepare is None else prepare(wire, raw)
 

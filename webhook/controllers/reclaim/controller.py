@@ -1,22 +1,23 @@
-"""The reclaim controller: the leader finds who has waited for long, and reclaims for them."""
+"""The reclaim controller: the leader finds who has waited for long, and evicts others for them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import SECOND, Micros, micros
+from engine.model.time import Micros
 from engine.reclaim import NoPlan, NoPlanReason, Plan
 from webhook.cluster.client.connection import ApiError
+from webhook.controllers.reclaim.due_pods import DuePod, DuePods
 from webhook.controllers.reclaim.events import victims_text
 from webhook.controllers.reclaim.outcome import Outcome
+from webhook.controllers.reclaim.plan_source import PlanSource
 from webhook.controllers.reclaim.reclaim import Reclaim, ReclaimParts
-from webhook.controllers.release.reclaims import BlockedPod, ReclaimNote
+from webhook.controllers.release.reclaims import ReclaimNote
 from webhook.placement.held_pods import HeldPod
 
 _TICK_SECONDS: Final = 0.5
@@ -24,36 +25,9 @@ _MOST_AT_ONCE: Final = 10
 _MOST_PLANS: Final = 4
 """Plans in a cycle: each takes some milliseconds, in which no review is answered."""
 
-_PLAN_AGAIN: Final = 10 * SECOND
-"""Between two plans for one pod."""
-
-_REPORT_AGAIN: Final = 600 * SECOND
-"""Between two Events about what mode On would do for one pod."""
-
-_FORGOTTEN_AFTER: Final = 5 * SECOND
-"""For which a pod may wait for something else, as while it is decided, and go on waiting."""
-
 _TOO_MANY: Final = ReclaimNote(None, "too many pods are being evicted, or were a moment ago")
-_AT_ONCE: Final = Micros(0)
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """What is known of a pod that may be reclaimed for.
-
-    Attributes:
-        since: when it began to wait for room.
-        seen_at: when it was last seen waiting.
-        plan_at: before which no plan is made for it.
-        report_at: before which it gets no Event about a plan.
-    """
-
-    since: Micros
-    seen_at: Micros
-    plan_at: Micros = _AT_ONCE
-    report_at: Micros = _AT_ONCE
 
 
 class ReclaimController:
@@ -61,38 +35,33 @@ class ReclaimController:
 
     Args:
         parts: what reclaims work with.
-        blocked: the pods that may be reclaimed for, in queue order.
+        sources: of plans; where a pod is in several, the first goes first.
         is_ready: whether all that plans are made from is known.
-        after: time for which a pod waits before others are evicted for it.
         now: the time of day.
-        count: called with the end of each reclaim.
+        count: called with a source and the end of each of its reclaims.
     """
 
     def __init__(
         self,
         parts: ReclaimParts,
+        sources: Sequence[PlanSource],
         *,
-        blocked: Callable[[], Sequence[BlockedPod]],
         is_ready: Callable[[], bool],
-        after: Micros,
         now: Callable[[], Micros],
-        count: Callable[[Outcome], None] = lambda _outcome: None,
+        count: Callable[[PlanSource, Outcome], None] = lambda _source, _outcome: None,
     ) -> None:
         self._parts = parts
-        self._blocked = blocked
+        self._sources = sources
         self._is_ready = is_ready
-        self._after = after
         self._now = now
         self._count = count
-        self._waiting: dict[str, _Waiting] = {}  # by uid
+        self._due = DuePods(sources, now)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by uid
-        self._is_first = True
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
         self._parts.reclaims.begin()
-        self._waiting.clear()
-        self._is_first = True
+        self._due.begin()
         try:
             await self._load_guards()
             while True:
@@ -111,11 +80,11 @@ class ReclaimController:
 
     async def cycle(self) -> None:
         """Start the reclaims that are due."""
-        parts, now = self._parts, self._now()
+        parts = self._parts
         # 1. Forget who is not held any more, and evicted pods that are gone.
         held = {each.pod.uid for each in parts.held}
         parts.reclaims.retain(held)
-        self._waiting = {uid: each for uid, each in self._waiting.items() if uid in held}
+        self._due.retain(held)
         self._count_gone()
         if not self._is_ready():
             return
@@ -123,90 +92,84 @@ class ReclaimController:
         # 2. Go on with what an earlier leader has begun.
         for each in parts.held:
             if each.raw and each.pod.uid not in self._tasks and parts.reclaims.is_left(each):
-                self._start(each, None)
+                self._start(each, None, _by_mode(self._sources, each)[0])
 
         # 3. Plan for those that have waited for long, in their order.
         plans = 0
-        for blocked in self._due(now):
+        for due in self._due.due(self._tasks):
             if plans == _MOST_PLANS or len(self._tasks) >= _MOST_AT_ONCE:
                 break
-            mode = parts.mode_of(blocked.held.pod)
-            if mode is ReclaimMode.OFF:
-                parts.reclaims.set_note(blocked.held, None)
-                continue
-            plans += 1
-            await self._plan(blocked, mode, now)
+            plans += await self._plan(due)
             await asyncio.sleep(0)  # reviews and events come in between
-        await self._report_unplaced(now)
+        await self._report_unplaced()
 
-    async def _report_unplaced(self, now: Micros) -> None:
-        """Say what mode On would do for pods that were released and that no node has taken."""
-        parts = self._parts
-        for held in parts.reclaims.take_unplaced(Micros(now - self._after)):
-            is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
-            if not (held.raw and is_waiting):
-                continue
-            plan = parts.planner.plan(held, parts.guards.state)
+    async def _plan(self, due: DuePod) -> int:
+        """Make a plan for a pod, and begin with it; return how many were made."""
+        parts, held = self._parts, due.held
+        self._due.planned(held)
+        no_plans: list[NoPlan] = []
+        for source in _by_mode(due.sources, held):
+            if source.mode_of(held.pod) is ReclaimMode.OFF:
+                break
+            plan = await source.plan(held, parts.guards.state)
             if isinstance(plan, Plan):
-                self._count(Outcome.REPORTED)
-                await parts.events.would_reclaim(held.pod, plan)
-            await asyncio.sleep(0)
+                parts.reclaims.set_in_vain(held, in_vain=False)
+                await self._begin(held, plan, source)
+                return len(no_plans) + 1
+            no_plans.append(plan)
+        reasons = {no_plan.reason for no_plan in no_plans}
+        parts.reclaims.set_in_vain(held, in_vain=reasons == {NoPlanReason.NO_VICTIMS})
+        parts.reclaims.set_note(held, _note_of(no_plans[0]) if no_plans else None)
+        return len(no_plans)
 
-    def _due(self, now: Micros) -> list[BlockedPod]:
-        """Return the pods that have waited for long enough, in queue order."""
-        due, found = [], self._blocked()
-        for blocked in found:
-            pod = blocked.held.pod
-            waiting = self._waiting.get(pod.uid)
-            if waiting is None or now - waiting.seen_at > _FORGOTTEN_AFTER:
-                created = now if pod.created is None else min(micros(pod.created), now)
-                # Whoever waits when a leader begins has waited before.
-                since = created if self._is_first else now
-                waiting = self._waiting[pod.uid] = _Waiting(since, now)
-            waiting.seen_at = now
-            is_due = now - waiting.since >= self._after and now >= waiting.plan_at
-            if is_due and blocked.held.raw and pod.uid not in self._tasks:
-                due.append(blocked)
-        self._is_first = self._is_first and not found
-        return due
-
-    async def _plan(self, blocked: BlockedPod, mode: ReclaimMode, now: Micros) -> None:
-        parts, held = self._parts, blocked.held
-        waiting = self._waiting[held.pod.uid]
-        waiting.plan_at = Micros(now + _PLAN_AGAIN)
-        plan = parts.planner.plan(held, parts.guards.state)
-        in_vain = isinstance(plan, NoPlan) and plan.reason is NoPlanReason.NO_VICTIMS
-        parts.reclaims.set_in_vain(held, in_vain=in_vain)
-        if isinstance(plan, NoPlan):
-            parts.reclaims.set_note(held, _note_of(plan))
-        elif mode is ReclaimMode.DRY_RUN:
-            await self._report(held, plan, waiting)
-        elif parts.planner.may_evict(plan, parts.guards.state):
-            self._start(held, plan)
+    async def _begin(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
+        """Carry out a plan, or say why not."""
+        parts = self._parts
+        if source.mode_of(held.pod) is ReclaimMode.DRY_RUN:
+            text = f"reclaim (DryRun) would evict {victims_text(plan.victims)}"
+            parts.reclaims.set_note(held, ReclaimNote(None, text))
+            if self._due.may_report(held):
+                await self._report(held, plan, source)
+        elif parts.claims.may_evict(len(plan.victims), parts.guards.state):
+            self._start(held, plan, source)
         else:
             parts.reclaims.set_note(held, _TOO_MANY)
 
-    async def _report(self, held: HeldPod, plan: Plan, waiting: _Waiting) -> None:
+    async def _report(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Say what mode On would do."""
-        text = f"reclaim (DryRun) would evict {victims_text(plan)}"
-        self._parts.reclaims.set_note(held, ReclaimNote(None, text))
-        if self._now() >= waiting.report_at:
-            waiting.report_at = Micros(self._now() + _REPORT_AGAIN)
-            self._count(Outcome.REPORTED)
-            await self._parts.events.would_reclaim(held.pod, plan)
+        self._count(source, Outcome.REPORTED)
+        await self._parts.events.would_evict(held.pod, plan, source.event_reasons)
 
-    def _start(self, held: HeldPod, plan: Plan | None) -> None:
+    async def _report_unplaced(self) -> None:
+        """Say what mode On would do for pods that were released and that no node has taken."""
+        parts = self._parts
+        after = max(source.after for source in self._sources)
+        for held in parts.reclaims.take_unplaced(Micros(self._now() - after)):
+            is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
+            if not (held.raw and is_waiting):
+                continue
+            for source in self._sources:
+                if source.mode_of(held.pod) is not ReclaimMode.DRY_RUN:
+                    continue
+                plan = await source.plan(held, parts.guards.state)
+                if isinstance(plan, Plan):
+                    await self._report(held, plan, source)
+                    break
+            await asyncio.sleep(0)
+
+    def _start(self, held: HeldPod, plan: Plan | None, source: PlanSource) -> None:
         uid = held.pod.uid
         self._parts.reclaims.keep(held)
         if plan is not None:
-            self._parts.planner.claim(held, plan)
-        task = asyncio.create_task(self._carry_out(Reclaim(held, plan, self._parts)))
+            self._parts.claims.claim(uid, plan.victims)
+        reclaim = Reclaim(held, plan, source, self._parts)
+        task = asyncio.create_task(self._carry_out(reclaim, source))
         self._tasks[uid] = task
         task.add_done_callback(lambda _task: self._tasks.pop(uid, None))
 
-    async def _carry_out(self, reclaim: Reclaim) -> None:
+    async def _carry_out(self, reclaim: Reclaim, source: PlanSource) -> None:
         try:
-            self._count(await reclaim.run())
+            self._count(source, await reclaim.run())
         except Exception:  # noqa: BLE001 - no bug in one reclaim ends the others
             _log.exception("a reclaim failed")
 
@@ -218,7 +181,7 @@ class ReclaimController:
         leaving = {
             each.uid
             for each in parts.running
-            if each.uid in in_flight and (each.deleting or parts.planner.claims(each.uid))
+            if each.uid in in_flight and (each.deleting or each.uid in parts.claims)
         }
         for uid in in_flight.keys() - leaving:
             parts.guards.gone(uid)
@@ -233,6 +196,12 @@ class ReclaimController:
                 await self._parts.sleep(_TICK_SECONDS)
             else:
                 return
+
+
+def _by_mode(sources: Sequence[PlanSource], held: HeldPod) -> list[PlanSource]:
+    """Return sources of plans for a pod, those in mode On first, those in mode Off last."""
+    modes = [ReclaimMode.ON, ReclaimMode.DRY_RUN, ReclaimMode.OFF]
+    return sorted(sources, key=lambda source: modes.index(source.mode_of(held.pod)))
 
 
 def _note_of(no_plan: NoPlan) -> ReclaimNote | None:

@@ -1,8 +1,8 @@
-"""Events of reclaim, on those who get room and on those who lose it."""
+"""Events of evictions, on those who get room and on those who lose it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -10,11 +10,12 @@ from engine.model.pod import Pod
 from engine.reclaim import Plan, Victim
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, ObjectReference
+from webhook.controllers.reclaim.plan_source import EventReasons
 
 _MOST_NAMED: Final = 5
 
 
-class ReclaimEvents:
+class EvictionEvents:
     """Writes Events; one that cannot be written is left out.
 
     Args:
@@ -34,20 +35,20 @@ class ReclaimEvents:
         self._identity = identity
         self._now = now
 
-    async def would_reclaim(self, pod: Pod, plan: Plan) -> None:
+    async def would_evict(self, pod: Pod, plan: Plan, reasons: EventReasons) -> None:
         """Say on a pod what mode On would do for it."""
-        message = f"would evict {victims_text(plan)} (DryRun): {plan.message}"
-        await self._write(_reference(pod.key, pod.uid), "Normal", "WouldReclaim", message)
+        message = f"would evict {victims_text(plan.victims)} (DryRun): {plan.message}"
+        await self._write(_reference(pod.key, pod.uid), "Normal", reasons.would_evict, message)
 
-    async def reclaiming(self, pod: Pod, plan: Plan) -> None:
+    async def evicting(self, pod: Pod, plan: Plan, reasons: EventReasons) -> None:
         """Say on a pod who is evicted for it."""
-        message = f"evicts {victims_text(plan)}: {plan.message}"
-        await self._write(_reference(pod.key, pod.uid), "Normal", "Reclaiming", message)
+        message = f"evicts {victims_text(plan.victims)}: {plan.message}"
+        await self._write(_reference(pod.key, pod.uid), "Normal", reasons.evicting, message)
 
-    async def reclaimed(self, victim: Victim, pod: Pod, plan: Plan) -> None:
+    async def evicted(self, victim: Victim, message: str, reasons: EventReasons) -> None:
         """Say on a pod that was evicted for whom, and why."""
-        message = f"evicted for pod `{pod.key}`: {plan.message}"
-        await self._write(_reference(victim.key, victim.uid), "Warning", "Reclaimed", message)
+        reference = _reference(victim.key, victim.uid)
+        await self._write(reference, "Warning", reasons.evicted, message)
 
     async def _write(
         self,
@@ -61,7 +62,7 @@ class ReclaimEvents:
             about=about,
             type=kind,
             reason=reason,
-            action="Reclaim",
+            action="Evict",
             message=message,
             since=now,
             until=now,
@@ -69,9 +70,9 @@ class ReclaimEvents:
         await event.write(self._connection, self._identity)
 
 
-def victims_text(plan: Plan) -> str:
-    """Return the names of the victims of a plan; of many the first and how many more there are."""
-    names = [f"`{victim.key}`" for victim in plan.victims]
+def victims_text(victims: Sequence[Victim]) -> str:
+    """Return the names of some victims; of many the first and how many more there are."""
+    names = [f"`{victim.key}`" for victim in victims]
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from webhook.controllers.reclaim.eviction_writer import EvictionResult
 from webhook.controllers.reclaim.outcome import Outcome
+from webhook.controllers.reclaim.plan_source import PlanSource
 
 
 class ReclaimMetrics:
@@ -14,8 +15,8 @@ class ReclaimMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._reclaims = Counter(
             "stowplan_reclaims",
-            "Reclaims for pods within min, by how they ended.",
-            ["outcome"],
+            "Evictions of others for a pod, by why it may (source) and how they ended.",
+            ["source", "outcome"],
             registry=registry,
         )
         self._evictions = Counter(
@@ -25,9 +26,9 @@ class ReclaimMetrics:
             registry=registry,
         )
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, source: PlanSource, outcome: Outcome) -> None:
         """Count one reclaim."""
-        self._reclaims.labels(outcome.value).inc()
+        self._reclaims.labels(source.name, outcome.value).inc()
 
     def evicted(self, result: EvictionResult) -> None:
         """Count one eviction that was sent."""

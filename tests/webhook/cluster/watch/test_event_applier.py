@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.model import api, topology_api
+from engine.model import api, pod_group_api, topology_api
 from engine.model.disk_io import NodeDisks
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
@@ -167,6 +167,11 @@ def test_what_only_some_rules_read_is_applied_and_forgotten() -> None:
             topology_api.NetworkTopology(metadata=meta),
         ),
         (("diskio.x-k8s.io", "NodeDiskIOStats"), disks("n1-stats", "n1")),
+        (("scheduling.x-k8s.io", "PodGroup"), pod_group_api.PodGroup(metadata=meta)),
+        (
+            ("scheduling.sigs.k8s.io", "PodGroup"),
+            pod_group_api.KoordinatorPodGroup(metadata=meta),
+        ),
     ]
     for key, wire in applied:
         applier.by_kind[key].apply(wire)
@@ -176,6 +181,8 @@ def test_what_only_some_rules_read_is_applied_and_forgotten() -> None:
         ("AppGroup", "default/n1"),
         ("NetworkTopology", "default/n1"),
         ("NodeDisks", "n1"),
+        ("PodGroup", "scheduling.x-k8s.io/default/n1"),
+        ("PodGroup", "scheduling.sigs.k8s.io/default/n1"),
     }
     assert applier.newest > 0
     for key, wire in applied:

@@ -23,13 +23,14 @@ from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.watch.event_applier import EventApplier
+from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.controller import ReclaimController
-from webhook.controllers.reclaim.events import ReclaimEvents
+from webhook.controllers.reclaim.events import EvictionEvents
 from webhook.controllers.reclaim.eviction_writer import EvictionResult, EvictionWriter
 from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.outcome import Outcome
-from webhook.controllers.reclaim.planning import PlanParts, QuotaStanding, ReclaimPlanner
+from webhook.controllers.reclaim.quota_source import QuotaSource, QuotaSourceParts, QuotaStanding
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
 from webhook.controllers.release.pod_writer import PodWriter
@@ -198,22 +199,28 @@ class Leader:
         record = GuardRecord(
             connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
+        claims = Claims(self.running, world.now)
+        source = QuotaSource(
+            QuotaSourceParts(
+                state=self.applier.state,
+                running=self.running,
+                claims=claims,
+                blocked=self.blocked,
+                quota_mode=lambda pod: world.modes.get(pod.namespace, ReclaimMode.OFF),
+                standing=self._standing,
+                policies=PolicySet,
+                freshness=lambda: FRESH,
+                scope=Scope(),
+                now=world.now,
+            ),
+            AFTER,
+        )
         self.parts = ReclaimParts(
             state=self.applier.state,
             held=self.held,
             running=self.running,
             reclaims=self.reclaims,
-            planner=ReclaimPlanner(
-                PlanParts(
-                    state=self.applier.state,
-                    running=self.running,
-                    standing=self._standing,
-                    policies=PolicySet,
-                    freshness=lambda: FRESH,
-                    scope=Scope(),
-                    now=world.now,
-                )
-            ),
+            claims=claims,
             guards=Guards(record, world.now),
             writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
             evictions=EvictionWriter(
@@ -222,18 +229,16 @@ class Leader:
                 clock=world.clock,
                 count=self.evictions.append,
             ),
-            events=ReclaimEvents(connection, identity="me"),
-            mode_of=lambda pod: world.modes.get(pod.namespace, ReclaimMode.OFF),
+            events=EvictionEvents(connection, identity="me"),
             clock=world.clock,
             sleep=self._sleep,
         )
         self.controller = ReclaimController(
             self.parts,
-            blocked=self.blocked,
+            [source],
             is_ready=lambda: True,
-            after=AFTER,
             now=world.now,
-            count=self.ended.append,
+            count=lambda _source, outcome: self.ended.append(outcome),
         )
 
     def see(self) -> None:

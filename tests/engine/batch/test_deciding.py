@@ -12,7 +12,7 @@ from engine.batch import BatchOutcome, decide_batch
 from engine.model.node import Node
 from engine.model.request import PlacementRequest
 from engine.pipeline import decide
-from tests.engine.batch_worlds import BatchWorld, request, worlds
+from tests.engine.batch.worlds import BatchWorld, request, worlds
 from tests.engine.measured_cluster import GI, NOW, node, report
 from tests.engine.policy.worlds import Json, policies
 

@@ -1,13 +1,14 @@
-"""What a plan is made from, gathered from the cluster at one moment."""
+"""Quotas as a source of plans: pods within `min` take back what other quotas borrow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.elastic_quota import QuotaKey
+from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -20,11 +21,13 @@ from engine.reclaim import (
     QuotaAccount,
     RunningPod,
     Situation,
-    evictions_allowed,
     plan_reclaim,
 )
 from engine.view import ClusterState, Freshness
+from webhook.controllers.reclaim.claims import Claims
+from webhook.controllers.reclaim.plan_source import EventReasons
 from webhook.controllers.reclaim.running_pods import RunningPods
+from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod
 
 
@@ -46,12 +49,15 @@ class QuotaStanding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanParts:
+class QuotaSourceParts:
     """What plans are made from.
 
     Attributes:
         state: the cluster.
         running: the pods that may be evicted.
+        claims: the victims of plans under way.
+        blocked: the pods within `min` that wait for room, in queue order.
+        quota_mode: the mode of a pod's quota.
         standing: the quotas, as they would be without a held pod.
         policies: those in force.
         freshness: ages of the sources of the view.
@@ -61,6 +67,9 @@ class PlanParts:
 
     state: ClusterState
     running: RunningPods
+    claims: Claims
+    blocked: Callable[[], Sequence[BlockedPod]]
+    quota_mode: Callable[[Pod], ReclaimMode]
     standing: Callable[[HeldPod], QuotaStanding]
     policies: Callable[[], PolicySet]
     freshness: Callable[[], Freshness]
@@ -68,42 +77,35 @@ class PlanParts:
     now: Callable[[], Micros]
 
 
-class ReclaimPlanner:
-    """Makes plans, each aware of those under way.
+class QuotaSource:
+    """Plans for pods within the `min` of their quotas.
 
     Args:
         parts: what plans are made from.
+        after: time for which a pod waits before others are evicted for it.
     """
 
-    def __init__(self, parts: PlanParts) -> None:
+    name: Final = "quota"
+    event_reasons: Final = EventReasons("WouldReclaim", "Reclaiming", "Reclaimed")
+
+    def __init__(self, parts: QuotaSourceParts, after: Micros) -> None:
         self._parts = parts
-        self._claimed: dict[str, frozenset[str]] = {}  # uids of victims by uid of the preemptor
+        self.after: Final = after
 
-    def may_evict(self, plan: Plan, guards: GuardState) -> bool:
-        """Return whether guards allow as many evictions now, beside those of plans under way."""
-        claimed = {uid for victims in self._claimed.values() for uid in victims}
-        planned = claimed - guards.in_flight.keys()
-        pods, now = len(self._parts.running), self._parts.now()
-        return len(plan.victims) + len(planned) <= evictions_allowed(guards, pods, now)
+    def blocked(self) -> Sequence[BlockedPod]:
+        """Return the pods within `min` that wait for room in the cohort or for a node, in order."""
+        return self._parts.blocked()
 
-    def claim(self, held: HeldPod, plan: Plan) -> None:
-        """Count the victims of a plan as leaving in the plans for others."""
-        self._claimed[held.pod.uid] = frozenset(victim.uid for victim in plan.victims)
+    def mode_of(self, pod: Pod) -> ReclaimMode:
+        """Return the mode of the quota of a pod."""
+        return self._parts.quota_mode(pod)
 
-    def claims(self, uid: str) -> bool:
-        """Return whether a pod is a victim of a plan under way."""
-        return any(uid in victims for victims in self._claimed.values())
-
-    def disclaim(self, held: HeldPod) -> None:
-        """Forget the plan for a pod."""
-        self._claimed.pop(held.pod.uid, None)
-
-    def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:
+    async def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:
         """Return which pods are to be evicted for a held pod, wherever that is nominated to.
 
         Args:
             held: within the limits of a decision, so that its object is known.
-            guards: what reclaim has done so far.
+            guards: what evictions there were so far.
         """
         state = self._parts.state
         counted = state.assumed_node(held.key)
@@ -134,12 +136,7 @@ class ReclaimPlanner:
             lendable=standing.lendable,
             budgets=view.all_of(DisruptionBudget),
             guards=guards,
-            leaving={
-                uid
-                for preemptor, victims in self._claimed.items()
-                if preemptor != pod.uid
-                for uid in victims
-            },
+            leaving=parts.claims.of_others(pod.uid),
             now=parts.now(),
         )
         quotas = standing.quotas_of(pod.namespace, pod.labels)

@@ -1,0 +1,124 @@
+"""Pods in order, each decided as if those before it were on their nodes."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
+
+from engine.batch.judge import Judge
+from engine.batch.outcome import BatchOutcome
+from engine.batch.placements import Placements
+from engine.batch.ranking import Ranking
+from engine.batch.template import Template
+from engine.batch.template_rules import TemplateRules, UnevenError
+from engine.batch.templates import TemplateKeys
+from engine.model.decision import Verdict
+from engine.model.request import PlacementRequest
+from engine.view import ClusterView
+
+_MOST_TEMPLATES: Final = 128
+"""That are remembered at a time: each takes some 250 KB in a cluster of 5,000 nodes."""
+
+
+class Batch:
+    """Decides pods in order, as it is iterated; what their decisions share is computed once.
+
+    Args:
+        requests: the pods, none of which counts on a node of the view.
+        judge: decides for one pod.
+        view: the cluster without them.
+    """
+
+    def __init__(
+        self, requests: Sequence[PlacementRequest], judge: Judge, view: ClusterView
+    ) -> None:
+        self._requests = requests
+        self._judge = judge
+        self._view = view
+        self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
+        self._placements = Placements(view, self._rankings)
+
+    def __iter__(self) -> Iterator[BatchOutcome]:
+        """Yield the outcome for each pod; the next one is decided when it is asked for."""
+        keys = TemplateKeys(self._judge.policies)
+        by_request = [keys.key(request) for request in self._requests]
+        pods_of = Counter(by_request)
+        for request, key in zip(self._requests, by_request, strict=True):
+            yield self._decide(request, key if pods_of[key] > 1 else None)
+
+    def _decide(self, request: PlacementRequest, key: Hashable | None) -> BatchOutcome:
+        """Decide for a pod, and place it; pods of one key cannot be told apart."""
+        kind = None if key is None else self._kind(key, request)
+        if kind is None or kind.template is None:
+            return self._decide_alone(request)
+        try:
+            kind.template.refresh(request.pod)
+        except UnevenError:
+            kind.template = None
+            return self._decide_alone(request)
+        ranking = kind.template.ranking
+        if not ranking.count:
+            return self._unplaced(kind, request)
+        row, score = ranking.best(request.pod)
+        kind.template.place(request.pod, row)
+        return BatchOutcome(
+            node=self._view.names[row],
+            verdict=Verdict.PLACE,
+            message="",
+            score=score,
+            candidates=ranking.count,
+            estimate=kind.template.decision.estimate,
+            decision=kind.template.decision,
+        )
+
+    def _decide_alone(self, request: PlacementRequest) -> BatchOutcome:
+        decision = self._judge.decide(request, self._placements.what_if.view)
+        if decision.candidates.size:
+            self._placements.add(request.pod, int(decision.candidates[0]))
+        return BatchOutcome.of(decision)
+
+    def _unplaced(self, kind: _Kind, request: PlacementRequest) -> BatchOutcome:
+        """Return the outcome for a pod that no node can take."""
+        placed = len(self._placements.rows)
+        if kind.unplaced is None or kind.unplaced[0] != placed:
+            decision = self._judge.decide(request, self._placements.what_if.view)
+            kind.unplaced = placed, BatchOutcome.of(decision)
+        return kind.unplaced[1]
+
+    def _kind(self, key: Hashable, request: PlacementRequest) -> _Kind:
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._new_kind(request)
+            if len(self._kinds) > _MOST_TEMPLATES:
+                self._kinds.popitem(last=False)
+        self._kinds.move_to_end(key)
+        return kind
+
+    def _new_kind(self, request: PlacementRequest) -> _Kind:
+        policies = self._judge.policies_for(request)
+        if not policies or request.pod.nominated_node_name:
+            return _Kind(None)
+        view = self._placements.what_if.view
+        try:
+            rules = TemplateRules(policies, request, view, self._judge)
+            return _Kind(Template(rules, self._placements))
+        except UnevenError:
+            return _Kind(None)
+
+    def _rankings(self) -> list[Ranking]:
+        templates = (kind.template for kind in self._kinds.values())
+        return [template.ranking for template in templates if template is not None]
+
+
+class _Kind:
+    """What pods of one key have in common.
+
+    Attributes:
+        template: None where each pod must be decided by itself.
+        unplaced: the latest outcome without a node, and the number of pods placed then.
+    """
+
+    def __init__(self, template: Template | None) -> None:
+        self.template = template
+        self.unplaced: tuple[int, BatchOutcome] | None = None

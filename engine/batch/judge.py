@@ -1,0 +1,59 @@
+"""How the pods of a batch are decided: by which policies, and among which nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from engine.model.decision import Decision
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+from engine.pipeline import Scope, decide, decide_in, policies_for
+from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet
+from engine.view import FRESH, BoolColumn, ClusterView, Freshness
+
+DEFAULT_SCOPE: Final = Scope()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Decides for single pods as `decide` does, at one moment.
+
+    Attributes:
+        policies: the loaded policies.
+        now: the moment.
+        scope: the pods that policies place.
+        freshness: the domains of the view that are too old.
+        nodes: (n,), those that are looked at, valid rows all of them; None for all.
+    """
+
+    policies: PolicySet
+    now: Micros
+    scope: Scope = DEFAULT_SCOPE
+    freshness: Freshness = FRESH
+    nodes: BoolColumn | None = None
+
+    def policies_for(self, request: PlacementRequest) -> Sequence[CompiledPolicy]:
+        """Return the policies that decide for a pod, highest priority first."""
+        return policies_for(request, self.policies, self.now, scope=self.scope)
+
+    def decide(self, request: PlacementRequest, view: ClusterView) -> Decision:
+        """Decide for a pod."""
+        return decide(
+            request, self.policies, view, self.now, scope=self.scope, freshness=self.freshness
+        )
+
+
+class JudgeOfAll(Judge):
+    """Decides for every pod: as the scheduler would, where no policy does."""
+
+    def policies_for(self, request: PlacementRequest) -> Sequence[CompiledPolicy]:
+        """Return the policies that decide for a pod, highest priority first; at least one."""
+        return super().policies_for(request) or (SCHEDULER_POLICY,)
+
+    def decide(self, request: PlacementRequest, view: ClusterView) -> Decision:
+        """Decide for a pod."""
+        policies = self.policies_for(request)
+        contexts = [each.context(request, view, self.now, self.freshness) for each in policies]
+        return decide_in(contexts, policies, nodes=self.nodes)

@@ -1,0 +1,50 @@
+"""The victims of plans under way: no other plan takes them, and guards count them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sized
+from itertools import chain
+
+from engine.model.time import Micros
+from engine.reclaim import GuardState, Victim, evictions_allowed
+
+
+class Claims:
+    """Who is about to be evicted, for whom.
+
+    Args:
+        running: the pods of the cluster; guards allow a part of them.
+        now: the time of day.
+    """
+
+    def __init__(self, running: Sized, now: Callable[[], Micros]) -> None:
+        self._running = running
+        self._now = now
+        self._claimed: dict[str, frozenset[str]] = {}  # uids of victims by claimant
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether a pod is a victim of a plan under way."""
+        return any(uid in victims for victims in self._claimed.values())
+
+    def claim(self, claimant: str, victims: Iterable[Victim]) -> None:
+        """Count pods as leaving in the plans of others; those claimed before are not any more.
+
+        Args:
+            claimant: uid of the pod that they are evicted for, or what else stands for the plan.
+            victims: of the plan.
+        """
+        self._claimed[claimant] = frozenset(victim.uid for victim in victims)
+
+    def disclaim(self, claimant: str) -> None:
+        """Forget a plan."""
+        self._claimed.pop(claimant, None)
+
+    def of_others(self, claimant: str) -> frozenset[str]:
+        """Return the uids of the victims of all other plans."""
+        others = (victims for key, victims in self._claimed.items() if key != claimant)
+        return frozenset(chain.from_iterable(others))
+
+    def may_evict(self, count: int, guards: GuardState) -> bool:
+        """Return whether guards allow as many evictions now, beside those of plans under way."""
+        planned = self.of_others("") - guards.in_flight.keys()
+        return count + len(planned) <= evictions_allowed(guards, len(self._running), self._now())

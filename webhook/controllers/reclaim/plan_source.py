@@ -1,0 +1,64 @@
+"""Sources of plans: for whom others may be evicted, and whom.
+
+The steps of an eviction, and the guards, are the same for all: `Reclaim` carries out plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.pod import Pod
+from engine.model.time import Micros
+from engine.reclaim import GuardState, NoPlan, Plan
+from webhook.controllers.release.reclaims import BlockedPod
+from webhook.placement.held_pods import HeldPod
+
+
+class EventReasons(NamedTuple):
+    """The reasons of Events, such as `WouldReclaim`, `Reclaiming` and `Reclaimed`.
+
+    Attributes:
+        would_evict: on the pod that waits, in mode DryRun.
+        evicting: on the pod that waits.
+        evicted: on each victim.
+    """
+
+    would_evict: str
+    evicting: str
+    evicted: str
+
+
+class PlanSource(Protocol):
+    """Who gets room by evictions, and by whose.
+
+    Where a pod waits in several sources the first that has a plan evicts for it, those in mode On
+    before those in mode DryRun.
+    """
+
+    @property
+    def name(self) -> str:
+        """The value of the label `source` in metrics."""
+
+    @property
+    def after(self) -> Micros:
+        """Time for which a pod waits before others are evicted for it."""
+
+    @property
+    def event_reasons(self) -> EventReasons:
+        """How its Events are named."""
+
+    def blocked(self) -> Sequence[BlockedPod]:
+        """Return the held pods that may get room by evictions, in queue order."""
+
+    def mode_of(self, pod: Pod) -> ReclaimMode:
+        """Return what is to be done for a pod; nobody is evicted for one that is not On."""
+
+    async def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:
+        """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+
+        Args:
+            held: within the limits of a decision, so that its object is known.
+            guards: what evictions there were so far.
+        """
