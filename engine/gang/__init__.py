@@ -16,6 +16,7 @@ from engine.gang.members import (
     readiness_of,
 )
 from engine.gang.membership import (
+    gang_described_by,
     gang_key_of,
     gang_of,
     names_missing_pod_group,
@@ -45,6 +46,7 @@ __all__ = [
     "Readiness",
     "WhenNoRoom",
     "count_members",
+    "gang_described_by",
     "gang_key_of",
     "gang_of",
     "member_of",

@@ -43,7 +43,7 @@ RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 
 GANG_RELEASED_ANNOTATION: Final = "stowplan.dev/gang-released"
-"""On a released member of a gang: when its gang was released, the same for all members; RFC 3339."""
+"""On a released member of a gang: when its gang was released, RFC 3339; the same on all members."""
 
 RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
 """On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""

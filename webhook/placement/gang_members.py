@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import msgspec
 
@@ -26,9 +26,9 @@ class GangMembers:
         """Return the number of members."""
         return len(self._gang_of)
 
-    def keys(self) -> Iterable[GangKey]:
-        """Return the keys of the gangs that have members."""
-        return list(self._by_gang)
+    def __iter__(self) -> Iterator[GangKey]:
+        """Iterate over the keys of the gangs that have members."""
+        return iter(list(self._by_gang))
 
     def gang_of(self, pod_key: str) -> GangKey | None:
         """Return the gang of a pod by `namespace/name`, None if it is in none."""
@@ -48,14 +48,12 @@ class GangMembers:
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Keep a pod if it is a member."""
+        if pod.key in self._gang_of:
+            self._forget(pod.key)
         member = member_of(pod)
         if member is None:
-            if pod.key in self._gang_of:
-                self._forget(pod.key)
             return
         key = member.key
-        if self._gang_of.get(key, member.gang) != member.gang:
-            self._forget(key)
         self._gang_of[key] = member.gang
         self._by_gang.setdefault(member.gang, {})[key] = member
         gang = gang_described_by(pod)

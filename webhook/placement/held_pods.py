@@ -181,7 +181,9 @@ class HeldPods:
             pod=pod if is_kept else _identity_of(pod),
             version=version,
             raw=bytes(raw) if is_kept else b"",
-            release_by=NEVER if is_queued or is_held_for_gang else Micros(created + self._hold_micros),
+            release_by=NEVER
+            if is_queued or is_held_for_gang
+            else Micros(created + self._hold_micros),
             seen_at=seen_at,
             is_queued=is_queued,
             is_held_for_gang=is_held_for_gang,
@@ -207,7 +209,9 @@ class HeldPods:
         heappush(self._queue, (held.overdue_from, held.key))
         if len(self._queue) > 2 * len(self._held) + _MOST_OBSOLETE:
             self._queue = [
-                (each.overdue_from, key) for key, each in self._held.items() if not each.is_unbounded
+                (each.overdue_from, key)
+                for key, each in self._held.items()
+                if not each.is_unbounded
             ]
             heapify(self._queue)
 

@@ -8,5 +8,14 @@ the way, and what it tells. What never does: which pods are a gang (`engine.gang
 from webhook.controllers.gang.controller import GangController, GangParts
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.metrics import GangCollector, GangMetrics
+from webhook.controllers.gang.outcome import GangOutcome, GangState
 
-__all__ = ["GangCollector", "GangController", "GangEvents", "GangMetrics", "GangParts"]
+__all__ = [
+    "GangCollector",
+    "GangController",
+    "GangEvents",
+    "GangMetrics",
+    "GangOutcome",
+    "GangParts",
+    "GangState",
+]

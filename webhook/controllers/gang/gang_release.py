@@ -107,7 +107,6 @@ class GangRelease:
         self._parts = parts
         self._written: dict[str, DecidedPod] = {}
 
-    @property
     def prepared(self) -> list[HeldPod]:
         """The members that are nominated and not decided yet."""
         decided = self._parts.decided
@@ -210,12 +209,12 @@ class GangRelease:
         Raises:
             _EndedError: so it is.
         """
-        written = self._written.values()
-        failed = next((each for each in written if each.failure in _OUTCOMES), None)
-        if failed is not None and not any(each.is_writing for each in written):
-            assert failed.failure is not None
-            message = f"member `{failed.held.key}` could not be released"
-            raise _EndedError(_OUTCOMES[failed.failure], message)
+        if any(each.is_writing for each in self._written.values()):
+            return
+        for each in self._written.values():
+            if each.failure is not None and each.failure in _OUTCOMES:
+                message = f"member `{each.held.key}` could not be released"
+                raise _EndedError(_OUTCOMES[each.failure], message)
         self._members()
 
     async def _until(self, is_so: Callable[[], bool], until: float) -> None:
@@ -249,11 +248,11 @@ class GangRelease:
         found = self._still_held()
         if len(found) < len(self.unit.members):
             keys = {held.key for held in found}
-            gone = next(held.key for held in self.unit if held.key not in keys)
+            gone = next(held.key for held in self.unit.members if held.key not in keys)
             raise _EndedError(GangOutcome.CHANGED, f"member `{gone}` is not held any more")
         return found
 
     def _still_held(self) -> list[HeldPod]:
         """Return the members that are held, as they are seen now."""
-        seen = ((held, self._parts.held.get(held.key)) for held in self.unit)
+        seen = ((held, self._parts.held.get(held.key)) for held in self.unit.members)
         return [now for held, now in seen if now is not None and now.pod.uid == held.pod.uid]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.gang import Gang, GangKey
@@ -23,14 +22,18 @@ class GangUnit:
 
     @property
     def key(self) -> GangKey:
-        """Of the first gang of the group, which every member agrees on."""
-        gang = self.parts[0][0]
-        return min(gang.group or (gang.key,))
+        """Of the first gang of the group, which all gangs of it agree on."""
+        return group_of(self.parts[0][0])[0]
 
     @property
     def members(self) -> tuple[HeldPod, ...]:
         """All members that are to be released."""
-        return tuple(self)
+        return tuple(held for _, members in self.parts for held in members)
+
+    @property
+    def member_keys(self) -> frozenset[str]:
+        """`namespace/name` of each of them."""
+        return frozenset(held.key for held in self.members)
 
     @property
     def timeout_seconds(self) -> int:
@@ -42,9 +45,11 @@ class GangUnit:
         """The gangs."""
         return tuple(gang for gang, _ in self.parts)
 
-    def __iter__(self) -> Iterator[HeldPod]:
-        return (held for _, members in self.parts for held in members)
-
     def __str__(self) -> str:
         """Return the names of the gangs."""
         return ", ".join(f"`{gang.key}`" for gang, _ in self.parts)
+
+
+def group_of(gang: Gang) -> tuple[GangKey, ...]:
+    """Return the gangs that start together with a gang, itself among them; sorted."""
+    return gang.group or (gang.key,)

@@ -27,7 +27,6 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
         without_room_since: since when no nodes have room for all of it, None while that is not so.
         message: what it waits for, for people; "" where nothing is known.
         seen_at: when it last had held members.
-        failed_moment: of the last release that too few members came out of.
     """
 
     failures: int = 0
@@ -36,7 +35,6 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
     without_room_since: float | None = None
     message: str = ""
     seen_at: float = 0.0
-    failed_moment: str = ""
 
     def failed(self, now: float, message: str) -> None:
         """Note that an attempt failed: the next one waits 10 s, twice as long each, up to 10 min.
@@ -54,12 +52,13 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
         self.failures, self.not_before, self.message = 0, 0.0, ""
         self.without_room_since = None
 
-    def has_no_room(self, now: float, reason: str) -> None:
-        """Note that no nodes have room for all of it."""
+    def has_no_room(self, now: float, reason: str) -> float:
+        """Note that no nodes have room for all of it; return the seconds since that is so."""
         self.look_at = now + _LOOK_AGAIN_SECONDS
         self.message = reason
         if self.without_room_since is None:
             self.without_room_since = now
+        return now - self.without_room_since
 
 
 class GangMemories:

@@ -1,8 +1,24 @@
-"""How the release of a gang ends."""
+"""What gangs wait for, and how their release ends."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class GangState(StrEnum):
+    """What a gang with held members waits for; the value is for metrics.
+
+    Attributes:
+        GATHERING: for members, or for gates of others on them.
+        WAITING: for its turn, for quota or for room.
+        RELEASING: for nominations and releases that are under way.
+        BACKING_OFF: for the time after a failure.
+    """
+
+    GATHERING = "gathering"
+    WAITING = "waiting"
+    RELEASING = "releasing"
+    BACKING_OFF = "backing-off"
 
 
 class GangOutcome(StrEnum):

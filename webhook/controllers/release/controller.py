@@ -185,10 +185,11 @@ class ReleaseController:
     async def _release_next(self) -> Sequence[HeldPod]:
         """Decide pods in order while there is room for more; return those that stay, in order."""
         waiting = self._undecided(self._held)
+        view = self._parts.writes.state.view()
         if not waiting:
             self._quota_queue.clear()
+            self._gangs.turns((), view)
             return ()
-        view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
         turns = self._gangs.turns(ordered, view)
         remaining = self._releasable(turns, view)
@@ -215,7 +216,7 @@ class ReleaseController:
     def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
         """Write a pod, unless it stays held as no node takes it."""
         is_ready = self._reclaims.hand_over(held)
-        if decision.fits_nowhere and is_ready:
+        if decision.fits_nowhere and (is_ready or self._gangs.reserves_from(held)):
             return
         if not (decision.node_name or is_ready):
             mode = self._quota_queue.mode_without_node(held)
@@ -238,12 +239,10 @@ class ReleaseController:
         ready = [held for held in queue if reclaims.is_ready(held)]
         queued = [held for held in queue if not (reclaims.keeps(held) or reclaims.is_ready(held))]
         under_way = [*self._decided.keys, *(held.key for held in self._reserved())]
-        return chain(
-            ready, self._quota_queue.releasable(queued, under_way, view, turns.together)
-        )
+        return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
 
     def _reserved(self) -> Iterator[HeldPod]:
-        """Return the pods that are nominated, and not decided until others are gone or nominated."""
+        """Return the pods that are nominated, and wait for others to be gone or nominated too."""
         return chain(self._reclaims, self._gangs.prepared())
 
     async def _touch(self) -> None:
@@ -297,9 +296,7 @@ class ReleaseController:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
         waiting = self._quota_queue.waiting()
         for held in self._held:
-            is_kept = (
-                held.key in waiting or self._reclaims.keeps(held) or self._gangs.keeps(held)
-            )
+            is_kept = held.key in waiting or self._reclaims.keeps(held) or self._gangs.keeps(held)
             if is_kept and held.key not in self._decided:
                 continue
             decided = self._decided.get(held.key)
@@ -325,7 +322,7 @@ class ReleaseController:
             return Wait(QueuedReason.RELEASE_REFUSED, refusal)
         in_order = _ENOUGH if len(self._unbound) else IN_ORDER
         of_quota = self._parts.pace.condition(self._gangs.first(held).key)
-        wait = self._gangs.wait(held) or of_quota or in_order
+        wait = of_quota or self._gangs.wait(held) or in_order
         note = self._reclaims.note(held)
         return wait if note is None else _with_note(wait, note)
 

@@ -91,7 +91,7 @@ class HeldPodDecider:
         for _, members in parts:
             decided = self.decide(members)
             decisions |= {held.key: each for held, each in zip(members, decided, strict=True)}
-        reason = next((each.reason for each in decisions.values() if each.reason), "")
+        reason = next((each.reason for each in decisions.values() if each.fits_nowhere), "")
         if reason:
             for key in decisions:
                 self._state.nominate(key, "")

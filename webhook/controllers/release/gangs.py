@@ -57,6 +57,9 @@ class Gangs(Protocol):
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""
 
+    def reserves_from(self, held: HeldPod) -> bool:
+        """Return whether a single pod that finds no room must not have what a gang waits for."""
+
     def prepared(self) -> Iterable[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""
 
