@@ -1,8 +1,8 @@
 """The kinds of the Kubernetes API that are read, as one table.
 
 Decoding, watching, snapshots, policy test cases, `stowplan doctor` and the chart's ClusterRole go
-by it: a new kind touches this table, its model and its consumer. PriorityClass is not among them:
-the API server writes its value into `spec.priority` of a pod before it calls any webhook.
+by it: a new kind touches this table, its model and its consumer. Priorities of pods are not read
+from PriorityClasses: the API server writes them into `spec.priority` before it calls any webhook.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.gang import GANG_ANNOTATIONS
+from engine.model.hold import GANG_RELEASED_ANNOTATION
 from engine.model.large_pod import decode_large_pod
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
@@ -27,6 +28,12 @@ from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
 from engine.model.pod_group import pod_group_of
+from engine.model.priority_class import (
+    MINIMUM_PRIORITY_ANNOTATION,
+    PREEMPTION_ANNOTATION,
+    TOLERATION_SECONDS_ANNOTATION,
+    priority_class_of,
+)
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
@@ -161,6 +168,19 @@ DISRUPTION_BUDGETS: Final = Kind(
     snapshot_annotations=frozenset(),
 )
 
+PRIORITY_CLASSES: Final = Kind(
+    group="scheduling.k8s.io",
+    version="v1",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    wire=api.PriorityClass,
+    decode=priority_class_of,
+    only_for_reclaim=True,
+    snapshot_annotations=frozenset(
+        {MINIMUM_PRIORITY_ANNOTATION, PREEMPTION_ANNOTATION, TOLERATION_SECONDS_ANNOTATION}
+    ),
+)
+
 KINDS: Final = (
     Kind(
         version="v1",
@@ -194,6 +214,7 @@ KINDS: Final = (
                 RESERVE_POD_ANNOTATION,
                 SCALING_FACTORS_ANNOTATION,
                 THROUGHPUT_ANNOTATION,
+                GANG_RELEASED_ANNOTATION,
                 *GANG_ANNOTATIONS,
             }
         ),
@@ -262,6 +283,7 @@ KINDS: Final = (
         case_list="",
     ),
     DISRUPTION_BUDGETS,
+    PRIORITY_CLASSES,
     NODE_METRICS,
     POD_METRICS,
 )
@@ -275,3 +297,6 @@ WATCHED: Final = tuple(
     kind for kind in KINDS if "watch" in kind.verbs and not kind.only_for_reclaim
 )
 """Kinds that are listed and watched on every live cluster; others with rights are polled."""
+
+WATCHED_FOR_RECLAIM: Final = tuple(kind for kind in KINDS if kind.only_for_reclaim)
+"""Kinds that are listed and watched beside them where pods may be evicted for others."""

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 import msgspec
+from msgspec import structs
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.resources import Amounts
 from engine.quota.queueing import weighted_share
+from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import RunningPod
 from engine.reclaim.plan import QuotaAccount
 from engine.view import PodEntry
@@ -171,6 +173,21 @@ class Takings:
             taken = self._taken.setdefault(quota, {})
             for name, amount in borrower.requests.items():
                 taken[name] = taken.get(name, 0) + amount
+
+
+def within_budgets(
+    borrowers: Iterable[Borrower], budgets: Sequence[DisruptionBudget]
+) -> list[Borrower]:
+    """Return the pods that no budget protects, each with that which its eviction counts against."""
+    allowed = Budgets(budgets)
+    if not allowed:
+        return list(borrowers)
+    found = []
+    for each in borrowers:
+        of_pod = allowed.of(each.pod)
+        if of_pod.may_disrupt:
+            found.append(structs.replace(each, budget=of_pod.budget))
+    return found
 
 
 def covers(amounts: Amounts, needs: Amounts) -> bool:

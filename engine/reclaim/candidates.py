@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +12,7 @@ from engine.model.elastic_quota import QuotaKey
 from engine.model.koordinator_quota import PREEMPTIBLE_LABEL
 from engine.model.never_held import SYSTEM_PRIORITY
 from engine.model.pod import Pod
+from engine.model.time import Micros
 from engine.view import PodEntry
 
 _NOT_PREEMPTIBLE: Final = "false"
@@ -22,6 +24,8 @@ class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         key: `namespace/name`.
         owner: uid of its first owner, its own where it has none.
+        priority_class_name: "" where it has none.
+        scheduled_at: since when its condition PodScheduled is True, None if it is not.
         deleting: whether it is on its way out.
         is_protected: whether it is never evicted for another.
     """
@@ -32,6 +36,8 @@ class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: Mapping[str, str]
     owner: str
     priority: int
+    priority_class_name: str = ""
+    scheduled_at: Micros | None = None
     deleting: bool = False
     is_protected: bool = False
 
@@ -64,6 +70,8 @@ def running_pod_of(pod: Pod) -> RunningPod | None:
         labels=pod.labels,
         owner=pod.owner_uid or pod.uid,
         priority=pod.priority,
+        priority_class_name=sys.intern(pod.priority_class_name),  # few names, many pods
+        scheduled_at=pod.scheduled_at,
         deleting=pod.deleting,
         is_protected=(
             pod.is_mirror

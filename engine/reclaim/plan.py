@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
+from engine.model.priority_class import PriorityClass
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -48,6 +49,7 @@ class Situation:
             that are being deleted still count. Resources that are not among them are not limited.
         lendable: what all quotas together may use, for shares.
         budgets: all PodDisruptionBudgets.
+        classes: all PriorityClasses, by name.
         guards: what reclaim has done so far.
         leaving: uids of pods that are about to be evicted, by plans under way.
         now: the moment.
@@ -62,6 +64,7 @@ class Situation:
     cohort_room: Amounts
     lendable: Amounts
     budgets: Sequence[DisruptionBudget] = ()
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
     leaving: AbstractSet[str] = frozenset()
     now: Micros
@@ -77,6 +80,7 @@ class NoPlanReason(StrEnum):
     STALE = "Stale"  # the cluster is not known well enough to evict anything
     BLOCKED_BY_PDB = "BlockedByPDB"  # it would take pods that their budgets protect now
     GUARDED = "Guarded"  # it would take pods that have just started, or of owners hit before
+    TOLERATED = "Tolerated"  # it would take pods whose PriorityClass tolerates its priority
     NO_VICTIMS = "NoVictims"  # nothing that others borrow makes room for it
 
 

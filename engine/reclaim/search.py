@@ -7,9 +7,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from msgspec import structs
-
-from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.quantity import amount_text
 from engine.model.request import PlacementRequest
@@ -23,12 +20,14 @@ from engine.reclaim.borrowers import (
     fewest_covering,
     freed_by,
     less,
+    within_budgets,
 )
 from engine.reclaim.candidates import Candidate
-from engine.reclaim.guards import MIN_RUNTIME, may_be_hit
+from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.node_search import NodeSearch
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, Victim
+from engine.reclaim.toleration import is_tolerating
 from engine.view import NO_ROW, WhatIf, counted_requests
 
 _MOST_NODES: Final = 16
@@ -85,27 +84,10 @@ class Search:
 
         Args:
             budgets: whether PodDisruptionBudgets hold.
-            guards: whether guards of pods and owners hold.
+            guards: whether guards of pods and owners hold, and what classes tolerate.
         """
-        by_namespace: dict[str, list[DisruptionBudget]] = {}
-        for budget in self._situation.budgets if budgets else ():
-            by_namespace.setdefault(budget.namespace, []).append(budget)
         hittable = filter(self._may_be_hit, self._borrowing) if guards else self._borrowing
-        if not by_namespace:
-            return list(hittable)
-        found = []
-        for each in hittable:
-            of_pod = [
-                budget
-                for budget in by_namespace.get(each.pod.namespace, ())
-                if budget.selects(each.pod.namespace, each.pod.labels)
-            ]
-            # The API server evicts no pod of several budgets.
-            if not of_pod:
-                found.append(each)
-            elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
-                found.append(structs.replace(each, budget=of_pod[0]))
-        return found
+        return within_budgets(hittable, self._situation.budgets if budgets else ())
 
     def plan(self, borrowers: Sequence[Borrower]) -> Plan | None:
         """Return the best plan, None if there is none."""
@@ -131,7 +113,10 @@ class Search:
             return NoPlan(reason=NoPlanReason.BLOCKED_BY_PDB, message=text)
         most = self.borrowers(budgets=False, guards=False)
         if len(most) > len(more) and self.plan(most) is not None:
-            text = "the pods that borrow have just started, or their owners were hit before"
+            text = (
+                "the pods that borrow have just started, their class tolerates it, "
+                "or their owners were hit before"
+            )
             return NoPlan(reason=NoPlanReason.GUARDED, message=text)
         text = "nothing that other quotas borrow makes room for it"
         return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
@@ -192,10 +177,11 @@ class Search:
         )
 
     def _may_be_hit(self, borrower: Borrower) -> bool:
-        now = self._situation.now
-        return borrower.entry.assigned_at + MIN_RUNTIME <= now and may_be_hit(
-            self._situation.guards, borrower.pod.owner, now
-        )
+        situation, pod = self._situation, borrower.pod
+        now, priority = situation.now, self._request.pod.priority
+        return may_be_evicted(
+            situation.guards, pod.owner, borrower.entry.assigned_at, now
+        ) and not is_tolerating(pod, situation.classes, priority, now)
 
     def _completed(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]

@@ -12,6 +12,7 @@ CASES = Path(__file__).parent / "cases"
 
 SUPPORTED = (
     "capacityscheduling",
+    "coscheduling",
     "diskio",
     "imagelocality",
     "koordinator_elasticquota",
@@ -29,6 +30,7 @@ SUPPORTED = (
     "peaks",
     "podrequests",
     "podstate",
+    "preemptiontoleration",
     "qossort",
     "quantity",
     "resourcelimitaware",

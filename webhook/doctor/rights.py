@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.model.kinds import DISRUPTION_BUDGETS, KINDS, POD_METRICS
+from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_RECLAIM
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 from webhook.doctor.objects import PodSpec
@@ -40,7 +40,11 @@ _HOLD_RIGHTS: Final = (
 
 
 _RECLAIM_RIGHTS: Final = (
-    *(Right(verb, "policy", DISRUPTION_BUDGETS.plural) for verb in ("list", "watch")),
+    *(
+        Right(verb, kind.group, kind.plural)
+        for kind in WATCHED_FOR_RECLAIM
+        for verb in ("list", "watch")
+    ),
     Right("create", "", "pods/eviction"),
 )
 
@@ -81,7 +85,7 @@ async def rights(installation: Installation) -> AsyncIterator[Finding]:
 
 def _read_rights() -> Iterator[Right]:
     for kind in KINDS:
-        if kind not in {POD_METRICS, DISRUPTION_BUDGETS}:  # read only if a setting asks for it
+        if kind not in {POD_METRICS, *WATCHED_FOR_RECLAIM}:  # read only if a setting asks for it
             for verb in kind.verbs:
                 if verb != "get":
                     yield Right(verb, kind.group, kind.plural)

@@ -13,7 +13,7 @@ from itertools import chain
 
 from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
-from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED
+from engine.model.kinds import WATCHED, WATCHED_FOR_RECLAIM
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts, quota_figures, quota_usages
@@ -284,7 +284,7 @@ class ServiceBuilder:
             usage=settings.stale_usage_seconds,
         )
         usage = await self._usage(connection, applier)
-        kinds = (*WATCHED, DISRUPTION_BUDGETS) if settings.reclaims else WATCHED
+        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.reclaims else WATCHED
         clock = Clock(now=self.now)
         return await self.stack.enter_async_context(
             live_cluster(

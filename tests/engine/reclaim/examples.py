@@ -11,7 +11,9 @@ from typing import Any
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
+from engine.model.priority_class import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
+from engine.model.time import SECOND, Micros
 from engine.policy import CompiledPolicy, PolicySet
 from engine.reclaim.guards import Failures, GuardState, OwnerRounds
 from tests.engine.measured_cluster import NOW, node, seconds_ago
@@ -191,6 +193,20 @@ def owners_cool_down(planner: Planner) -> None:
         assert _victims(replace(world, guards=guards), planner) == expected
 
 
+def classes_may_tolerate_it(planner: Planner) -> None:
+    """For ten minutes, as long as the pod that needs room has less than priority 100."""
+    pods = [running(f"{on}1", on, 4, age=500, priority_class="patient") for on in ("a", "b")]
+    patient = PriorityClass(
+        name="patient", toleration=PreemptionToleration(100, 600), is_preempting=True
+    )
+    world = replace(_world(pods, 4), classes={"patient": patient})
+    assert _victims(world, planner) == ("Guarded",)
+    assert _victims(replace(world, now=Micros(NOW + 100 * SECOND)), planner) == ("a", "a1")
+    urgent = replace(world, preemptor=running("preemptor", "", 4, namespace=OWN, priority=100))
+    assert _victims(urgent, planner) == ("a", "a1")
+    assert _victims(replace(world, classes={}), planner) == ("Guarded",)  # who knows
+
+
 def what_runs_the_cluster_stays(planner: Planner) -> None:
     """Pods of DaemonSets, and those of system priority."""
     pods = [
@@ -256,6 +272,7 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     a_budget_holds_against_several_pods,
     pods_that_have_just_started_stay,
     owners_cool_down,
+    classes_may_tolerate_it,
     what_runs_the_cluster_stays,
     filters_of_policies_hold,
     whoever_is_not_needed_in_the_cohort_is_spared,

@@ -74,9 +74,14 @@ MUTANTS = {
         "what_if.remove([*(",
     ),
     "pods that just started are evicted": (
-        "search",
+        "guards",
         "assigned_at + MIN_RUNTIME <= now",
         "assigned_at <= now",
+    ),
+    "what classes tolerate does not matter": (
+        "search",
+        "and not is_tolerating(",
+        "and True or not is_tolerating(",
     ),
     "owners do not cool down": ("guards", "now >= rounds.until", "now >= rounds.began"),
     "filters of policies are not looked at": (

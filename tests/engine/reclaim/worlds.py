@@ -12,6 +12,7 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
 from engine.model.node import Node
 from engine.model.pod import Pod
+from engine.model.priority_class import PriorityClass
 from engine.model.request import PlacementRequest
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
@@ -50,6 +51,7 @@ class ReclaimWorld:
     cohort: Mapping[str, int]
     policies: PolicySet
     budgets: Sequence[DisruptionBudget] = ()
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
     leaving: frozenset[str] = frozenset()
     now: Micros = NOW
@@ -103,6 +105,7 @@ class ReclaimWorld:
             cohort_room={name: most - in_use.get(name, 0) for name, most in self.cohort.items()},
             lendable=self.cohort,
             budgets=self.budgets,
+            classes=self.classes,
             guards=self.guards,
             leaving=frozenset(each.uid for each in self.pods if each.name in self.leaving),
             now=self.now,
@@ -131,6 +134,7 @@ def running(  # noqa: PLR0913 - what matters of a pod
     deleting: bool = False,
     labels: Mapping[str, str] | None = None,
     kind: str = "ReplicaSet",
+    priority_class: str = "",
 ) -> Pod:
     """Return a pod that was bound so many seconds ago; cpu in cores, memory in GiB."""
     metadata: dict[str, object] = {
@@ -148,6 +152,7 @@ def running(  # noqa: PLR0913 - what matters of a pod
         requests={"cpu": str(cpu)} | ({"memory": f"{memory}Gi"} if memory else {}),
         metadata=metadata,
         priority=priority,
+        priorityClassName=priority_class,
     )
     return _at(bound, seconds_ago(age)) if on else bound
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
 from engine.model.pod import Pod
+from engine.model.priority_class import PriorityClass
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -135,6 +136,7 @@ class QuotaSource:
             cohort_room=standing.cohort_room,
             lendable=standing.lendable,
             budgets=view.all_of(DisruptionBudget),
+            classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=guards,
             leaving=parts.claims.of_others(pod.uid),
             now=parts.now(),
