@@ -12,7 +12,7 @@ BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TRAIN = GangKey("shop", "train")
 
 
-def pod(name: str, *, gang: str = "train", minimum: str = "", minute: int = 0, **spec: str) -> Pod:
+def pod(name: str, *, gang: str = "train", minimum: str = "", minute: int = 0) -> Pod:
     annotations = {NAME_ANNOTATION: gang, MIN_AVAILABLE_ANNOTATION: minimum} if minimum else {}
     labels = {POD_GROUP_LABEL: gang} if gang and not minimum else {}
     meta = api.ObjectMeta(
@@ -23,7 +23,7 @@ def pod(name: str, *, gang: str = "train", minimum: str = "", minute: int = 0, *
         annotations=annotations,
         creation_timestamp=BEGIN + timedelta(minutes=minute),
     )
-    return pod_of(api.Pod(metadata=meta, spec=api.PodSpec(**spec)))
+    return pod_of(api.Pod(metadata=meta))
 
 
 def observed(*pods: Pod) -> GangMembers:
