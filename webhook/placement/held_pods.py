@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from engine.gang import gang_metadata_of
 from engine.model import api
 from engine.model.pod import Pod
 from engine.model.quantity import INT64_MAX
@@ -222,13 +223,17 @@ def _may_be_decided(raw: bytes | msgspec.Raw) -> bool:
 
 
 def _identity_of(pod: Pod) -> Pod:
-    """Return the model of a pod without all that whoever created it could make large."""
+    """Return the model of a pod without all that whoever created it could make large.
+
+    It is a member of its gang all the same.
+    """
+    labels, annotations = gang_metadata_of(pod)
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
-        labels=_NOTHING,
-        annotations=_NOTHING,
+        labels=labels,
+        annotations=annotations,
         node_selector=_NOTHING,
         scheduler_name=pod.scheduler_name,
         scheduling_gates=pod.scheduling_gates,
