@@ -264,16 +264,17 @@ def _included(constraints: list[_Constraint], pod: Pod, view: ClusterView) -> Bo
         required = pod.affinity.required_during_scheduling_ignored_during_execution
 
     def included(rows: ClusterView) -> BoolColumn:
-        present = np.ones(len(rows), np.bool_)
-        for constraint in constraints:
-            present &= label_column(rows, constraint.key).present
-        found = np.repeat(present[np.newaxis], len(constraints), axis=0)
-        for which, constraint in zip(found, constraints, strict=True):
-            if constraint.honors_affinity:
-                which &= _allowed(pod, required, rows)
-            if constraint.honors_taints:
-                which &= _tolerated(pod, rows)
-        return found
+        present = [label_column(rows, constraint.key).present for constraint in constraints]
+        labelled = np.logical_and.reduce(present)
+        allowed, tolerated = _allowed(pod, required, rows), _tolerated(pod, rows)
+        return np.array(
+            [
+                labelled
+                & (allowed | (not constraint.honors_affinity))
+                & (tolerated | (not constraint.honors_taints))
+                for constraint in constraints
+            ]
+        )
 
     policies = tuple(
         (constraint.key, constraint.honors_affinity, constraint.honors_taints)

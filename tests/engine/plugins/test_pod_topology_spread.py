@@ -6,7 +6,11 @@ import pytest
 
 from engine.model.decision import FilterResult
 from engine.plugins.base import FAULT, PASS
-from engine.plugins.pod_topology_spread import PLUGIN, PodTopologySpreadArgs, PodTopologySpreadFilter
+from engine.plugins.pod_topology_spread import (
+    PLUGIN,
+    PodTopologySpreadArgs,
+    PodTopologySpreadFilter,
+)
 from engine.view import ClusterView
 from tests.conformance.cluster import NOW, cluster_of
 from tests.conformance.cluster import incoming as incoming_of
@@ -60,7 +64,9 @@ def _reasons(asked: dict[str, Any], view: ClusterView) -> dict[str, str]:
 THREE = [_node("a", "west"), _node("b", "east"), _node("c", "east"), _node("x")]
 
 
-def test_a_node_is_rejected_where_its_domain_would_have_too_many_pods_more_than_the_fewest() -> None:
+def test_a_node_is_rejected_where_its_domain_would_have_too_many_pods_more_than_the_fewest() -> (
+    None
+):
     # West has 1 pod, east 3; with this one west 2, of at most 1 + 1, and east 4.
     view = _view(THREE, "a", "b", "b", "c", "x")
     asked = _incoming(_constraint())
@@ -82,11 +88,16 @@ def test_a_pod_that_is_not_selected_by_itself_adds_none() -> None:
 
 def test_the_first_constraint_that_a_node_breaks_is_the_reason() -> None:
     nodes = [_node("a", "west"), _node("b", "east"), _node("x")]
-    hosts = _constraint(topologyKey="host")
-    # x does not count, for it has no zone: the fewest on a host are those of a, 0.
+    for node, rack in zip(nodes, ("1", "2", "2"), strict=True):
+        node["metadata"]["labels"]["rack"] = rack
+    racks = _constraint(topologyKey="rack")
+    # In rack 2 is one pod that counts; those on x do not, for it is in no zone.
     view = _view(nodes, "b", "x", "x")
-    assert _reasons(_incoming(hosts, _constraint()), view) == {"a": "", "b": SKEWED, "x": SKEWED}
-    assert _reasons(_incoming(_constraint(), hosts), view)["x"] == UNLABELLED
+    assert _reasons(_incoming(racks, _constraint()), view) == {"a": "", "b": SKEWED, "x": SKEWED}
+    assert _reasons(_incoming(_constraint(), racks), view)["x"] == UNLABELLED
+    assert _reasons(_incoming({**racks, "maxSkew": 2}), view)["x"] == SKEWED  # 4 of at most 0 + 2
+    two = _incoming({**racks, "maxSkew": 2}, _constraint(maxSkew=2))
+    assert _reasons(two, view) == {"a": "", "b": "", "x": UNLABELLED}
 
 
 def test_too_few_domains_count_as_if_one_more_were_empty() -> None:
@@ -180,9 +191,10 @@ def test_numbers_beyond_any_reason_are_compared_as_they_are() -> None:
 
 def test_an_explanation_has_the_pods_of_the_domain_and_the_fewest_of_one() -> None:
     view = _view(THREE, "a", "b", "b")
-    pod = incoming_of(_incoming(_constraint(), _constraint(topologyKey="rack")))
+    pod = incoming_of(_incoming(_constraint()))
     assert described(FILTER.inputs(pod, view, view.rows["b"], NOW)) == {
         "pods in zone=east": "3 of 2, 1 of it this pod",
         "fewest in a domain": "1",
-        "label rack": "absent",
     }
+    absent = described(FILTER.inputs(pod, view, view.rows["x"], NOW))
+    assert absent == {"label zone": "absent"}
