@@ -32,13 +32,7 @@ ScoreEvaluator: TypeAlias = PluginScore | ScoreExpression
 STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintToleration"})
 """Plugins whose filters read labels, taints and cordons of a node, not its changing state."""
 
-_SCHEDULER_PLUGINS = (
-    "NodeUnschedulable",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-)
+_SCHEDULER_PLUGINS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit")
 _NO_POINTS = "it gives no candidate any points"
 
 
