@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_queued
+from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
@@ -109,6 +109,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_queued(self) -> bool:
         """Whether it waits for quota, see `engine.model.hold`."""
         return is_queued(self.scheduling_gates, self.annotations)
+
+    @property
+    def is_held_for_gang(self) -> bool:
+        """Whether it waits for its gang, see `engine.model.hold`."""
+        return is_held_for_gang(self.scheduling_gates, self.annotations)
 
     @property
     def is_daemon_set(self) -> bool:
