@@ -18,9 +18,16 @@ from engine.view.columns import (
     integer_label_column,
     label_column,
     name_hashes,
+    node_label_keys,
     taint_column,
 )
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
+from engine.view.existing_pods import (
+    namespaces_matching,
+    pods_matching,
+    pods_using,
+    repelling_pods,
+)
 from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
 from engine.view.pod_table import NO_ROW, PodEntry
@@ -28,6 +35,7 @@ from engine.view.rows import Sum
 from engine.view.shape_contributions import counted_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
 from engine.view.state import ClusterState
+from engine.view.trait_book import PodQuery
 from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
 from engine.view.what_if import WhatIf
 
@@ -52,6 +60,7 @@ __all__ = [
     "IntColumn",
     "LabelColumn",
     "PodEntry",
+    "PodQuery",
     "PodSumProfile",
     "PodTransitions",
     "ResourceAxis",
@@ -67,6 +76,11 @@ __all__ = [
     "integer_label_column",
     "label_column",
     "name_hashes",
+    "namespaces_matching",
+    "node_label_keys",
+    "pods_matching",
+    "pods_using",
+    "repelling_pods",
     "stale_reports",
     "taint_column",
 ]

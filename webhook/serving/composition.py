@@ -9,12 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
+from engine.model.kinds import WATCHED
+from engine.model.pod_group import pod_group_of
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from engine.quota import mode_of, queues_pods
 from engine.quota.tree import QuotaPaths
 from engine.reclaim import NodeFit
 from engine.view import ClusterView, WhatIf
+from webhook.admission.gang_hold import GangHolds
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -24,7 +27,7 @@ from webhook.admission.review_result import ignored
 from webhook.background import in_background, on_change
 from webhook.cluster import Cluster, Recording
 from webhook.cluster.watch.source_status import log_changes
-from webhook.controllers.release import QuotaQueue
+from webhook.controllers.release import QuotaQueue, SurgingPods
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import HeldPod
@@ -172,6 +175,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         settings.queue_rules(),
         now=now,
         reclaims=settings.reclaims,
+        surges=SurgingPods(cluster.state, services.deployments.replaced_by),
     )
     controller = release_controller(
         services,
@@ -283,6 +287,16 @@ def _queues(
     return queues
 
 
+def _has_pod_groups(cluster: Cluster) -> Callable[[], bool]:
+    """Return what tells whether the API server has PodGroups."""
+    sources = [
+        cluster.sources[kind.name]
+        for kind in WATCHED
+        if kind.decode is pod_group_of and kind.name in cluster.sources
+    ]
+    return lambda: any(source.present for source in sources)
+
+
 def _handlers(
     settings: Settings,
     services: Services,
@@ -298,6 +312,7 @@ def _handlers(
             placer,
             services.hold_guard,
             queues=_queues(settings, view),
+            gangs=GangHolds(view, _has_pod_groups(services.cluster)),
             now=services.cluster.now,
             seconds=settings.hold_seconds,
             count_refusal=metrics.hold_refused,

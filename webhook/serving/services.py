@@ -36,6 +36,7 @@ from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
@@ -49,6 +50,7 @@ from webhook.controllers.release import (
 )
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
+from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
@@ -158,7 +160,8 @@ class ServiceBuilder:
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
         running = RunningPods(excluded) if settings.reclaims else None
-        observers: list[PodObserver] = [pods, deployments, held, unbound]
+        gang_members = GangMembers()
+        observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
         if running is not None:
             observers.append(running)
         cluster = await self._live_cluster(connection, observers)
@@ -176,8 +179,18 @@ class ServiceBuilder:
         # Before the elector runs: what its tasks write with must be closed after they have ended.
         releasing = None
         if settings.hold:
-            releasing = await self._releasing(elector, held, unbound, running)
+            releasing = await self._releasing(
+                elector, held, unbound, gang_members, deployments, running
+            )
         controllers: list[Duty] = []
+        if releasing is not None:
+            phases = PodGroupStatusController(
+                connection,
+                view=cluster.state.view,
+                members=gang_members.of,
+                may_write=lambda: elector.is_leader,
+            )
+            controllers.append(phases.run)
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
@@ -226,6 +239,8 @@ class ServiceBuilder:
         elector: LeaseElector,
         held: HeldPods,
         unbound: UnboundReleases,
+        gang_members: GangMembers,
+        deployments: DeploymentPods,
         running: RunningPods | None,
     ) -> ReleaseServices:
         """Services of the release; its writes have a connection of their own, beside the Lease."""
@@ -238,6 +253,8 @@ class ServiceBuilder:
             elector=elector,
             held=held,
             unbound=unbound,
+            gang_members=gang_members,
+            deployments=deployments,
             metrics=metrics,
             outcomes=Outcomes(show=metrics.landed),
             pace=QuotaPace(self.now),

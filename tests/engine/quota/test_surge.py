@@ -13,7 +13,7 @@ _FAST = 0
 
 
 def _state(**maximum: int) -> QuotaState:
-    made = state(**maximum)
+    made = state("a", **maximum)
     made.quota = replace(made.quota, allows_surge=True)
     return made
 
@@ -72,9 +72,13 @@ def test_nothing_else_takes_the_room_that_comes_back() -> None:
 
 def test_no_pod_is_replaced_by_itself_or_while_it_surges() -> None:
     running = {"web-1": 8}
-    assert _allowed(_state(cpu=8), running, _request("web-1", 8)) == [True]  # of one name
-    surging = _state(cpu=8)
-    assert _allowed(surging, running, _request("web-2", 4)) == [True]
+    # Of one name there is one pod: the new one may be as large, and is no surge.
+    assert _allowed(_state(cpu=8), running, _request("web-1", 8)) == [True]
+    assert _allowed(_state(cpu=8), running, _request("web-1", 9)) == [False]
+    # `web-2` surges; it is of a Deployment `web-2`, too, and not replaced for that.
+    of_itself = QuotaRequest(Reservation("v", "x", {"cpu": 4}), of=_of("web-2"))
+    running = {"web-1": 8, "web-2": 4}
+    assert _allowed(_state(cpu=8), running, of_itself) == [False]
 
 
 def test_two_deployments_surge_side_by_side_however_long_it_takes() -> None:
@@ -94,7 +98,7 @@ def test_two_deployments_surge_side_by_side_however_long_it_takes() -> None:
     }
 
 
-def test_a_surge_is_listed_no_longer_once_either_pod_has_ended() -> None:
+def test_a_surge_is_no_longer_listed_as_one_once_either_pod_has_ended() -> None:
     for ends in "ac":
         cluster = SurgeCluster()
         cluster.roll_out([(_FAST, name) for name in "abc"])
@@ -103,7 +107,7 @@ def test_a_surge_is_listed_no_longer_once_either_pod_has_ended() -> None:
         cluster.now += 2 * TIMEOUTS.settled_seconds
         cluster.prune(_FAST)
         cluster.write_arrives(_FAST, answered=True)
-        assert '"reserved":[]' in cluster.quota.reservations
+        assert '"surge"' not in cluster.quota.reservations
 
 
 def test_a_pod_is_of_a_deployment_by_its_replica_set_and_the_hash_of_its_template() -> None:

@@ -8,7 +8,10 @@ from its own view.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
@@ -31,6 +34,7 @@ from engine.quota.queueing import (
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.reclaims import BlockedPod
+from webhook.controllers.release.surging_pods import SurgingPods
 from webhook.placement.held_pods import HeldPod, HeldPods
 
 _LOOK_AGAIN_SECONDS: Final = 2.0
@@ -41,6 +45,8 @@ _REFUSED_SECONDS: Final = 5.0
 against it may have been reserved for a pod that never came, which nobody sees end."""
 
 _MOST_OBSOLETE: Final = 1024
+
+_ALONE: Final[Mapping[str, Sequence[HeldPod]]] = MappingProxyType({})
 
 
 class _Refusal(NamedTuple):
@@ -79,6 +85,7 @@ class QuotaQueue:
         now: the time of day.
         reclaims: whether pods are evicted for others where their quota says so. Then a pod within
             min that no node takes stays held.
+        surges: finds the pods that may go above `max`; none does where it is not given.
         clock: seconds that only go forward.
 
     Attributes:
@@ -86,7 +93,7 @@ class QuotaQueue:
         within_min_since: when each pod within min that waits was first seen to, by key.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         state: ClusterState,
         held: HeldPods,
@@ -95,6 +102,7 @@ class QuotaQueue:
         *,
         now: Callable[[], Micros],
         reclaims: bool = False,
+        surges: SurgingPods | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = state
@@ -103,6 +111,7 @@ class QuotaQueue:
         self._queues = NamespaceQueues(rules)
         self._now = now
         self._reclaims = reclaims
+        self._surges = surges
         self._clock = clock
         self._pods: dict[int, tuple[HeldPod, QueuedPod]] = {}  # by id
         self._generation = -1  # of the queues that `_pods` are in
@@ -116,9 +125,14 @@ class QuotaQueue:
         self.situation: QueueSituation | None = None
         self.within_min_since: dict[str, Micros] = {}
         self._decided: Iterable[str] = ()
+        self._together: Mapping[str, Sequence[HeldPod]] = _ALONE
 
     def releasable(
-        self, ordered: Sequence[HeldPod], decided: Iterable[str], view: ClusterView
+        self,
+        ordered: Sequence[HeldPod],
+        decided: Iterable[str],
+        view: ClusterView,
+        together: Mapping[str, Sequence[HeldPod]] = _ALONE,
     ) -> Iterator[HeldPod]:
         """Return the pods that quota does not keep, in the order in which they are to be released.
 
@@ -130,8 +144,10 @@ class QuotaQueue:
             ordered: the pods that are not decided, in the queue order.
             decided: the keys of those that are, and still held.
             view: the cluster.
+            together: by the key of a pod that stands for others, all that go with it or not at all;
+                it has their place, and asks for what they request together.
         """
-        self._decided = decided
+        self._decided, self._together = decided, together
         if not any(held.is_queued for held in ordered):
             self.clear()
             return iter(ordered)
@@ -149,7 +165,7 @@ class QuotaQueue:
         )
         self._cycle = cycle
         self._note_within_min(cycle, now)
-        return self._in_order(ordered, cycle.releases())
+        return chain(self._in_order(ordered, cycle.releases()), self._surging(ordered, view))
 
     def clear(self) -> None:
         """Note that no pod waits for quota."""
@@ -179,7 +195,10 @@ class QuotaQueue:
         return self._waits
 
     def blocked(self) -> list[BlockedPod]:
-        """Return the pods within min that wait for room in the cohort or for a node, in order."""
+        """Return the pods within min that wait for room in the cohort or for a node, in order.
+
+        Not those that stand for others: plans are made for one pod.
+        """
         if not self.within_min_since:
             return []
         waits = self.waits
@@ -187,6 +206,7 @@ class QuotaQueue:
             BlockedPod(held, wait.reason)
             for held, _ in list(self._pods.values())
             if held.key in self.within_min_since
+            and held.key not in self._together
             and (wait := waits.get(held.key)) is not None
             and _is_blocked(wait)
         ]
@@ -293,7 +313,8 @@ class QuotaQueue:
         is_same = self._generation == self._queues.generation
         self._generation = self._queues.generation
         for held in ordered:
-            entry = known.get(id(held)) if is_same else None
+            is_alone = held.key not in self._together
+            entry = known.get(id(held)) if is_same and is_alone else None
             if entry is None:
                 queue = self._queue_of(held) if held.is_queued else None
                 if queue is None:
@@ -309,7 +330,8 @@ class QuotaQueue:
 
     def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
         """Return a pod as queues see it; equal requests are one object."""
-        requests = self._state.pod_requests(held.key)
+        members = self._together.get(held.key, (held,))
+        requests = _sum([self._state.pod_requests(each.key) for each in members if each.is_queued])
         requests = self._requests.setdefault(tuple(requests.items()), requests)
         created = held.pod.created
         since = held.seen_at if created is None else micros(created)
@@ -351,6 +373,25 @@ class QuotaQueue:
             else:
                 yield turn
 
+    def _surging(self, ordered: Sequence[HeldPod], view: ClusterView) -> Iterator[HeldPod]:
+        """Yield the pods of rollouts that may go though their quota has no room, after the rest."""
+        if self._surges is None:
+            return
+        waiting = (
+            held
+            for held in ordered
+            if id(held) in self._pods
+            and held.key not in self._let_go
+            and not self._is_refused(held, view)
+        )
+        decided = (self._held.get(key) for key in self._decided)
+        under_way = [held for held in decided if held is not None]
+        yield from self._surges.among(waiting, under_way, view)
+
+    def _is_refused(self, held: HeldPod, view: ClusterView) -> bool:
+        refusal = self._refusal(held.pod.namespace, view)
+        return refusal is not None and refusal.concerns(self._state.pod_requests(held.key))
+
     def _wait_for_capacity(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that a pod within min waits for a node, after those of its quota that do."""
         position = sum(each.quota == release.quota for each in self._without_room.values()) + 1
@@ -372,6 +413,15 @@ class QuotaQueue:
         self.within_min_since = {key: known.get(key, now) for key in waiting}
         uids = {held.pod.uid for held, _ in self._pods.values()} if self._look_again else ()
         self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
+
+
+def _sum(requests: Sequence[Amounts]) -> Amounts:
+    if len(requests) == 1:
+        return requests[0]
+    total = Counter[str]()
+    for amounts in requests:
+        total.update(amounts)
+    return dict(total)
 
 
 def _is_blocked(wait: QuotaWait) -> bool:
