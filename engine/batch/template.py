@@ -49,9 +49,8 @@ class Template:
         if not new:
             return
         is_alone, self._own = self._own and len(new) == 1, False
-        what_if = self._placements.what_if
         if is_alone:
-            can = self._ahead.take_up(new[0], pod, what_if)
+            can = self._ahead.take_up(new[0], pod, self._placements)
         else:
             rows = np.unique(new)
             view, places = self._placements.part_with(rows)
@@ -62,7 +61,7 @@ class Template:
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""
-        if self._placements.what_if.is_reported(pod, row):
+        if self._placements.is_reported(pod, row):
             self._ahead.forget(np.array([row]))
         self._own = True
         self._placements.add(pod, row)

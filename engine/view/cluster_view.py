@@ -209,11 +209,13 @@ class ClusterView:
 
     def take(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return the view of some rows alone, in the order given."""
+        at = rows.tolist()
+        names = tuple(map(self.names.__getitem__, at))
         return replace(
             self,
-            names=tuple(self.names[row] for row in rows),
-            nodes=[self.nodes[row] for row in rows],
-            usages=[self.usages[row] for row in rows],
+            names=names,
+            nodes=[*map(self.nodes.__getitem__, at)],
+            usages=[*map(self.usages.__getitem__, at)],
             valid=self.valid[rows],
             unschedulable=self.unschedulable[rows],
             allocatable=self.allocatable[:, rows],
@@ -222,7 +224,7 @@ class ClusterView:
             metric_time=self.metric_time[rows],
             changed=self.changed[:, rows],
             pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
-            rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
+            rows=dict(zip(names, range(len(names)), strict=True)),
             parent=(self, rows),
             scratch={},
         )
