@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.e2e.quota_oracle import Event, Json, Patience, judge
+from tests.e2e.quota_oracle import Patience, judge
+from tests.e2e.recorded_cluster import Event, Json
 
 PATIENCE = Patience(idle=10, within_min=60)
 

@@ -5,6 +5,12 @@ Coscheduling and Koordinator's gangs would let start, back-off after a failure, 
 PodGroup. Never: nodes that members go to, and how members are released.
 """
 
+from engine.gang.backoff import (
+    FIRST_BACKOFF_SECONDS,
+    LONGEST_BACKOFF_SECONDS,
+    GangBackoff,
+)
+from engine.gang.failure import TOLERATED_PERCENT, keeps_waiting
 from engine.gang.members import (
     GangMember,
     GangStage,
@@ -16,11 +22,14 @@ from engine.gang.members import (
     readiness_of,
 )
 from engine.gang.membership import (
+    gang_described_by,
     gang_key_of,
     gang_of,
     names_missing_pod_group,
     pod_group_of_gang,
 )
+from engine.gang.phase import MemberPhase, next_status, settled_status
+from engine.gang.room import min_resources_gap
 from engine.model.gang import (
     Gang,
     GangKey,
@@ -32,7 +41,11 @@ from engine.model.gang import (
 )
 
 __all__ = [
+    "FIRST_BACKOFF_SECONDS",
+    "LONGEST_BACKOFF_SECONDS",
+    "TOLERATED_PERCENT",
     "Gang",
+    "GangBackoff",
     "GangKey",
     "GangMember",
     "GangMode",
@@ -40,15 +53,21 @@ __all__ = [
     "GangTopology",
     "MatchPolicy",
     "MemberCounts",
+    "MemberPhase",
     "MemberState",
     "OnGangFailure",
     "Readiness",
     "WhenNoRoom",
     "count_members",
+    "gang_described_by",
     "gang_key_of",
     "gang_of",
+    "keeps_waiting",
     "member_of",
+    "min_resources_gap",
     "names_missing_pod_group",
+    "next_status",
     "pod_group_of_gang",
     "readiness_of",
+    "settled_status",
 ]

@@ -12,6 +12,7 @@ import msgspec
 
 from engine.gang.membership import gang_key_of
 from engine.model.gang import Gang, GangKey, MatchPolicy
+from engine.model.hold import GANG_RELEASED_ANNOTATION
 from engine.model.pod import Pod
 
 
@@ -33,6 +34,8 @@ class GangMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node_name: of the node that it is bound to, "" for none.
         nominated_node_name: of the node that it is nominated to, "" for none.
         is_running: whether its containers have started.
+        released_with: the moment of the release of its gang, "" of a member that was released
+            alone or is held.
     """
 
     gang: GangKey
@@ -44,6 +47,7 @@ class GangMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_name: str = ""
     nominated_node_name: str = ""
     is_running: bool = False
+    released_with: str = ""
 
     @property
     def key(self) -> str:
@@ -68,6 +72,7 @@ def member_of(pod: Pod) -> GangMember | None:
         node_name=pod.node_name,
         nominated_node_name=pod.nominated_node_name,
         is_running=pod.phase == "Running",
+        released_with="" if pod.gated else pod.annotations.get(GANG_RELEASED_ANNOTATION, ""),
     )
 
 

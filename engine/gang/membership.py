@@ -63,7 +63,7 @@ def gang_of(pod: Pod, view: ClusterView) -> Gang | None:
     if key is None:
         return None
     pod_group = pod_group_of_gang(key, view)
-    return pod_group.gang if pod_group is not None else _gang_by_pod(key, pod)
+    return pod_group.gang if pod_group is not None else gang_described_by(pod)
 
 
 def names_missing_pod_group(pod: Pod, view: ClusterView) -> GangKey | None:
@@ -71,8 +71,11 @@ def names_missing_pod_group(pod: Pod, view: ClusterView) -> GangKey | None:
     return None if gang_of(pod, view) is not None else gang_key_of(pod)
 
 
-def _gang_by_pod(key: GangKey, pod: Pod) -> Gang | None:
+def gang_described_by(pod: Pod) -> Gang | None:
     """Return the gang that a pod describes as Koordinator reads it, None if it describes none."""
+    key = gang_key_of(pod)
+    if key is None:
+        return None
     text = pod.labels.get(LIGHTWEIGHT_MIN_LABEL) or pod.annotations.get(MIN_AVAILABLE_ANNOTATION)
     min_member = integer_in(text)
     if min_member is None or min_member < 1:

@@ -42,6 +42,9 @@ of no condition, but every annotation."""
 RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 
+GANG_RELEASED_ANNOTATION: Final = "stowplan.dev/gang-released"
+"""On a released member of a gang: when all of its gang were released, RFC 3339."""
+
 RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
 """On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""
 

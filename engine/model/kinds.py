@@ -20,6 +20,7 @@ from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.gang import GANG_ANNOTATIONS
+from engine.model.hold import GANG_RELEASED_ANNOTATION
 from engine.model.large_pod import decode_large_pod
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
@@ -213,6 +214,7 @@ KINDS: Final = (
                 RESERVE_POD_ANNOTATION,
                 SCALING_FACTORS_ANNOTATION,
                 THROUGHPUT_ANNOTATION,
+                GANG_RELEASED_ANNOTATION,
                 *GANG_ANNOTATIONS,
             }
         ),

@@ -5,6 +5,14 @@ that is built on one of them. Never: whether a pod may be released, and where it
 """
 
 from engine.queue.queue_order import QUEUE_SORTS, QueueOrder, QueueSortName
-from engine.queue.queue_sort import AppGroups, QueueSort, SortKey
+from engine.queue.queue_sort import AppGroups, QueueFacts, QueueSort, SortKey
 
-__all__ = ["QUEUE_SORTS", "AppGroups", "QueueOrder", "QueueSort", "QueueSortName", "SortKey"]
+__all__ = [
+    "QUEUE_SORTS",
+    "AppGroups",
+    "QueueFacts",
+    "QueueOrder",
+    "QueueSort",
+    "QueueSortName",
+    "SortKey",
+]

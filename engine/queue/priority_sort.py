@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.model.pod import Pod
-from engine.queue.queue_sort import AppGroups, QueueSort, SortKey, queued_at
+from engine.queue.queue_sort import QueueFacts, QueueSort, SortKey, queued_at
 
 
 class PrioritySort(QueueSort):
     """The order of the scheduler's own queue."""
 
-    def __init__(self, app_groups: AppGroups) -> None:
+    def __init__(self, facts: QueueFacts) -> None:
         pass
 
     def less(self, first: Pod, second: Pod) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.model.pod import Pod
-from engine.queue.queue_sort import AppGroups, QueueSort, SortKey, queued_at
+from engine.queue.queue_sort import QueueFacts, QueueSort, SortKey, queued_at
 
 _RANKS: Final[Mapping[str, int]] = {"Guaranteed": 0, "Burstable": 1, "BestEffort": 2}
 
@@ -17,7 +17,7 @@ _RANKS: Final[Mapping[str, int]] = {"Guaranteed": 0, "Burstable": 1, "BestEffort
 class QOSSort(QueueSort):
     """Pods that the kubelet evicts last go first."""
 
-    def __init__(self, app_groups: AppGroups) -> None:
+    def __init__(self, facts: QueueFacts) -> None:
         pass
 
     def less(self, first: Pod, second: Pod) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeAlias
 
+from engine.gang import Gang, GangKey
 from engine.model.network import AppGroup
 from engine.model.pod import Pod
 
@@ -14,6 +16,30 @@ AppGroups: TypeAlias = Callable[[str], AppGroup | None]
 
 SortKey: TypeAlias = tuple[int | str | datetime, ...]
 """Compared field by field, the least first; keys of one sort have the same fields."""
+
+
+def _no_app_group(_: str) -> AppGroup | None:
+    return None
+
+
+def _no_gang(_: Pod) -> Gang | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """What queue sorts know besides the pods.
+
+    Attributes:
+        app_group: finds an AppGroup by the name in a label of its pods.
+        gang: finds the gang of a pod.
+        failed_at: when gangs that have not started since failed last.
+    """
+
+    app_group: AppGroups = _no_app_group
+    gang: Callable[[Pod], Gang | None] = _no_gang
+    failed_at: Mapping[GangKey, datetime] = field(default_factory=dict)
+
 
 _ZERO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -28,6 +54,6 @@ class QueueSort(Protocol):
         """Return a key for each pod; equal keys only where upstream tells no difference."""
 
 
-def queued_at(pod: Pod) -> datetime:
-    """Return the creation of a pod; of one that is not stored Go's zero time."""
-    return pod.created or _ZERO_TIME
+def queued_at(queued: Pod | Gang) -> datetime:
+    """Return the creation of a pod or gang; of one that is not stored Go's zero time."""
+    return queued.created or _ZERO_TIME

@@ -21,19 +21,19 @@ from datetime import datetime
 from engine.model.network import AppGroup
 from engine.model.pod import Pod
 from engine.queue.priority_sort import PrioritySort
-from engine.queue.queue_sort import AppGroups, QueueSort, SortKey, queued_at
+from engine.queue.queue_sort import QueueFacts, QueueSort, SortKey, queued_at
 
 
 class TopologicalSort(QueueSort):
     """Workloads that others depend on go first, so that the others find them placed.
 
     Args:
-        app_groups: finds an AppGroup by the name in a label of its pods.
+        facts: find an AppGroup by the name in a label of its pods.
     """
 
-    def __init__(self, app_groups: AppGroups) -> None:
-        self._app_groups = app_groups
-        self._by_priority = PrioritySort(app_groups)
+    def __init__(self, facts: QueueFacts) -> None:
+        self._app_group = facts.app_group
+        self._by_priority = PrioritySort(facts)
 
     def less(self, first: Pod, second: Pod) -> bool:
         """Return upstream's relation, which holds both ways for two pods of one workload."""
@@ -74,6 +74,6 @@ class TopologicalSort(QueueSort):
             return "", -1
         name, selector = pod.shape.workload
         if name not in found:
-            found[name] = self._app_groups(name)
+            found[name] = self._app_group(name)
         app_group = found[name]
         return ("", -1) if app_group is None else (name, app_group.indexes.get(selector, -1))

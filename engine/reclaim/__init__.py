@@ -1,10 +1,11 @@
-"""Plans to take back what quotas borrow, for a pod within the `min` of its own.
+"""Plans to take back what quotas borrow, for a pod within the `min` of its own or by their runtime.
 
 Belongs here: who may be evicted, the choice of victims and of a node, the guards that keep reclaim
 from going in circles, all as pure functions of data and a moment. Never: evictions, nominations,
 and who plans when.
 """
 
+from engine.reclaim.budgets import Budgets, PodBudget
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
 from engine.reclaim.guards import (
     GuardState,
@@ -16,18 +17,23 @@ from engine.reclaim.guards import (
     with_outcome,
 )
 from engine.reclaim.node_fit import NodeFit
+from engine.reclaim.overuse import OveruseSituation, Revocation, overusing, plan_revocations
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
 from engine.reclaim.planner import plan_reclaim
 from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
+    "Budgets",
     "Candidate",
     "GuardState",
     "NoPlan",
     "NoPlanReason",
     "NodeFit",
+    "OveruseSituation",
     "Plan",
+    "PodBudget",
     "QuotaAccount",
+    "Revocation",
     "RunningPod",
     "Situation",
     "Victim",
@@ -35,7 +41,9 @@ __all__ = [
     "is_backed_off",
     "is_paused",
     "is_tolerating",
+    "overusing",
     "plan_reclaim",
+    "plan_revocations",
     "running_pod_of",
     "with_end",
     "with_eviction",

@@ -13,6 +13,7 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.resources import Amounts
 from engine.quota.queueing import weighted_share
+from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import RunningPod
 from engine.reclaim.plan import QuotaAccount
 from engine.view import PodEntry
@@ -177,26 +178,15 @@ class Takings:
 def within_budgets(
     borrowers: Iterable[Borrower], budgets: Sequence[DisruptionBudget]
 ) -> list[Borrower]:
-    """Return the pods that no budget protects, each with the one that its eviction counts against.
-
-    The API server evicts no pod of several budgets.
-    """
-    by_namespace: dict[str, list[DisruptionBudget]] = {}
-    for budget in budgets:
-        by_namespace.setdefault(budget.namespace, []).append(budget)
-    if not by_namespace:
+    """Return the pods that no budget protects, each with that which its eviction counts against."""
+    allowed = Budgets(budgets)
+    if not allowed:
         return list(borrowers)
     found = []
     for each in borrowers:
-        of_pod = [
-            budget
-            for budget in by_namespace.get(each.pod.namespace, ())
-            if budget.selects(each.pod.namespace, each.pod.labels)
-        ]
-        if not of_pod:
-            found.append(each)
-        elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
-            found.append(structs.replace(each, budget=of_pod[0]))
+        of_pod = allowed.of(each.pod)
+        if of_pod.may_disrupt:
+            found.append(structs.replace(each, budget=of_pod.budget))
     return found
 
 

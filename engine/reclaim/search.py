@@ -23,7 +23,7 @@ from engine.reclaim.borrowers import (
     within_budgets,
 )
 from engine.reclaim.candidates import Candidate
-from engine.reclaim.guards import MIN_RUNTIME, may_be_hit
+from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.node_search import NodeSearch
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, Victim
@@ -177,13 +177,11 @@ class Search:
         )
 
     def _may_be_hit(self, borrower: Borrower) -> bool:
-        situation = self._situation
+        situation, pod = self._situation, borrower.pod
         now, priority = situation.now, self._request.pod.priority
-        return (
-            borrower.entry.assigned_at + MIN_RUNTIME <= now
-            and may_be_hit(situation.guards, borrower.pod.owner, now)
-            and not is_tolerating(borrower.pod, situation.classes, priority, now)
-        )
+        return may_be_evicted(
+            situation.guards, pod.owner, borrower.entry.assigned_at, now
+        ) and not is_tolerating(pod, situation.classes, priority, now)
 
     def _completed(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]

@@ -12,6 +12,7 @@ CASES = Path(__file__).parent / "cases"
 
 SUPPORTED = (
     "capacityscheduling",
+    "coscheduling",
     "diskio",
     "imagelocality",
     "koordinator_elasticquota",

@@ -1,10 +1,10 @@
 """Where pods end up, and how soon: the stock scheduler, advice, held pods, and the ideal.
 
 Run as `python -m tests.e2e.bench_outcome [--nodes N --pods N --seeds N]`. A tenth of the nodes is
-hot. Each arm gets the same pods: in a burst, at a steady pace, and some one by one. The ideal is
-the same engine deciding the same pods one by one on a recording, each counted before the next; the
-gap is what lies between the spread of the stock scheduler and that. All processes share this
-machine: compare arms of one run.
+hot. Each arm gets the same pods of a ReplicaSet: in a burst, at a steady pace, and some one by one.
+The ideal is the same engine deciding the same pods one by one on a recording, each counted before
+the next; the gap is what lies between the spread of the stock scheduler and that. All processes
+share this machine: compare arms of one run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ import uvloop
 from engine.model.hold import HOLD_GATE
 from tests.bench.bench_view import machine
 from tests.e2e.build import executables
-from tests.e2e.cluster import Cluster, connected, eventually
+from tests.e2e.cluster import Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.hot_nodes import (
     POLICY,
     HotNodes,
     add_nodes,
+    add_owner,
     hot_nodes,
     ideal,
     millicores_of,
@@ -104,6 +105,7 @@ class Bench:
     control_plane: ControlPlane
     cluster: Cluster
     metrics: MetricsServer
+    owner: Json
     names: Sequence[str]
     folder: Path
 
@@ -124,7 +126,7 @@ class Bench:
 
     def _pods(self, seed: int, load: str) -> list[dict[str, object]]:
         count = min(_IDLE_PODS, self.size.pods) if load == "idle" else self.size.pods
-        return pods_of(_NAMESPACE, load, count, seed)
+        return pods_of(_NAMESPACE, load, count, seed, owner=self.owner)
 
     def _ideal(self, loads: HotNodes, recording: Path, seed: int, load: str) -> Figures:
         pods = self._pods(seed, load)
@@ -254,7 +256,8 @@ async def _run(
         names = await add_nodes(cluster, size.nodes)
         print(f"{size.nodes} nodes after {time.monotonic() - started:.0f} s", flush=True)
         metrics = await stack.enter_async_context(metrics_server(cluster, control_plane.authority))
-        bench = Bench(size, control_plane, cluster, metrics, names, folder)
+        owner = await add_owner(cluster, _NAMESPACE)
+        bench = Bench(size, control_plane, cluster, metrics, owner, names, folder)
         return [one for seed in range(size.seeds) for one in await bench.seed(seed)]
 
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 
 from engine.model.elastic_quota import RECLAIM_ANNOTATION
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.installed import NAME, NAMESPACE, Installed
-from tests.e2e.quota_oracle import Event
 from tests.e2e.quotas import GROUP, new_namespaces, quotas_known
+from tests.e2e.recorded_cluster import Event
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
 
 _MOST_WAITING = 12  # of a tenant
 _ARRIVAL_SECONDS = 0.25  # of all tenants together, while they are busy
-_LIFE_SECONDS, _LONG_LIFE_SECONDS = 8.0, 900.0
-_BUSY_SECONDS = 15.0
+_LEAVING_SECONDS = 3.0
+_MOST_QUIET = 3  # tenants at a time: what they want back may be evicted in a minute or two
+_OWNERS = 4  # of the pods of a tenant
+_OLD = 0.9
+"""The part of the pods that look as if they had been bound for long: others are not evicted."""
+_AGE = timedelta(minutes=10)
 _RECORDED = (f"elasticquotas.{GROUP}", "nodes", "pods")
 
 
@@ -33,15 +39,19 @@ class Tenant:
         namespace: its namespace.
         least: cores of `min`.
         most: cores of `max`.
+        owners: references to the objects that own its pods.
         created: pods that were accepted.
         refused: pods that were not: while nobody can release pods, they do not wait.
+        quiet: set while it creates none, and all that it has soon end.
     """
 
     namespace: str
     least: int
     most: int
+    owners: list[Json] = field(default_factory=list)
     created: int = 0
     refused: int = 0
+    quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     def quota(self) -> Json:
         """Return its ElasticQuota."""
@@ -65,23 +75,26 @@ class ElasticLoad:
         cluster: as its admin.
         tenants: their pods come and go.
         chance: decides when.
+        life_seconds: for how long a pod runs on average, unless its tenant becomes quiet before.
+        busy_seconds: for how long all tenants create pods between two times in which some are
+            quiet; about.
+        quiet_seconds: for how long these create none, and all that they have end: others borrow.
         recording: what was watched, in order.
         kills: of leaders.
-        lasting: the part of the pods that run for long: who borrows with them gives nothing back.
     """
 
     cluster: Cluster
     tenants: Sequence[Tenant]
     chance: random.Random
+    life_seconds: float = 8.0
+    busy_seconds: float = 10.0
+    quiet_seconds: float = 5.0
     recording: list[Event] = field(default_factory=list)
     kills: int = 0
-    lasting: float = 0.0
-    _began: float = 0.0
 
     @asynccontextmanager
     async def recorded(self) -> AsyncIterator[None]:
         """Record until the block is left."""
-        self._began = asyncio.get_running_loop().time()
         watches = []
         try:
             for resource in _RECORDED:
@@ -97,41 +110,50 @@ class ElasticLoad:
         assert not broken, f"the recording broke off: {broken}"
 
     async def _watch(self, resource: str, begun: asyncio.Event) -> None:
-        loop = asyncio.get_running_loop()
         async with self.cluster.watch(resource) as events:
             begun.set()
             async for event in events:
-                at = loop.time() - self._began
-                self.recording.append(Event(at, event["type"], event["object"]))
+                self.recording.append(Event(time.time(), event["type"], event["object"]))
 
     async def come_and_go(self, seconds: float) -> None:
         """Let the pods of all tenants come and go for some seconds."""
         async with asyncio.timeout(seconds + 60), asyncio.TaskGroup() as group:
             for tenant in self.tenants:
                 group.create_task(self._come(tenant, seconds))
-            departures = group.create_task(self._go())
+            others = [group.create_task(each) for each in (self._go(), self._calm())]
             await asyncio.sleep(seconds)
-            departures.cancel()
+            for each in others:
+                each.cancel()
+
+    async def _calm(self) -> None:
+        """Let a few tenants be quiet for a while, again and again; then all want their min back."""
+        most = max(1, min(len(self.tenants) // 3, _MOST_QUIET))
+        while True:
+            await asyncio.sleep(self.busy_seconds * self.chance.uniform(0.8, 1.2))
+            quiet = self.chance.sample(self.tenants, most)
+            for tenant in quiet:
+                tenant.quiet.set()
+            await asyncio.sleep(self.quiet_seconds)
+            for tenant in quiet:
+                tenant.quiet.clear()
 
     async def _come(self, tenant: Tenant, seconds: float) -> None:
-        """Create pods in busy times, with quiet ones between: then others borrow."""
+        """Create pods unless the tenant is quiet, or has enough that wait."""
         loop, chance = asyncio.get_running_loop(), self.chance
-        end, quiet_from = loop.time() + seconds, loop.time() + chance.uniform(5, _BUSY_SECONDS)
+        end = loop.time() + seconds
         while loop.time() < end:
             await asyncio.sleep(chance.expovariate(1 / (_ARRIVAL_SECONDS * len(self.tenants))))
-            if loop.time() > quiet_from:
-                await asyncio.sleep(chance.uniform(0, _BUSY_SECONDS))
-                quiet_from = loop.time() + chance.uniform(5, _BUSY_SECONDS)
-            if len(await self._waiting(tenant.namespace)) < _MOST_WAITING:
+            waiting = await self._waiting(tenant.namespace)
+            if len(waiting) < _MOST_WAITING and not tenant.quiet.is_set():
                 await self._create(tenant)
 
     async def _create(self, tenant: Tenant) -> None:
         number = tenant.created + tenant.refused
         cpu = self.chance.choice(("500m", "1", "1", "2"))
+        made = pod(tenant.namespace, f"p-{number:05}", requests={"cpu": cpu})
+        made["metadata"]["ownerReferences"] = [self.chance.choice(tenant.owners)]
         try:
-            await self.cluster.create(
-                pod(tenant.namespace, f"p-{number:05}", requests={"cpu": cpu})
-            )
+            await self.cluster.create(made)
         except CallError as error:
             if error.status < 403:
                 raise
@@ -145,26 +167,45 @@ class ElasticLoad:
 
     async def _go(self) -> None:
         """End pods that run, each after a random life."""
+        tenants = {tenant.namespace: tenant for tenant in self.tenants}
         leaving: set[str] = set()
         async with asyncio.TaskGroup() as group:
             while True:
                 for each in await self.cluster.list_all("pods"):
-                    uid = each["metadata"]["uid"]
+                    uid, namespace = each["metadata"]["uid"], each["metadata"]["namespace"]
                     if each["status"].get("phase") == "Running" and uid not in leaving:
                         leaving.add(uid)
-                        group.create_task(self._end(each["metadata"]))
+                        group.create_task(self._live(each["metadata"], tenants[namespace]))
                 await asyncio.sleep(0.5)
 
-    async def _end(self, metadata: Json) -> None:
-        mean = _LONG_LIFE_SECONDS if self.chance.random() < self.lasting else _LIFE_SECONDS
-        await asyncio.sleep(self.chance.expovariate(1 / mean))
+    async def _live(self, metadata: Json, tenant: Tenant) -> None:
+        """Let a pod run for as long as it lasts, and end it."""
         with suppress(CallError):  # it was evicted meanwhile
+            if self.chance.random() < _OLD:
+                await self._age(metadata)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.chance.expovariate(1 / self.life_seconds)):
+                    await tenant.quiet.wait()
+                    await asyncio.sleep(self.chance.expovariate(1 / _LEAVING_SECONDS))
             await self.cluster.delete(
                 "pods", metadata["name"], metadata["namespace"], grace_seconds=0
             )
 
+    async def _age(self, metadata: Json) -> None:
+        """Let a pod have been bound a while ago: nobody waits for minutes here."""
+        since = f"{datetime.now(UTC) - _AGE:%Y-%m-%dT%H:%M:%SZ}"
+        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [bound]}}
+        await self.cluster.patch(
+            *("pods", metadata["name"], patch, metadata["namespace"]),
+            how="strategic",
+            subresource="status",
+        )
+
     async def drain(self, within: float = 90) -> None:
         """Wait until nothing waits any more, while pods that run end."""
+        for tenant in self.tenants:
+            tenant.quiet.set()
         departures = asyncio.create_task(self._go())
 
         async def none_waits() -> bool:
@@ -213,8 +254,17 @@ async def tenants_of(
     tenants = [Tenant(name, *bound) for name, bound in zip(names, bounds, strict=True)]
     for tenant in tenants:
         await cluster.create(tenant.quota())
+        tenant.owners = [await _owner(cluster, tenant, number) for number in range(_OWNERS)]
     await quotas_known(stowplan.replicas, len(tenants))
     return tenants
+
+
+async def _owner(cluster: Cluster, tenant: Tenant, number: int) -> Json:
+    """Create an object that owns pods, and return a reference to it."""
+    metadata = {"namespace": tenant.namespace, "name": f"set-{number}"}
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    made = await cluster.create({**kind, "metadata": metadata})
+    return {**kind, "name": metadata["name"], "uid": made["metadata"]["uid"]}
 
 
 async def remove(cluster: Cluster, tenants: Sequence[Tenant]) -> None:

@@ -42,6 +42,9 @@ _HOT_PERCENT, _OTHERS_PERCENT = (75, 90), (10, 60)
 _EXPECTED_PERCENT = 85  # of what a pod asks for: LoadAware's default for cpu
 _POD_MILLICORES = (500, 1_000, 2_000)
 _AT_ONCE = 20
+_ZONES = 3
+_APP = "app"
+_LABELS = {"app": _APP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,42 @@ def hot_nodes(names: Sequence[str], seed: int) -> HotNodes:
     return HotNodes({name: round(part * CORES * 10) for name, part in percent.items()}, hot)
 
 
-def pods_of(namespace: str, prefix: str, count: int, seed: int) -> list[Json]:
-    """Return pods of a few sizes, whose limits are their requests."""
+async def add_owner(cluster: Cluster, namespace: str) -> Json:
+    """Add a ReplicaSet for pods to belong to, which makes none; return a reference to it.
+
+    Nearly all pods of a cluster have such an owner, and the scheduler spreads its pods.
+    """
+    made = await cluster.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"namespace": namespace, "name": _APP},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": _LABELS},
+                "template": {
+                    "metadata": {"labels": _LABELS},
+                    "spec": {"containers": [{"name": "app", "image": "example.com/app"}]},
+                },
+            },
+        }
+    )
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": _APP,
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+def pods_of(namespace: str, prefix: str, count: int, seed: int, *, owner: Json) -> list[Json]:
+    """Return pods of an owner, of a few sizes, whose limits are their requests."""
     rng = np.random.default_rng(seed)
     made = []
     for number, millicores in enumerate(rng.choice(_POD_MILLICORES, count).tolist()):
         one = pod(namespace, f"{prefix}-{number:04}")
+        one["metadata"] |= {"labels": _LABELS, "ownerReferences": [owner]}
         amounts = {"cpu": f"{millicores}m", "memory": "64Mi"}
         one["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
         made.append(one)
@@ -116,11 +149,12 @@ def over_threshold(loads: Mapping[str, float]) -> int:
 async def add_nodes(cluster: Cluster, count: int) -> list[str]:
     """Add nodes that are ready, several at a time, without any controller; return their names."""
     names = [f"node-{number:04}" for number in range(count)]
-    left = iter(names)
+    left = iter(enumerate(names))
 
     async def add() -> None:
-        for name in left:
-            labels = {"kubernetes.io/hostname": name}
+        for number, name in left:
+            zone = f"zone-{number % _ZONES}"
+            labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
             await cluster.create(
                 {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
             )

@@ -1,44 +1,31 @@
-"""Judges quotas that queue by the events of a whole run, and by nothing that stowplan says.
-
-A recording is what an admin's watches have shown, in order: pods, ElasticQuotas and nodes. Pods are
-charged to the quota of their namespace unless they wait for it, or have finished.
-"""
+"""Judges quotas that queue by the events of a whole run, and by nothing that stowplan says."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from engine.model.quantity import base_units
+from tests.e2e.recorded_cluster import Amounts, Event, RecordedCluster, RecordedPod
 
-Json = dict[str, Any]
-Amounts = Mapping[str, int]
+_SAMPLE_SECONDS = 0.25
+"""How often waits are looked at where events come faster."""
 
-HOLD_GATE = "stowplan.dev/hold"
-REASONS = "stowplan.dev/hold-reasons"
-PLAN = "stowplan.dev/reclaim-plan"
-_ROUND_SECONDS = 30.0
 _AGED_SECONDS = 300.0
 """After which a pod at the head of its quota is overtaken no more."""
 
+_YOUNG_SECONDS = 300.0
+"""For which a pod that was just bound is not evicted."""
+
+_ROUND_SECONDS = 30.0
 _FIRST_COOLDOWN_SECONDS, _LONGEST_COOLDOWN_SECONDS = 60.0, 3600.0
+_MOST_IN_FLIGHT = 10
+_MOST_A_MINUTE = 10
+"""Evictions; one in a hundred of all pods, in clusters of more than a thousand."""
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event of a watch.
-
-    Attributes:
-        at: seconds since the recording began.
-        type: ADDED, MODIFIED or DELETED.
-        object: a Pod, an ElasticQuota or a Node.
-    """
-
-    at: float
-    type: str
-    object: Json
+_KNOWN_SECONDS = 2.0
+"""For which the leader may not know yet that a pod has gone: evictions that cross such an end are
+judged by what was there before it."""
 
 
 @dataclass(slots=True)
@@ -48,31 +35,41 @@ class Judgement:
     Attributes:
         overshoot: the most that was ever charged beyond `max`, by namespace and resource.
         idle_waits: pods that waited while there was room for them, with the longest time of each.
-        late_within_min: pods within min that got no room in time, with that time.
+        late_within_min: pods within min that got no room in time, though there was some or others
+            borrowed it, with that time.
         below_min: pods that were evicted although their quota had no more than its min.
+        young: pods that were evicted soon after they were bound.
         evictions: number of pods that were evicted.
         reclaimed: number of pods that were bound after others were evicted for them.
         hasty: owners with an eviction within their cool-down.
         waits: seconds from creation to the end of the wait of each pod that waited.
+        within_min_waits: the same of pods within min, from when they were so.
         charged_seconds: the sum of charged amounts over time, by resource.
         room_seconds: the same of what nodes offer.
+        limited_seconds: how long as many pods were evicted as may be in a minute.
     """
 
     overshoot: dict[tuple[str, str], int] = field(default_factory=dict)
     idle_waits: dict[str, float] = field(default_factory=dict)
     late_within_min: dict[str, float] = field(default_factory=dict)
     below_min: list[str] = field(default_factory=list)
+    young: list[str] = field(default_factory=list)
     evictions: int = 0
     reclaimed: int = 0
     hasty: list[str] = field(default_factory=list)
     waits: dict[str, float] = field(default_factory=dict)
+    within_min_waits: dict[str, float] = field(default_factory=dict)
     charged_seconds: Counter[str] = field(default_factory=Counter)
     room_seconds: Counter[str] = field(default_factory=Counter)
+    limited_seconds: float = 0.0
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was found that must not be."""
-        broken = (self.overshoot, self.idle_waits, self.late_within_min, self.below_min, self.hasty)
+        broken = (
+            *(self.overshoot, self.idle_waits, self.late_within_min),
+            *(self.below_min, self.young, self.hasty),
+        )
         return not any(broken) and self.evictions <= 1.2 * self.reclaimed
 
 
@@ -89,18 +86,21 @@ class Patience:
     within_min: float = 90.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Pod:
-    """A pod as its last event shows it."""
+@dataclass(slots=True)
+class _Rounds:
+    """Rounds of evictions of an owner: when the latest began, and how many came before it."""
 
-    uid: str
-    namespace: str
-    node: str
-    requests: Amounts
-    is_queued: bool
-    is_leaving: bool
-    owner: str
-    is_reclaimer: bool
+    began: float
+    earlier: int = 0
+
+    @property
+    def until(self) -> float:
+        cooldown = _FIRST_COOLDOWN_SECONDS * 2.0 ** min(self.earlier, 16)
+        return self.began + min(cooldown, _LONGEST_COOLDOWN_SECONDS)
+
+    def has_cooled(self, at: float) -> bool:
+        """Return whether pods of the owner may be evicted."""
+        return at < self.began + _ROUND_SECONDS or at >= self.until
 
 
 def judge(recording: Iterable[Event], patience: Patience | None = None) -> Judgement:
@@ -117,214 +117,213 @@ class _Oracle:
     def __init__(self, patience: Patience) -> None:
         self.judgement = Judgement()
         self._patience = patience
-        self._pods: dict[str, _Pod] = {}  # by uid
-        self._quotas: dict[str, tuple[Amounts, Amounts]] = {}  # min and max by namespace
-        self._nodes: dict[str, Amounts] = {}
-        self._created: dict[str, float] = {}
+        self._cluster = RecordedCluster()
+        self._at = 0.0
+        self._sampled_at = 0.0
         self._fits_since: dict[str, float] = {}
         self._within_min_since: dict[str, float] = {}
-        self._rounds: dict[str, list[float]] = defaultdict(list)  # of an owner
-        self._at = 0.0
+        self._rounds: dict[str, _Rounds] = {}  # of an owner
+        self._evicted_at: dict[str, float] = {}  # by uid
+        self._in_flight: set[str] = set()
+        self._lately: deque[float] = deque()  # evictions of the last minute
+        self._ended: dict[str, deque[tuple[float, Amounts]]] = defaultdict(deque)
 
     def see(self, event: Event) -> None:
         """Judge the time since the last event, then the event."""
-        self._time_passes(event.at)
-        name = event.object["metadata"]["name"]
-        match event.object["kind"]:
-            case "Node":
-                amounts = event.object.get("status", {}).get("allocatable", {})
-                self._put(self._nodes, name, _amounts(amounts), event)
-            case "ElasticQuota":
-                spec = event.object.get("spec", {})
-                bounds = (_amounts(spec.get("min") or {}), _amounts(spec.get("max") or {}))
-                self._put(self._quotas, event.object["metadata"]["namespace"], bounds, event)
-            case _:
-                self._see_pod(event)
-        self._judge_waits()
-
-    def _put(self, known: dict[str, Any], key: str, value: object, event: Event) -> None:
-        if event.type == "DELETED":
-            known.pop(key, None)
-        else:
-            known[key] = value
+        if event.at > self._at:
+            self._time_passes(event.at)
+        old, new = self._cluster.see(event)
+        pod = new or old
+        if pod is not None:
+            self._see_pod(pod, old, new)
 
     # Pods.
 
-    def _see_pod(self, event: Event) -> None:
-        uid = event.object["metadata"]["uid"]
-        old, new = self._pods.get(uid), _pod_of(event.object)
-        ended = event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
-        if old is not None and not old.is_leaving and _was_evicted(event.object):
+    def _see_pod(self, pod: RecordedPod, old: RecordedPod | None, new: RecordedPod | None) -> None:
+        judgement, uid = self.judgement, pod.uid
+        if new is None:
+            self._in_flight.discard(uid)
+        if old is not None and new is not None and new.was_evicted and uid not in self._evicted_at:
             self._judge_eviction(old)
-        if event.type == "DELETED" or ended:
-            self._pods.pop(uid, None)
-        else:
-            self._created.setdefault(uid, self._at)
-            self._pods[uid] = new
-            if old is not None and old.is_queued and not new.is_queued:
-                self.judgement.waits[uid] = self._at - self._created[uid]
-            if new.node and new.is_reclaimer and (old is None or not old.node):
-                self.judgement.reclaimed += 1
-        self._judge_max(new.namespace)
+        elif old is not None and not old.is_leaving and (new is None or new.is_leaving):
+            self._ended[pod.namespace].append((self._at, old.requests))
+        if old is not None and new is not None and old.is_queued and not new.is_queued:
+            judgement.waits[uid] = self._at - self._cluster.created[uid]
+            if uid in self._within_min_since:
+                judgement.within_min_waits[uid] = self._at - self._within_min_since[uid]
+        if new is not None and new.is_bound and new.is_reclaimer:
+            judgement.reclaimed += old is None or not old.is_bound
+        self._judge_max(pod.namespace)
 
     def _judge_max(self, namespace: str) -> None:
-        if namespace not in self._quotas:
+        if namespace not in self._cluster.quotas:
             return
-        charged, (_, most) = self._charged(namespace), self._quotas[namespace]
+        charged, (_, most) = self._cluster.charged[namespace], self._cluster.quotas[namespace]
         for resource, bound in most.items():
             beyond = charged[resource] - bound
             if beyond > self.judgement.overshoot.get((namespace, resource), 0):
                 self.judgement.overshoot[namespace, resource] = beyond
 
-    def _judge_eviction(self, pod: _Pod) -> None:
+    def _judge_eviction(self, pod: RecordedPod) -> None:
         judgement, at = self.judgement, self._at
         judgement.evictions += 1
-        before = self._charged(pod.namespace, staying=True)
-        least, _ = self._quotas.get(pod.namespace, ({}, {}))
+        self._evicted_at[pod.uid] = at
+        self._in_flight.add(pod.uid)
+        self._lately.append(at)
+        if pod.since is not None and at - pod.since < _YOUNG_SECONDS:
+            judgement.young.append(pod.uid)
+        before = self._known_use(pod)
+        least, _ = self._cluster.quotas.get(pod.namespace, ({}, {}))
         for resource, amount in least.items():
             if amount <= before[resource] < amount + pod.requests.get(resource, 0):
                 judgement.below_min.append(pod.uid)
-        rounds = self._rounds[pod.owner or pod.uid]
-        if rounds and at - rounds[-1] < _ROUND_SECONDS:
-            return
-        cooldown = _FIRST_COOLDOWN_SECONDS * 2 ** max(len(rounds) - 1, 0)
-        if rounds and at - rounds[-1] < min(cooldown, _LONGEST_COOLDOWN_SECONDS):
+        rounds = self._rounds.get(pod.owner)
+        if rounds is None:
+            self._rounds[pod.owner] = _Rounds(at)
+        elif not rounds.has_cooled(at):
             judgement.hasty.append(pod.owner)
-        rounds.append(at)
+        elif at >= rounds.began + _ROUND_SECONDS:
+            self._rounds[pod.owner] = _Rounds(at, rounds.earlier + 1)
 
-    def _charged(self, namespace: str, *, staying: bool = False) -> Counter[str]:
-        """Return what the pods of a namespace are charged, maybe without those that leave."""
-        total: Counter[str] = Counter()
-        for pod in self._pods.values():
-            counts = not (pod.is_queued or (staying and pod.is_leaving))
-            if pod.namespace == namespace and counts:
-                total.update(pod.requests)
-        return total
+    def _known_use(self, pod: RecordedPod) -> Counter[str]:
+        """Return what stays of a quota before an eviction, as far as the leader may know it."""
+        use = Counter(self._cluster.staying[pod.namespace])
+        if self._cluster.pods[pod.uid].is_leaving:
+            use.update(pod.requests)
+        ended = self._ended[pod.namespace]
+        while ended and ended[0][0] < self._at - _KNOWN_SECONDS:
+            ended.popleft()
+        for _, requests in ended:
+            use.update(requests)
+        return use
 
     # Time.
 
     def _time_passes(self, at: float) -> None:
-        elapsed, self._at = at - self._at, at
-        judgement = self.judgement
-        for pod in self._pods.values():
-            if not pod.is_queued:
-                for resource, amount in pod.requests.items():
-                    judgement.charged_seconds[resource] += round(amount * elapsed)
-        for amounts in self._nodes.values():
-            for resource, amount in amounts.items():
-                judgement.room_seconds[resource] += round(amount * elapsed)
-        for since, found, most in (
-            (self._fits_since, judgement.idle_waits, self._patience.idle),
-            (self._within_min_since, judgement.late_within_min, self._patience.within_min),
+        elapsed, judgement = at - self._at, self.judgement
+        for charged in self._cluster.charged.values():
+            _add_over_time(judgement.charged_seconds, charged, elapsed)
+        for offered in self._cluster.nodes.values():
+            _add_over_time(judgement.room_seconds, offered, elapsed)
+        while self._lately and self._lately[0] <= self._at - 60.0:
+            self._lately.popleft()
+        is_limited = max(len(self._lately), len(self._in_flight)) >= _MOST_A_MINUTE
+        judgement.limited_seconds += elapsed if is_limited else 0.0
+        if at - self._sampled_at >= _SAMPLE_SECONDS:
+            self._judge_waits(at, is_limited=is_limited)
+            self._sampled_at = at
+        self._at = at
+
+    def _judge_waits(self, at: float, *, is_limited: bool) -> None:
+        """Note since when each waiting pod has room, or is within min, and who waits for long."""
+        fits, within_min = set[str](), set[str]()
+        for pods, has_room, is_promised in self._groups():
+            fits.update(pods if has_room else ())
+            within_min.update(pods if is_promised else ())
+        patience, judgement = self._patience, self.judgement
+        if is_limited:  # the time of the limit is no time of theirs
+            for uid in self._within_min_since:
+                self._within_min_since[uid] += at - self._sampled_at
+        for since, now, most, found in (
+            (self._fits_since, fits, patience.idle, judgement.idle_waits),
+            (self._within_min_since, within_min, patience.within_min, judgement.late_within_min),
         ):
-            for uid, begun in since.items():
+            for uid in since.keys() - now:
+                del since[uid]
+            for uid in now:
+                begun = since.setdefault(uid, self._at)
                 if at - begun > most:
                     found[uid] = at - begun
 
-    def _judge_waits(self) -> None:
-        """Note from when on each waiting pod has room, and from when on it is within min."""
-        waiting = [pod for pod in self._pods.values() if pod.is_queued and not pod.is_leaving]
-        charged = {namespace: self._charged(namespace) for namespace in self._quotas}
-        kept = self._kept_for_others(waiting, charged)
-        free = self._free_on_nodes()
-        fits, within_min = set(), set()
-        aged = self._aged(waiting)
-        for pod in waiting:
-            if pod.namespace not in self._quotas or aged.get(pod.namespace, pod.uid) != pod.uid:
-                continue
-            least, most = self._quotas[pod.namespace]
-            used = charged[pod.namespace]
-            if not _is_within(used, pod.requests, most):
-                continue
-            is_within_min = bool(least) and _is_within(used, pod.requests, least)
-            has_cohort_room = is_within_min or self._has_cohort_room(pod, charged, kept)
-            if is_within_min:
-                within_min.add(pod.uid)
-            if has_cohort_room and any(_has(room, pod.requests) for room in free):
-                fits.add(pod.uid)
-        for since, now in ((self._fits_since, fits), (self._within_min_since, within_min)):
-            for uid in since.keys() - now:
-                del since[uid]
-            for uid in now - since.keys():
-                since[uid] = self._at
+    def _groups(self) -> Iterator[tuple[Iterable[str], bool, bool]]:
+        """Yield waiting pods of equal needs, whether they have room, and whether it is promised."""
+        cluster = self._cluster
+        kept = self._kept_for_others()
+        taken = sum(cluster.charged.values(), Counter[str]()) + sum(kept.values(), Counter[str]())
+        offered = sum(map(Counter, cluster.nodes.values()), Counter[str]())
+        for namespace in cluster.waiting.keys() & cluster.quotas.keys():
+            least, most = cluster.quotas[namespace]
+            used = cluster.charged[namespace]
+            for requests, pods in self._by_needs(namespace):
+                if not _is_within(used, requests, most):
+                    continue
+                is_within_min = bool(least) and _is_within(used, requests, least)
+                taken_by_others = taken - kept[namespace]
+                may_go = is_within_min or _is_within(taken_by_others, requests, offered)
+                has_room = may_go and self._has_node(requests, pods)
+                is_promised = is_within_min and (has_room or self._has_victims(requests, pods))
+                yield pods, has_room, is_promised
 
-    def _aged(self, waiting: Sequence[_Pod]) -> dict[str, str]:
-        """Return the pod of each namespace that nothing of its quota may overtake, by uid."""
-        heads: dict[str, str] = {}
-        for pod in sorted(waiting, key=lambda pod: self._created[pod.uid]):
-            if self._at - self._created[pod.uid] > _AGED_SECONDS:
-                heads.setdefault(pod.namespace, pod.uid)
-        return heads
+    def _by_needs(self, namespace: str) -> Iterator[tuple[Amounts, Mapping[str, RecordedPod]]]:
+        """Yield the pods that may be next, by what they request; one that has aged is alone."""
+        waiting = self._cluster.waiting[namespace]
+        head = next(iter(waiting), None)
+        if head is not None and self._at - self._cluster.created[head] > _AGED_SECONDS:
+            yield waiting[head].requests, {head: waiting[head]}
+            return
+        groups: dict[frozenset[tuple[str, int]], dict[str, RecordedPod]] = defaultdict(dict)
+        for uid, pod in waiting.items():
+            groups[frozenset(pod.requests.items())][uid] = pod
+        for needs, pods in groups.items():
+            yield dict(needs), pods
 
-    def _kept_for_others(
-        self, waiting: Sequence[_Pod], charged: Mapping[str, Counter[str]]
-    ) -> dict[str, Counter[str]]:
-        """Return what each quota may claim of its min, of those where pods wait."""
+    def _kept_for_others(self) -> dict[str, Counter[str]]:
+        """Return what each quota where pods wait may claim of its min."""
         kept: dict[str, Counter[str]] = {}
-        for namespace in {pod.namespace for pod in waiting} & self._quotas.keys():
-            least, _ = self._quotas[namespace]
-            unmet = {name: max(most - charged[namespace][name], 0) for name, most in least.items()}
-            kept[namespace] = Counter(unmet)
+        for namespace, waiting in self._cluster.waiting.items():
+            least, _ = self._cluster.quotas.get(namespace, ({}, {}))
+            charged = self._cluster.charged[namespace]
+            unmet = {name: max(most - charged[name], 0) for name, most in least.items()}
+            kept[namespace] = Counter(unmet if waiting else {})
         return kept
 
-    def _has_cohort_room(
-        self, pod: _Pod, charged: Mapping[str, Counter[str]], kept: Mapping[str, Counter[str]]
+    def _has_node(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> bool:
+        """Return whether a node has room; what is released and on no node may take any."""
+        if self._cluster.homeless:
+            return False
+        free = self._free(requests, pods)
+        return any(_has(each, requests) for each in free.values())
+
+    def _free(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> dict[str, Counter[str]]:
+        """Return what is free on each node; what one of these pods is nominated to is theirs."""
+        free = {node: self._cluster.free_on(node) for node in self._cluster.nodes}
+        for node in {pod.node for pod in pods.values()} & free.keys():
+            free[node].update(requests)
+        return free
+
+    def _has_victims(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> bool:
+        """Return whether a node has room once pods of it are evicted that may be."""
+        evictable = defaultdict(list)
+        for pod in self._cluster.pods.values():
+            if self._may_go(pod):
+                evictable[pod.node].append(pod)
+        free = self._free(requests, pods)
+        return any(self._fits_after(evictable[node], room, requests) for node, room in free.items())
+
+    def _may_go(self, pod: RecordedPod) -> bool:
+        if pod.since is None or pod.is_leaving or pod.namespace not in self._cluster.quotas:
+            return False
+        rounds = self._rounds.get(pod.owner)
+        is_old = self._at - pod.since >= _YOUNG_SECONDS
+        return is_old and (rounds is None or rounds.has_cooled(self._at))
+
+    def _fits_after(
+        self, evictable: Iterable[RecordedPod], free: Counter[str], requests: Amounts
     ) -> bool:
-        taken: Counter[str] = Counter()
-        for used in charged.values():
-            taken.update(used)
-        for namespace, unmet in kept.items():
-            if namespace != pod.namespace:
-                taken.update(unmet)
-        total: Counter[str] = Counter()
-        for amounts in self._nodes.values():
-            total.update(amounts)
-        return _is_within(taken, pod.requests, total)
-
-    def _free_on_nodes(self) -> list[Counter[str]]:
-        """Return what is free on each node; what is released and not bound yet is free nowhere."""
-        free = {name: Counter(amounts) for name, amounts in self._nodes.items()}
-        pending = [pod for pod in self._pods.values() if not (pod.node or pod.is_queued)]
-        if pending:
-            return []
-        for pod in self._pods.values():
-            if pod.node in free:
-                free[pod.node].subtract(pod.requests)
-        return list(free.values())
+        use = {name: Counter(self._cluster.staying[name]) for name in self._cluster.quotas}
+        for pod in evictable:
+            least, _ = self._cluster.quotas[pod.namespace]
+            after = use[pod.namespace].copy()
+            after.subtract(pod.requests)
+            if all(after[name] >= amount for name, amount in least.items()):
+                use[pod.namespace] = after
+                free.update(pod.requests)
+        return _has(free, requests)
 
 
-def _pod_of(obj: Json) -> _Pod:
-    metadata, spec = obj["metadata"], obj["spec"]
-    annotations = metadata.get("annotations") or {}
-    gates = [gate["name"] for gate in spec.get("schedulingGates") or ()]
-    requests: Counter[str] = Counter()
-    for container in spec["containers"]:
-        requests.update(_amounts(container.get("resources", {}).get("requests") or {}))
-    owners = metadata.get("ownerReferences") or [{}]
-    return _Pod(
-        uid=metadata["uid"],
-        namespace=metadata["namespace"],
-        node=spec.get("nodeName", ""),
-        requests=requests,
-        is_queued=HOLD_GATE in gates and "quota" in annotations.get(REASONS, "").split(","),
-        is_leaving="deletionTimestamp" in metadata,
-        owner=owners[0].get("uid", ""),
-        is_reclaimer=PLAN in annotations,
-    )
-
-
-def _was_evicted(obj: Json) -> bool:
-    """Return whether the Eviction API has ended a pod."""
-    conditions = obj.get("status", {}).get("conditions") or ()
-    return any(
-        condition["type"] == "DisruptionTarget"
-        and condition.get("reason") == "EvictionByEvictionAPI"
-        for condition in conditions
-    )
-
-
-def _amounts(resources: Mapping[str, str]) -> dict[str, int]:
-    return {name: base_units(name, amount) for name, amount in resources.items()}
+def _add_over_time(total: Counter[str], amounts: Amounts, elapsed: float) -> None:
+    for resource, amount in amounts.items():
+        total[resource] += round(amount * elapsed)
 
 
 def _is_within(used: Amounts, more: Amounts, most: Amounts) -> bool:

@@ -36,9 +36,15 @@ WayOut: TypeAlias = Callable[[Cluster, str, str], Awaitable[object]]
 
 @asynccontextmanager
 async def queueing(
-    cluster: Cluster, control_plane: ControlPlane, folder: Path, *, replicas: int = 1
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    folder: Path,
+    *,
+    replicas: int = 1,
+    reclaim_after_seconds: int = 60,
 ) -> AsyncIterator[Installed]:
     options = [
+        ("reclaim-after-seconds", str(reclaim_after_seconds)),
         ("hold", "true"),
         ("hold-seconds", str(HOLD_SECONDS)),
         ("quota-mode", "Queue"),

@@ -16,7 +16,7 @@ from tests.fake_api_server.kubeconfig import tls_pair, write_kubeconfig
 from tests.fake_api_server.lists import Lists
 from tests.fake_api_server.resources import RESOURCES, Key, Resource, Target, resource_named
 from tests.fake_api_server.statuses import ApiFault
-from tests.fake_api_server.store import Object, Store, complete
+from tests.fake_api_server.store import Object, Store, complete, parts_of
 from tests.fake_api_server.watches import Watch
 from tests.fake_api_server.writes import Writer
 from tests.patience import PATIENCE_SECONDS
@@ -65,6 +65,17 @@ class FakeApiServer:
             ApiFault: 409 it exists, 422 it has no name or no namespace.
         """
         return self._writer.create(self._resource_of(obj), obj)
+
+    def put_pod(self, text: bytes) -> None:
+        """Store a pod of any size as it is, in place of one of its name, at next to no cost."""
+        obj = parts_of(text)
+        key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        self._store.put(resource_named("pods", self._store.resources), key, obj)
+
+    def remove_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod of any size that exists, at next to no cost."""
+        pods = resource_named("pods", self._store.resources)
+        self._store.remove(pods, Key(namespace, name))
 
     def replace(self, obj: Object) -> Object:
         """Replace an object whole, status included; a resourceVersion in it must be the stored one.

@@ -137,11 +137,15 @@ class Store:
 
     def write(self, resource: Resource, key: Key, obj: Object) -> Object:
         """Put `obj` in place, under the next version; return it with that version."""
+        return complete(resource, self.put(resource, key, obj))
+
+    def put(self, resource: Resource, key: Key, obj: Object) -> bytes:
+        """Put `obj` in place, under the next version; return its bare JSON."""
         self.version += 1
         after = _stamped(obj, self.version)
         collection = self._collections[resource]
         collection.record(Change(self.version, key, collection.objects.get(key), after))
-        return complete(resource, after)
+        return after
 
     def remove(self, resource: Resource, key: Key) -> None:
         """Delete an object that exists."""
@@ -181,7 +185,13 @@ def complete_json(resource: Resource, body: bytes) -> bytes:
 
 def restamped(body: bytes, version: int) -> bytes:
     """Return bare JSON under another version: a deleted object carries that of its deletion."""
-    return _stamped(msgspec.json.decode(body), version)
+    return _stamped(parts_of(body), version)
+
+
+def parts_of(text: bytes) -> Object:
+    """Return an object of which nothing but its metadata is decoded: others must not wait."""
+    parts: Object = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return {**parts, "metadata": msgspec.json.decode(parts["metadata"])}
 
 
 def _stamped(obj: Object, version: int) -> bytes:

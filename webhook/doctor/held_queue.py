@@ -10,8 +10,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from engine.model import topology_api
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
+from engine.model.pod_group import pod_group_of
+from engine.model.pod_group_api import KoordinatorPodGroup, PodGroup
 from engine.model.time import SECOND, Micros, micros
 from engine.queue import QUEUE_SORTS, QueueOrder
 from engine.quota.queueing import NamespaceQueues, QueueRules
@@ -85,7 +88,8 @@ async def read_held_queue(
     if releaser is None:
         notes.append(f"the Lease `{lease}` cannot be read: it is unknown who releases pods")
     state = ClusterState()
-    await _read_app_groups(connection, settings.order, state)
+    if not await _read_what_order_needs(connection, settings.order, state):
+        notes.append("PodGroups cannot be listed: pods are in the order of their own creation")
     if any(listed.pod.is_queued for listed in pods):
         try:
             for quota in await list_quotas(connection, namespace):
@@ -155,12 +159,28 @@ def _seconds_since(moment: datetime | None, now: Micros) -> float | None:
     return None if moment is None else max(0, now - micros(moment)) / SECOND
 
 
-async def _read_app_groups(connection: Connection, order: QueueOrder, state: ClusterState) -> None:
-    """Read the AppGroups, if the order depends on them."""
+async def _read_what_order_needs(
+    connection: Connection, order: QueueOrder, state: ClusterState
+) -> bool:
+    """Read the AppGroups or PodGroups that an order depends on; return whether it could be."""
     if order.sort == "TopologicalSort":
         found = await _read(connection, _APP_GROUPS, ObjectList[topology_api.AppGroup])
         for app_group in () if found is None else found.items:
             state.set_extra(app_group_of(app_group))
+    if order.sort != "Coscheduling":
+        return True
+    upstreams = await _read(connection, _pod_groups(UPSTREAM_GROUP), ObjectList[PodGroup])
+    koordinators = await _read(
+        connection, _pod_groups(KOORDINATOR_GROUP), ObjectList[KoordinatorPodGroup]
+    )
+    for pod_groups in (upstreams, koordinators):
+        for pod_group in () if pod_groups is None else pod_groups.items:
+            state.set_extra(pod_group_of(pod_group))
+    return upstreams is not None or koordinators is not None
+
+
+def _pod_groups(group: str) -> str:
+    return f"/apis/{group}/v1alpha1/podgroups"
 
 
 async def _read(connection: Connection, path: str, kind: type[_Object]) -> _Object | None:

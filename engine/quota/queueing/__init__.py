@@ -23,6 +23,7 @@ from engine.quota.queueing.queue import AGED_MICROS, QueueCycle, next_releases
 from engine.quota.queueing.queued_pod import Bound, QueuedPod, QueueQuota, queue_quota
 from engine.quota.queueing.share import borrowed, is_within_min, share_per_mille, weighted_share
 from engine.quota.queueing.wait import Borrower, Lack, QueueDecision, QuotaRelease, QuotaWait
+from engine.quota.queueing.waits import QuotaWaits
 
 __all__ = [
     "AGED_MICROS",
@@ -43,6 +44,7 @@ __all__ = [
     "QuotaCohort",
     "QuotaRelease",
     "QuotaWait",
+    "QuotaWaits",
     "borrowed",
     "cohort_of_nodes",
     "is_within_min",

@@ -11,26 +11,22 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final, TypeAlias
 
 from engine.model.elastic_quota import QuotaKey
-from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota.queueing.cohort import Cohort
 from engine.quota.queueing.line import Line, Used
 from engine.quota.queueing.queued_pod import QueuedPod, QueueQuota
 from engine.quota.queueing.share import weighted_share
-from engine.quota.queueing.wait import Borrower, Lack, QueueDecision, QuotaRelease, QuotaWait
+from engine.quota.queueing.wait import QueueDecision, QuotaRelease, QuotaWait
+from engine.quota.queueing.waits import CohortUse, QuotaWaits
 
 AGED_MICROS: Final = Micros(300 * SECOND)
 """After which nothing of its quota overtakes a pod that does not fit."""
 
-_MOST_BORROWERS: Final = 3
 _NOTHING: Final[Amounts] = {}
 
 _Rank: TypeAlias = tuple[bool, int, int]
 """Whether a head borrows, the share of its quota with it, and its place in the queue order."""
-
-_Why: TypeAlias = tuple[QueuedReason, tuple[Lack, ...], tuple[Borrower, ...]]
-_BEHIND: Final[_Why] = (QueuedReason.WAITING_FOR_QUOTA, (), ())
 
 
 def next_releases(
@@ -81,7 +77,6 @@ class QueueCycle:
         self._aged_from = now - AGED_MICROS
         self._moment = 0  # grows with every change of usage
         self._tallies: dict[QuotaKey, Used] = {}
-        self._borrowers: dict[str, list[Borrower]] = {}
         self._lendable_of: dict[str, int] = {}
         # 1. The pods of each quota, in order.
         self._lines = self._lines_of(queued)
@@ -111,30 +106,14 @@ class QueueCycle:
         """
         return ((pod.key, within) for line in self._lines for pod, within in line.waiting)
 
-    def waits(self) -> dict[str, QuotaWait]:
-        """Return why they wait, after all that was released."""
-        waits = {}
-        for line in self._lines:
-            known: dict[int, _Why] = {}  # by id of requests
-            for position, (pod, within) in enumerate(line.waiting, 1):
-                is_behind = bool(line.behind) and position > line.behind_from
-                why = _BEHIND if is_behind or pod.refusal else known.get(id(pod.requests))
-                if why is None:
-                    why = known[id(pod.requests)] = self._why(line, pod.requests)
-                reason, lacks, blocked_by = why
-                waits[pod.key] = QuotaWait(
-                    reason,
-                    pod.quota,
-                    position,
-                    len(line.waiting),
-                    within,
-                    pod.since,
-                    lacks,
-                    blocked_by,
-                    line.behind if is_behind else "",
-                    pod.refusal,
-                )
-        return waits
+    def waits(self, others: Mapping[str, QuotaWait] | None = None) -> QuotaWaits:
+        """Return why they wait, after all that was released.
+
+        Args:
+            others: pods that wait for something else, and why.
+        """
+        cohort = CohortUse(self._members, self._used_of, self._cohort_used, self._capacity)
+        return QuotaWaits(others, self._lines, cohort)
 
     # The lines.
 
@@ -251,40 +230,6 @@ class QueueCycle:
             capacity = self._capacity.get(resource, 0)
             found = self._lendable_of[resource] = capacity - outside
         return found
-
-    def _why(self, line: Line, requests: Amounts) -> _Why:
-        """Return what some requests that do not fit lack of the bounds, or else of the cohort."""
-        lacks = line.lacks_of_bounds(requests)
-        if lacks:
-            exceeds = line.exceeds_a_bound(requests)
-            reason = QueuedReason.EXCEEDS_MAX if exceeds else QueuedReason.WAITING_FOR_QUOTA
-            return reason, lacks, ()
-        capacity, used = self._capacity, self._cohort_used
-        lacks = tuple(
-            Lack(name, amount, capacity.get(name, 0) - used.get(name, 0), None)
-            for name, amount in requests.items()
-            if line.needs_cohort(name, amount)
-            and used.get(name, 0) + amount > capacity.get(name, 0)
-        )
-        blocked_by = tuple(
-            each for lack in lacks for each in self._borrowers_of(lack.resource, line)
-        )
-        return QueuedReason.WAITING_FOR_QUOTA, lacks, blocked_by
-
-    def _borrowers_of(self, resource: str, line: Line) -> list[Borrower]:
-        """Return the other quotas that borrow most of a resource."""
-        found = self._borrowers.get(resource)
-        if found is None:
-            above = (
-                Borrower(key, resource, used - max(quota.guaranteed.get(resource, 0), 0))
-                for key, quota in self._members.items()
-                if (used := self._used_of(key).get(resource, 0)) > 0
-            )
-            found = self._borrowers[resource] = sorted(
-                (each for each in above if each.amount > 0),
-                key=lambda each: (-each.amount, each.quota),
-            )[: _MOST_BORROWERS + 1]
-        return [each for each in found if each.quota != line.quota.key][:_MOST_BORROWERS]
 
     def _used_of(self, key: QuotaKey) -> Amounts:
         tally = self._tallies.get(key)

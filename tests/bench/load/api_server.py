@@ -11,13 +11,16 @@ import argparse
 import asyncio
 import gc
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvloop
 
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.churn import Churn, Running
+from tests.bench.load.giants import giants
 from tests.bench.load.standard_input import until_closed
 from tests.fake_api_server import FakeApiServer, fake_api_server
 
@@ -26,6 +29,13 @@ CONTROL_PATH = "/bench/churn"
 
 FORGET_PATH = "/bench/forget"
 """POST `{}` here cuts the watch of pods, whose history is gone: it has to begin with a list."""
+
+GIANTS_PATH = "/bench/giants"
+"""POST `{"namespace": "shop", "number": 3}` here creates one of the giant pods, and deletes it.
+
+A real API server does so beside its other work; this one would let that wait if it had to decode
+the pod.
+"""
 
 _HISTORY = 5_000  # changes per resource: half a minute
 _BOOKMARK_SECONDS = 30
@@ -45,7 +55,15 @@ async def serve(cluster: GeneratedCluster, events: float, folder: Path) -> None:
             server.cut_watches("pods")
             return {"events": churn.events}
 
+        def attack(asked: dict[str, Any]) -> dict[str, int]:
+            pods = _giants(asked["namespace"])
+            name, text = pods[asked["number"] % len(pods)]
+            server.put_pod(text)
+            server.remove_pod(asked["namespace"], name)
+            return {}
+
         server.play("POST", CONTROL_PATH, control)
+        server.play("POST", GIANTS_PATH, attack)
         server.play("POST", FORGET_PATH, forget)
         gc.collect()
         gc.freeze()
@@ -54,6 +72,12 @@ async def serve(cluster: GeneratedCluster, events: float, folder: Path) -> None:
         await until_closed()
         for task in tasks:
             task.cancel()
+
+
+@cache
+def _giants(namespace: str) -> list[tuple[str, bytes]]:
+    """Return the giant pods of a namespace: name, and JSON."""
+    return [(pod["metadata"]["name"], msgspec.json.encode(pod)) for pod in giants(namespace)]
 
 
 def _fill(server: FakeApiServer, cluster: GeneratedCluster) -> list[Running]:

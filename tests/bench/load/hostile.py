@@ -2,7 +2,7 @@
 
 It prints `ready`, and attacks after each line of its standard input that says `on`, until one says
 `off`: by bodies of which only half is sent, by connections that send nothing, and by reviews of
-giant pods, one after the other; and it creates giant pods on the API server, so that the watch
+giant pods, one after the other; and it has giant pods created on the API server, so that the watch
 brings them. What the server closes is opened again. Handshakes come at a rate, for they are work
 for any server.
 """
@@ -13,15 +13,16 @@ import argparse
 import asyncio
 import ssl
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 import aiohttp
-import msgspec
 import uvloop
 import yaml
 
 from tests.bench.load import standard_input
+from tests.bench.load.api_server import GIANTS_PATH
 from tests.bench.load.giants import giants, review_of
 
 _HALF_SENT: Final = 500
@@ -49,14 +50,13 @@ class Hostile:
     def __init__(self, port: int, trust: ssl.SSLContext, kubeconfig: Path, namespace: str) -> None:
         self._port = port
         self._trust = trust
-        pods = list(giants(namespace))
+        self._namespace = namespace
         # Encoded once: what an attack costs its client would delay the server on the same machine.
-        self._pods = {pod["metadata"]["name"]: msgspec.json.encode(pod) for pod in pods}
-        self._reviews = [review_of(pod) for pod in pods]
+        self._reviews = [review_of(pod) for pod in giants(namespace)]
         config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
         cluster = config["clusters"][0]["cluster"]
         self._api_trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        self._api_pods = f"{cluster['server']}/api/v1/namespaces/{namespace}/pods"
+        self._api_giants = f"{cluster['server']}{GIANTS_PATH}"
 
     async def attack(self) -> None:
         """Attack until cancelled."""
@@ -101,18 +101,11 @@ class Hostile:
                 await asyncio.sleep(_GIANT_EVERY_SECONDS)
 
     async def _create_giants(self, session: aiohttp.ClientSession) -> None:
-        headers = {"Content-Type": "application/json"}
-        while True:
-            for name, pod in self._pods.items():
-                url = f"{self._api_pods}/{name}"
-                with suppress(aiohttp.ClientError):
-                    async with session.post(
-                        self._api_pods, data=pod, headers=headers, ssl=self._api_trust
-                    ):
-                        pass
-                    async with session.delete(url, ssl=self._api_trust):
-                        pass
-                await asyncio.sleep(_CREATE_EVERY_SECONDS)
+        for number in count():
+            giant = {"namespace": self._namespace, "number": number}
+            async with session.post(self._api_giants, json=giant, ssl=self._api_trust):
+                pass
+            await asyncio.sleep(_CREATE_EVERY_SECONDS)
 
 
 async def _obey(hostile: Hostile) -> None:

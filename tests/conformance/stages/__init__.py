@@ -12,6 +12,7 @@ from tests.conformance.stages import (
     balancedallocation,
     capacityscheduling,
     cel,
+    coscheduling,
     diskio,
     imagelocality,
     koordinator_elasticquota,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 PLUGINS: Mapping[str, Mapping[str, Stage]] = {
     "CapacityScheduling": capacityscheduling.STAGES,
     "CEL": cel.STAGES,
+    "Coscheduling": coscheduling.STAGES,
     "DiskIOAware": diskio.STAGES,
     "ElasticQuota": koordinator_elasticquota.STAGES,
     "ElasticQuotaController": capacityscheduling.STAGES,
@@ -59,6 +61,7 @@ PLUGINS: Mapping[str, Mapping[str, Stage]] = {
     "NodeResourcesFit/RequestedToCapacityRatio": noderesources.STAGES,
     "NodeResourceTopologyMatch": noderesourcetopology.STAGES,
     "Peaks": peaks.STAGES,
+    "PodGroupController": coscheduling.STAGES,
     "PodRequests/PodLimits": podrequests.STAGES,
     "PodState": podstate.STAGES,
     "PreemptionToleration": preemptiontoleration.STAGES,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.gang import GangKey, gang_of
 from engine.model import api
 from engine.model.network import AppGroup
 from engine.model.pod import Pod, pod_of
-from engine.queue import QUEUE_SORTS, QueueOrder
+from engine.queue import QUEUE_SORTS, QueueFacts, QueueOrder
 from tests.conformance.cluster import cluster_of
 from tests.conformance.outcome import Json, mismatch
 
@@ -31,19 +32,26 @@ def _sort(case: Json, group: Json) -> str | None:
         found = (view.lookup(AppGroup, f"{namespace}/{named}") for namespace in namespaces)
         return next((group for group in found if group is not None), None)
 
-    sort = QUEUE_SORTS[name](app_group)
+    failed_at = {
+        GangKey(*name.split("/")): msgspec.convert(moment, datetime)
+        for name, moment in (case.get("scheduleFailures") or {}).items()
+    }
+    sort = QUEUE_SORTS[name](
+        QueueFacts(app_group=app_group, gang=lambda pod: gang_of(pod, view), failed_at=failed_at)
+    )
     wrong = mismatch(case["expect"]["less"], sort.less(first, second))
     if wrong or sort.less(first, second) == sort.less(second, first):
         return wrong  # where upstream does not choose, ours goes by creation and uid
     order = QueueOrder(sort=name, app_group_namespaces=tuple(namespaces))
-    ordered = order.sorted([second, first], view, pod_of=lambda pod: pod)
+    ordered = order.sorted([second, first], view, pod_of=lambda pod: pod, failed_at=failed_at)
     return mismatch(case["expect"]["less"], ordered[0] is first)
 
 
 def _queued(entry: Json, i: int) -> Pod:
     """Return a pod whose creation is the moment at which it was queued."""
     pod = pod_of(msgspec.convert(entry["pod"], api.Pod), namespace="default")
-    created = entry["timestamp"] and msgspec.convert(entry["timestamp"], datetime)
+    moment = entry.get("timestamp") or entry.get("initialAttemptTimestamp")
+    created = moment and msgspec.convert(moment, datetime)
     return msgspec.structs.replace(pod, created=created, uid=f"{i}")
 
 

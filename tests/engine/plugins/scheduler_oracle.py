@@ -1,8 +1,9 @@
-"""What three filters of the scheduler say of each node, by loops over objects as they are written.
+"""What filters of the scheduler say of each node, by loops over objects as they are written.
 
 Slow and plain: no part of the engine is used here, so that its columns can be compared with this.
 Source: podtopologyspread, interpodaffinity and nodeports in pkg/scheduler/framework/plugins of
-Kubernetes 1.36. Pods are those on nodes; a pod that is about to be deleted is still on its node.
+Kubernetes 1.36, and what these need of tainttoleration and nodeaffinity. Pods are those on nodes; a
+pod that is about to be deleted is still on its node.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, TypeAlias
 Json: TypeAlias = dict[str, Any]
 """An object of Kubernetes, as it is written."""
 
+TAINT = "node(s) had untolerated taint(s)"
+NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 SPREAD = "node(s) didn't match pod topology spread constraints"
 SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
@@ -47,6 +50,16 @@ class PlainCluster:
 
 Answers: TypeAlias = dict[str, str]
 """The reason that speaks against a node, "" for none, by its name."""
+
+
+def taint_toleration(pod: Json, cluster: PlainCluster) -> Answers:
+    """Return where a taint keeps a pod away."""
+    return {_name(node): "" if _is_tolerated(node, pod) else TAINT for node in cluster.nodes}
+
+
+def node_affinity(pod: Json, cluster: PlainCluster) -> Answers:
+    """Return where a pod does not want to be by its node selector and required affinity."""
+    return {_name(node): "" if _is_wanted(node, pod) else NODE_AFFINITY for node in cluster.nodes}
 
 
 def node_ports(pod: Json, cluster: PlainCluster) -> Answers:
@@ -115,11 +128,20 @@ def inter_pod_affinity(pod: Json, cluster: PlainCluster) -> Answers:
 
 
 FILTERS: Mapping[str, Callable[[Json, PlainCluster], Answers]] = {
+    "TaintToleration": taint_toleration,
+    "NodeAffinity": node_affinity,
     "NodePorts": node_ports,
     "PodTopologySpread": pod_topology_spread,
     "InterPodAffinity": inter_pod_affinity,
 }
 """The filters by the names of their plugins, in the scheduler's order."""
+
+
+def first_reasons(pod: Json, cluster: PlainCluster) -> Answers:
+    """Return what the first filter that rejects a node says of it, "" for those that pass."""
+    answers = [judge(pod, cluster) for judge in FILTERS.values()]
+    names = map(_name, cluster.nodes)
+    return {name: next(filter(None, (each[name] for each in answers)), "") for name in names}
 
 
 def _name(thing: Json) -> str:
@@ -160,6 +182,42 @@ def _selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
     pairs = selector.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in pairs.items()) and all(
         _holds(each, labels) for each in selector.get("matchExpressions") or ()
+    )
+
+
+# Nodes by themselves.
+
+
+def _is_wanted(node: Json, pod: Json) -> bool:
+    """Return whether a node is one of those that a pod selects; terms have expressions alone."""
+    labels = _labels(node)
+    selector = pod["spec"].get("nodeSelector") or {}
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get(_REQUIRED)
+    return all(labels.get(key) == value for key, value in selector.items()) and (
+        required is None
+        or any(
+            all(_holds(each, labels) for each in term["matchExpressions"])
+            for term in required["nodeSelectorTerms"]
+        )
+    )
+
+
+def _is_tolerated(node: Json, pod: Json) -> bool:
+    """Return whether a pod tolerates the taints of a node that keep pods away."""
+    return all(
+        any(_tolerates(each, taint) for each in pod["spec"].get("tolerations") or ())
+        for taint in (node.get("spec") or {}).get("taints") or ()
+        if taint["effect"] in {"NoSchedule", "NoExecute"}
+    )
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    is_equal = toleration.get("value", "") == taint.get("value", "")
+    return (
+        toleration.get("effect") in {None, "", taint["effect"]}
+        and toleration.get("key") in {None, "", taint["key"]}
+        and (toleration.get("operator") == "Exists" or is_equal)
     )
 
 
@@ -205,31 +263,10 @@ def _pods_by_domain(
 
 def _is_included(constraint: Json, pod: Json, node: Json) -> bool:
     """Return whether a node counts by the policies about affinity and taints."""
-    if (constraint.get("nodeAffinityPolicy") or "Honor") == "Honor":
-        selector = pod["spec"].get("nodeSelector") or {}
-        if any(_labels(node).get(key) != value for key, value in selector.items()):
-            return False
-        affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-        required = affinity.get(_REQUIRED)
-        if required is not None and not any(
-            all(_holds(each, _labels(node)) for each in term["matchExpressions"])
-            for term in required["nodeSelectorTerms"]
-        ):
-            return False
-    if (constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor":
-        taints = (node.get("spec") or {}).get("taints") or ()
-        return all(_is_tolerated(taint, pod) for taint in taints)
-    return True
-
-
-def _is_tolerated(taint: Json, pod: Json) -> bool:
-    if taint["effect"] not in {"NoSchedule", "NoExecute"}:
-        return True
-    return any(
-        each.get("effect") in {None, "", taint["effect"]}
-        and each.get("key") in {None, "", taint["key"]}
-        and (each.get("operator") == "Exists" or each.get("value", "") == taint.get("value", ""))
-        for each in pod["spec"].get("tolerations") or ()
+    honors_affinity = (constraint.get("nodeAffinityPolicy") or "Honor") == "Honor"
+    honors_taints = (constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor"
+    return (not honors_affinity or _is_wanted(node, pod)) and (
+        not honors_taints or _is_tolerated(node, pod)
     )
 
 

@@ -11,14 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model import api, topology_api
+from engine.gang import GangKey
+from engine.model import api, pod_group_api, topology_api
+from engine.model.gang import POD_GROUP_LABEL
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, app_group_of
 from engine.model.pod import Pod, pod_of
-from engine.queue import QUEUE_SORTS, QueueOrder, QueueSortName
+from engine.model.pod_group import pod_group_of
+from engine.queue import QUEUE_SORTS, QueueFacts, QueueOrder, QueueSortName
 from engine.view import ClusterState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.view import ClusterView
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _RESOURCES = {
@@ -119,12 +124,12 @@ def test_priority_always_counts_first(sort: QueueSortName, entries: list[Queued]
     assert priorities == sorted(priorities, reverse=True)
 
 
-@pytest.mark.parametrize("sort", ["PrioritySort", "QOSSort"])
+@pytest.mark.parametrize("sort", ["PrioritySort", "QOSSort", "Coscheduling"])
 @given(entries=st.lists(queued, max_size=12))
 def test_a_pod_that_upstream_puts_before_another_is_before_it(
     sort: QueueSortName, entries: list[Queued]
 ) -> None:
-    less = QUEUE_SORTS[sort](lambda _: None).less
+    less = QUEUE_SORTS[sort](QueueFacts()).less
     for first, second in itertools.combinations(_sorted(_pods(entries), sort), 2):
         assert not less(second, first)
 
@@ -156,9 +161,8 @@ def test_upstreams_circle_of_an_app_group_and_a_pod_between_is_cut() -> None:
     # The group stands where its oldest pod, a, would stand: before the pod between. In it c goes
     # first (index 1), then a (index 3).
     assert _uids([a, between, c], "TopologicalSort") == [2, 0, 1]
-    less = QUEUE_SORTS["TopologicalSort"](
-        lambda name: _VIEW.lookup(AppGroup, f"default/{name}")
-    ).less
+    facts = QueueFacts(app_group=lambda name: _VIEW.lookup(AppGroup, f"default/{name}"))
+    less = QUEUE_SORTS["TopologicalSort"](facts).less
     first, second, third = _pods([a, between, c])
     assert less(first, second)
     assert less(second, third)
@@ -188,3 +192,47 @@ def test_app_groups_are_found_in_the_namespaces_given() -> None:
     both = QueueOrder(sort="TopologicalSort", app_group_namespaces=("other", "default"))
     assert elsewhere.sorted(pods, _VIEW, pod_of=lambda pod: pod) == pods
     assert both.sorted(pods, _VIEW, pod_of=lambda pod: pod) == pods[::-1]
+
+
+def _gang_pod(name: str, second: int, pod_group: str = "") -> Pod:
+    written = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "labels": {POD_GROUP_LABEL: pod_group} if pod_group else {},
+            "creationTimestamp": _START + timedelta(seconds=second),
+        }
+    }
+    return pod_of(msgspec.convert(written, api.Pod))
+
+
+def _gangs(**seconds: int) -> ClusterView:
+    state = ClusterState()
+    for name, second in seconds.items():
+        written = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "creationTimestamp": _START + timedelta(seconds=second),
+            },
+            "spec": {"minMember": 2},
+        }
+        state.set_extra(pod_group_of(msgspec.convert(written, pod_group_api.PodGroup)))
+    return state.view()
+
+
+def _names(pods: Sequence[Pod], view: ClusterView, failed: Mapping[GangKey, datetime]) -> list[str]:
+    order = QueueOrder(sort="Coscheduling")
+    return [pod.name for pod in order.sorted(pods, view, pod_of=lambda pod: pod, failed_at=failed)]
+
+
+def test_coscheduling_puts_members_where_their_gang_is_however_late_they_came() -> None:
+    pods = [_gang_pod("a", 5), _gang_pod("b", 9, "train"), _gang_pod("c", 4, "missing")]
+    assert _names(pods, _gangs(train=3), {}) == ["b", "c", "a"]
+
+
+def test_coscheduling_puts_a_gang_that_failed_behind_those_that_waited_meanwhile() -> None:
+    pods = [_gang_pod("a", 5), _gang_pod("b", 9, "train"), _gang_pod("c", 8)]
+    failed = {GangKey("default", "train"): _START + timedelta(seconds=7)}
+    assert _names(pods, _gangs(train=3), failed) == ["a", "b", "c"]

@@ -74,7 +74,7 @@ MUTANTS = {
         "what_if.remove([*(",
     ),
     "pods that just started are evicted": (
-        "search",
+        "guards",
         "assigned_at + MIN_RUNTIME <= now",
         "assigned_at <= now",
     ),

@@ -184,6 +184,44 @@ async def test_app_groups_are_read_where_the_order_depends_on_them(
     assert names == ["back", "front"]
 
 
+@pytest.mark.parametrize("group", ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"])
+async def test_pod_groups_are_read_where_the_order_depends_on_them(
+    stowplan: Stowplan, server: FakeApiServer, tmp_path: Path, group: str
+) -> None:
+    server.create(deployment(QUEUE_SORT="Coscheduling"))
+    server.create(lease())
+    server.create(
+        {
+            "apiVersion": f"{group}/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {
+                "namespace": "shop",
+                "name": "train",
+                "creationTimestamp": "2020-01-01T00:00:00Z",
+            },
+            "spec": {"minMember": 2},
+        }
+    )
+    server.create(pod("single", HOLD, age=2 * HOUR))
+    member = pod("member", HOLD, age=HOUR)
+    member["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "train"}
+    server.create(member)
+    ran = await run(stowplan, server, tmp_path, "--json")
+    report = json.loads(ran.out)
+    assert [each["pod"]["name"] for each in report["pods"]] == ["member", "single"]
+
+
+async def test_it_says_so_where_pod_groups_cannot_be_read(
+    stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.create(deployment(QUEUE_SORT="Coscheduling"))
+    server.create(lease())
+    server.uninstall("podgroups.scheduling.x-k8s.io")
+    server.uninstall("podgroups.scheduling.sigs.k8s.io")
+    ran = await run(stowplan, server, tmp_path)
+    assert "PodGroups cannot be listed" in ran.err
+
+
 async def test_one_pod_or_those_of_one_namespace_keep_their_places(
     stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
 ) -> None:

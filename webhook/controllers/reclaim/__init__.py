@@ -12,6 +12,7 @@ from webhook.controllers.reclaim.eviction_writer import EvictionWriter
 from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.metrics import ReclaimMetrics
+from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
 from webhook.controllers.reclaim.plan_source import EventReasons, PlanSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, QuotaSourceParts, QuotaStanding
 from webhook.controllers.reclaim.reclaim import ReclaimParts
@@ -24,6 +25,8 @@ __all__ = [
     "EvictionWriter",
     "GuardRecord",
     "Guards",
+    "OveruseParts",
+    "OveruseRevocation",
     "PlanSource",
     "QuotaSource",
     "QuotaSourceParts",

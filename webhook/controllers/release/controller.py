@@ -154,7 +154,7 @@ class ReleaseController:
             # 4. Decide the next ones in order, and write them.
             if self._is_ready():
                 waiting = await self._release_next()
-                self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided)
+                self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided.keys)
 
             # 5. Tell those that stay why they wait.
             self._explain(waiting)
@@ -265,7 +265,7 @@ class ReleaseController:
 
     def _is_anything_due(self) -> bool:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
-        waiting = self._quota_queue.waiting()
+        waiting = self._quota_queue.waits
         for held in self._held:
             is_kept = held.key in waiting or self._reclaims.keeps(held)
             if is_kept and held.key not in self._decided:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Iterable
 
 from engine.model.elastic_quota import QuotaKey
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
-from engine.quota.queueing import QuotaWait
+from engine.quota.queueing import QuotaWait, QuotaWaits
 from engine.report import ReleaseRates, expected_wait
 from webhook.controllers.release.conditions import Place, Wait
 
@@ -24,20 +24,20 @@ class QuotaPace:
     def __init__(self, now: Callable[[], Micros]) -> None:
         self._now = now
         self._rates = ReleaseRates()
-        self._waits: Mapping[str, QuotaWait] = {}
+        self._waits = QuotaWaits()
 
-    def cycle_ended(self, waits: Mapping[str, QuotaWait], decided: Container[str]) -> None:
+    def cycle_ended(self, waits: QuotaWaits, decided: Iterable[str]) -> None:
         """Count the pods that waited until this cycle, and are about to be released now.
 
         Args:
-            waits: those that wait, by `namespace/name`; the mapping of another cycle is another.
+            waits: those that wait; the mapping of another cycle is another.
             decided: the keys of pods that are about to be released, or are released and still held.
         """
         now = self._now()
-        for key, wait in self._waits.items():
-            if key not in waits and key in decided:
-                self._rates.released(wait.quota, now)
-        quotas = {wait.quota for wait in waits.values()}
+        for key in decided:
+            if key in self._waits and key not in waits:
+                self._rates.released(self._waits[key].quota, now)
+        quotas = waits.quotas
         for quota in quotas:
             self._rates.waits(quota, now)
         self._rates.retain(now, quotas)
@@ -45,9 +45,10 @@ class QuotaPace:
 
     def first_waits(self) -> dict[QuotaKey, QuotaWait]:
         """Return why the first pod of each queue waits."""
-        firsts = (wait for wait in self._waits.values() if wait.position == 1)
         return {
-            wait.quota: wait for wait in firsts if wait.reason is QueuedReason.WAITING_FOR_QUOTA
+            quota: wait
+            for quota, wait in self._waits.firsts().items()
+            if wait.reason is QueuedReason.WAITING_FOR_QUOTA
         }
 
     def interval(self, quota: QuotaKey) -> Micros | None:

@@ -26,6 +26,7 @@ from engine.quota.queueing import (
     QueueSituation,
     QuotaRelease,
     QuotaWait,
+    QuotaWaits,
 )
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.pacing import UnboundReleases
@@ -110,7 +111,7 @@ class QuotaQueue:
         self._cycle: QueueCycle | None = None
         self._let_go: dict[str, QuotaRelease] = {}
         self._without_room: dict[str, QuotaWait] = {}
-        self._waits: dict[str, QuotaWait] | None = None  # made when they are asked for
+        self._waits: QuotaWaits | None = None  # made when they are asked for
         self._look_again: dict[str, float] = {}  # by uid, when to look for a node again
         self.situation: QueueSituation | None = None
         self.within_min_since: dict[str, Micros] = {}
@@ -170,26 +171,24 @@ class QuotaQueue:
         return [held for held in nominated if held.key in borrow]
 
     @property
-    def waits(self) -> Mapping[str, QuotaWait]:
+    def waits(self) -> QuotaWaits:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
         if self._waits is None:
-            of_quota = {} if self._cycle is None else self._cycle.waits()
-            self._waits = {**of_quota, **self._without_room}
+            others = self._without_room
+            self._waits = QuotaWaits(others) if self._cycle is None else self._cycle.waits(others)
         return self._waits
-
-    def waiting(self) -> set[str]:
-        """Return the keys of those pods."""
-        of_quota = () if self._cycle is None else self._cycle.waiting()
-        return {key for key, _ in of_quota} | self._without_room.keys()
 
     def blocked(self) -> list[BlockedPod]:
         """Return the pods within min that wait for room in the cohort or for a node, in order."""
         if not self.within_min_since:
             return []
+        waits = self.waits
         return [
             BlockedPod(held, wait.reason)
             for held, _ in list(self._pods.values())
-            if (wait := self.waits.get(held.key)) is not None and _is_blocked(wait)
+            if held.key in self.within_min_since
+            and (wait := waits.get(held.key)) is not None
+            and _is_blocked(wait)
         ]
 
     def situation_without(self, held: HeldPod) -> QueueSituation:
@@ -215,11 +214,11 @@ class QuotaQueue:
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
         release = self._let_go.get(held.key)
-        queue = self._queue_of(held)
-        if release is None or queue is None or id(held) not in self._pods:
+        quota = self.quota_of(held.pod.namespace, held.pod.labels)
+        if release is None or quota is None or id(held) not in self._pods:
             return ReclaimMode.OFF
         may_reclaim = self._reclaims and release.is_within_min
-        return queue.quota.reclaim if may_reclaim else ReclaimMode.OFF
+        return quota.reclaim if may_reclaim else ReclaimMode.OFF
 
     def keep_without_node(self, held: HeldPod) -> None:
         """Note that no node takes a pod that stays held then."""
@@ -346,6 +345,7 @@ class QuotaQueue:
                 continue
             turn = by_key[release.key]
             self._let_go[release.key] = release
+            self._waits = None
             if self._look_again.get(turn.pod.uid, now) > now:
                 self._wait_for_capacity(turn, release)
             else:

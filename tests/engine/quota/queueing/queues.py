@@ -9,10 +9,10 @@ from engine.model.time import SECOND, Micros
 from engine.quota.queueing import (
     Bound,
     Cohort,
+    QueueCycle,
     QueueDecision,
     QueuedPod,
     QueueQuota,
-    next_releases,
 )
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ def pod(name: str, requests: int | Amounts, *, waited: int = 0) -> QueuedPod:
     )
 
 
-def decide(
+def cycle(
     queued: Sequence[QueuedPod],
     quotas: Sequence[QueueQuota],
     used: Mapping[str, int | Amounts] | None = None,
     *,
     room: int | Amounts = PLENTY,
     outside: int | Amounts = 0,
-) -> QueueDecision:
-    """Return the decision on pods in order.
+) -> QueueCycle:
+    """Return a cycle over pods in order.
 
     Args:
         queued: in the queue order.
@@ -77,9 +77,22 @@ def decide(
     for amounts in usage.values():
         for name, amount in amounts.items():
             total[name] = total.get(name, 0) + amount
-    return next_releases(
+    return QueueCycle(
         queued, {each.key: each for each in quotas}, usage, Cohort(of_cpu(room), total), NOW
     )
+
+
+def decide(
+    queued: Sequence[QueuedPod],
+    quotas: Sequence[QueueQuota],
+    used: Mapping[str, int | Amounts] | None = None,
+    *,
+    room: int | Amounts = PLENTY,
+    outside: int | Amounts = 0,
+) -> QueueDecision:
+    """Return the decision of a cycle."""
+    ended = cycle(queued, quotas, used, room=room, outside=outside)
+    return QueueDecision(tuple(ended.releases()), ended.waits())
 
 
 def released(decision: QueueDecision) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from engine.model.elastic_quota import QuotaKey
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros
-from engine.quota.queueing import Borrower, Lack, QuotaWait
+from engine.quota.queueing import Borrower, Lack, QuotaWait, QuotaWaits
 from tests.webhook.controllers.release.controller_world import running_world
 from webhook.controllers.release.conditions import Place, Wait
 from webhook.controllers.release.quota_pace import QuotaPace
@@ -38,7 +38,7 @@ class Queue:
             )
             for position, key in enumerate(self.queue, 1)
         }
-        self.pace.cycle_ended(waits, decided)
+        self.pace.cycle_ended(QuotaWaits(waits), decided)
 
     def release(self, after: float) -> None:
         """Release the first pod."""

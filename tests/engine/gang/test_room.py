@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from engine.gang import Gang, GangKey, keeps_waiting, min_resources_gap
+from engine.model import api
+from engine.model.node import node_of
+from engine.model.pod import Pod, pod_of
+from engine.model.time import Micros
+from engine.view import ClusterState, ClusterView
+
+_GANG = Gang(key=GangKey("shop", "train"), min_member=3, total=3, min_resources={"cpu": 6000})
+
+
+def _pod(name: str, cpu: str, node: str) -> Pod:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    written = {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"nodeName": node, "containers": containers},
+    }
+    return pod_of(msgspec.convert(written, api.Pod))
+
+
+def _view(*pods: Pod, cpu: str = "4", places: str = "32") -> ClusterView:
+    state = ClusterState()
+    for name in ("n1", "n2"):
+        written = {
+            "metadata": {"name": name},
+            "status": {"allocatable": {"cpu": cpu, "pods": places}},
+        }
+        state.set_node(node_of(msgspec.convert(written, api.Node)))
+    for pod in pods:
+        state.set_pod(pod, seen_at=Micros(0))
+    return state.view()
+
+
+def test_what_nodes_have_free_is_added_up() -> None:
+    # 4 + 4 cores, 6 are needed.
+    assert min_resources_gap(_GANG, _view(), ()) == {}
+    # 4 - 3 and 4 - 0 cores are free: one of six is missing.
+    assert min_resources_gap(_GANG, _view(_pod("a", "3", "n1")), ()) == {"cpu": 1000}
+
+
+def test_what_a_node_lacks_is_not_taken_from_others() -> None:
+    # Seven of four cores are requested on n1, four are free on n2.
+    assert min_resources_gap(_GANG, _view(_pod("a", "7", "n1")), ()) == {"cpu": 2000}
+
+
+def test_a_place_for_each_member_is_needed() -> None:
+    assert min_resources_gap(_GANG, _view(places="1"), ()) == {"pods": 1}
+
+
+def test_what_members_use_is_free_for_their_gang() -> None:
+    member = _pod("a", "3", "n1")
+    running = [("n1", member.shape), ("gone", member.shape)]
+    assert min_resources_gap(_GANG, _view(member), running) == {}
+
+
+def test_a_gang_that_does_not_say_what_it_needs_lacks_nothing() -> None:
+    gang = replace(_GANG, min_resources=None)
+    assert min_resources_gap(gang, _view(places="0"), ()) == {}
+
+
+def test_a_resource_that_no_node_has_is_missing() -> None:
+    gang = replace(_GANG, min_resources={"example.com/gpu": 2})
+    assert min_resources_gap(gang, _view(), ()) == {"example.com/gpu": 2}
+
+
+def test_members_wait_for_the_rest_while_few_are_missing() -> None:
+    ten = replace(_GANG, min_member=10)
+    assert keeps_waiting(ten, 9)
+    assert not keeps_waiting(ten, 8)
+    assert keeps_waiting(ten, 10, tolerated_percent=0)
+    assert not keeps_waiting(ten, 9, tolerated_percent=0)
