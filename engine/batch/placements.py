@@ -22,7 +22,8 @@ class Placements:
     """The cluster with the pods of a batch, and the part of it where they are.
 
     That part is a small cluster of its own, quick to evaluate: the rows that have taken pods, and
-    those that probably will. When a pod goes elsewhere, it begins anew.
+    those that probably will. When a pod goes elsewhere, it begins anew. Pods are counted when
+    somebody looks.
 
     Args:
         view: the cluster without them.
@@ -36,7 +37,7 @@ class Placements:
         self.rows: list[int] = []
         self._pods: list[Pod] = []
         self._whole = WhatIf(view)
-        self._in_whole = 0  # pods that count there
+        self._in_whole = 0  # pods that are counted there
         self._rankings = rankings
         self._part: WhatIf | None = None
         self._in_part = 0
@@ -46,7 +47,7 @@ class Placements:
     def what_if(self) -> WhatIf:
         """The whole cluster, right until the next pod is placed."""
         new, self._in_whole = slice(self._in_whole, None), len(self.rows)
-        if new.start < self._in_whole:
+        if self._pods[new]:
             self._whole.place_each(self._pods[new], self.rows[new])
         return self._whole
 
@@ -78,8 +79,8 @@ class Placements:
         most = max(_LEAST_ROWS, _ROOM * touched.size)
         if most > n // 2:
             return np.arange(n)
-        some = self._rankings()[-_MOST_RANKINGS:]
-        best = [ranking.best_rows(most - touched.size) for ranking in some]
+        latest = self._rankings()[-_MOST_RANKINGS:]
+        best = [ranking.best_rows(most - touched.size) for ranking in latest]
         votes = np.bincount(np.concatenate(best), minlength=n)
         votes[touched] = len(best) + 1
         return np.sort(np.argpartition(votes, -most)[-most:])

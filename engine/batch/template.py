@@ -33,8 +33,9 @@ class Template:
         self.decision = self.ranking.decision
 
     def _begin(self) -> None:
-        self.ranking = Ranking(self._rules, self._placements.what_if.view)
-        self._ahead = LookAhead(self._rules, self.ranking, len(self._placements.what_if.view))
+        view = self._placements.what_if.view
+        self.ranking = Ranking(self._rules, view)
+        self._ahead = LookAhead(self._rules, self.ranking, len(view))
         self._seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 
@@ -53,9 +54,9 @@ class Template:
             can = self._ahead.take_up(new[0], pod, self._placements)
         else:
             rows = np.unique(new)
-            view, places = self._placements.part_with(rows)
+            part, places = self._placements.part_with(rows)
             self._ahead.forget(rows)
-            can = self.ranking.update(rows, *self._rules.evaluate_moving(view, places))
+            can = self.ranking.update(rows, *self._rules.evaluate_moving(part, places))
         if not can:
             self._begin()
 

@@ -153,7 +153,7 @@ class ClusterView:
         """
         if self.parent is not None:
             whole, rows = self.parent
-            return whole.node_column(key, domains, compute)[..., rows]
+            return whole.node_column(key, domains, compute).take(rows, axis=-1)
         return self.memo.node_columns.get(key, self, domains, compute)
 
     def dictionary_column(
@@ -216,14 +216,14 @@ class ClusterView:
             names=names,
             nodes=[*map(self.nodes.__getitem__, at)],
             usages=[*map(self.usages.__getitem__, at)],
-            valid=self.valid[rows],
-            unschedulable=self.unschedulable[rows],
-            allocatable=self.allocatable[:, rows],
+            valid=self.valid.take(rows),
+            unschedulable=self.unschedulable.take(rows),
+            allocatable=self.allocatable.take(rows, axis=1),
             sums=self.sums[:, :, rows],
-            assumed=self.assumed[rows],
-            metric_time=self.metric_time[rows],
-            changed=self.changed[:, rows],
-            pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
+            assumed=self.assumed.take(rows),
+            metric_time=self.metric_time.take(rows),
+            changed=self.changed.take(rows, axis=1),
+            pod_sums={profile: sums.take(rows, axis=1) for profile, sums in self.pod_sums.items()},
             rows=dict(zip(names, range(len(names)), strict=True)),
             parent=(self, rows),
             scratch={},

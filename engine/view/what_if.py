@@ -26,6 +26,7 @@ from engine.view.memo import (
     DictionaryCache,
     Memo,
 )
+from engine.view.part_memo import PartMemo
 from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
@@ -176,6 +177,15 @@ class WhatIf:
         """Return some rows as a cluster of its own, which goes its own way from now on."""
         return WhatIf(self.view.take(rows))
 
+    def part(self, rows: NDArray[np.intp]) -> ClusterView:
+        """Return some rows alone, quick to make; right until the next pod is placed.
+
+        Args:
+            rows: may hold a row several times.
+        """
+        view = self.view
+        return replace(view.take(rows), memo=PartMemo(view, rows), parent=None)
+
     def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
         """Return rows as they would be if so many more pods like this one were on each.
 
@@ -186,8 +196,7 @@ class WhatIf:
             rows: may hold a row several times.
             counts: at least 0, shape (len(rows),).
         """
-        more = self.take(rows)
-        view = more.view
+        view = self.part(rows)
         view.assumed[:] += counts
         view.sums[:] += self._sums_of(pod.shape)[:, :, np.newaxis] * counts
         if view.pod_sums:
