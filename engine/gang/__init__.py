@@ -24,11 +24,12 @@ from engine.gang.members import (
 from engine.gang.membership import (
     gang_described_by,
     gang_key_of,
+    gang_metadata_of,
     gang_of,
     names_missing_pod_group,
     pod_group_of_gang,
 )
-from engine.gang.phase import MemberPhase, next_status, settled_status
+from engine.gang.phase import MemberPhase, is_final, next_status, settled_status
 from engine.gang.room import min_resources_gap
 from engine.model.gang import (
     Gang,
@@ -61,7 +62,9 @@ __all__ = [
     "count_members",
     "gang_described_by",
     "gang_key_of",
+    "gang_metadata_of",
     "gang_of",
+    "is_final",
     "keeps_waiting",
     "member_of",
     "min_resources_gap",

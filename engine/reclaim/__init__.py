@@ -5,6 +5,7 @@ from going in circles, all as pure functions of data and a moment. Never: evicti
 and who plans when.
 """
 
+from engine.reclaim.borrowers import Accounts, Borrower, Takings, importance, within_budgets
 from engine.reclaim.budgets import Budgets, PodBudget
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
 from engine.reclaim.guards import (
@@ -12,23 +13,29 @@ from engine.reclaim.guards import (
     evictions_allowed,
     is_backed_off,
     is_paused,
+    may_be_hit,
     with_end,
     with_eviction,
     with_outcome,
 )
 from engine.reclaim.node_fit import NodeFit
+from engine.reclaim.node_search import NodeSearch
 from engine.reclaim.overuse import OveruseSituation, Revocation, overusing, plan_revocations
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
-from engine.reclaim.planner import plan_reclaim
+from engine.reclaim.planner import plan_reclaim, refusal_of
+from engine.reclaim.search import requests_by_quota
 from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
+    "Accounts",
+    "Borrower",
     "Budgets",
     "Candidate",
     "GuardState",
     "NoPlan",
     "NoPlanReason",
     "NodeFit",
+    "NodeSearch",
     "OveruseSituation",
     "Plan",
     "PodBudget",
@@ -36,16 +43,22 @@ __all__ = [
     "Revocation",
     "RunningPod",
     "Situation",
+    "Takings",
     "Victim",
     "evictions_allowed",
+    "importance",
     "is_backed_off",
     "is_paused",
     "is_tolerating",
+    "may_be_hit",
     "overusing",
     "plan_reclaim",
     "plan_revocations",
+    "refusal_of",
+    "requests_by_quota",
     "running_pod_of",
     "with_end",
     "with_eviction",
     "with_outcome",
+    "within_budgets",
 ]

@@ -23,7 +23,7 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
     """A pod that may be evicted as long as its quotas and its budget allow it.
 
     Attributes:
-        quota: that it counts for.
+        quotas: that it counts for, and those above that; none where it is limited by none.
         pushed: the quotas that its eviction takes from; those that the preemptor counts for too get
             back what they lose.
         requests: what its end frees, base units.
@@ -32,10 +32,15 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
 
     pod: RunningPod
     entry: PodEntry
-    quota: QuotaKey
+    quotas: tuple[QuotaKey, ...]
     pushed: tuple[QuotaKey, ...]
     requests: Amounts
     budget: DisruptionBudget | None
+
+    @property
+    def quota(self) -> QuotaKey:
+        """The quota that it counts for. INVARIANT: a pod that borrows has one."""
+        return self.quotas[0]
 
     @property
     def counted(self) -> tuple[str, PodEntry]:
@@ -165,6 +170,17 @@ class Takings:
                     return False
         self._add(borrower)
         return True
+
+    def take_all(self, borrowers: Sequence[Borrower]) -> bool:
+        """Take pods that go together; False, without effect, if one of them is not allowed."""
+        if len(borrowers) == 1:
+            return self.take(borrowers[0])
+        before = {quota: dict(taken) for quota, taken in self._taken.items()}
+        disrupted = self._disrupted.copy()
+        if all(map(self.take, borrowers)):
+            return True
+        self._taken, self._disrupted = before, disrupted
+        return False
 
     def _add(self, borrower: Borrower) -> None:
         if borrower.budget is not None:

@@ -51,15 +51,9 @@ class Search:
         self._quotas = quotas
         self._situation = situation
         self._requests = counted_requests(request.pod.shape)
-        guards = situation.guards
-        self._leaving = [
-            each
-            for each in situation.candidates
-            if each.pod.deleting
-            or each.pod.uid in guards.in_flight
-            or each.pod.uid in situation.leaving
-        ]
-        self._accounts = Accounts(situation.accounts, _by_quota(self._leaving), situation.lendable)
+        self._leaving = situation.on_their_way_out()
+        leaving = requests_by_quota(self._leaving)
+        self._accounts = Accounts(situation.accounts, leaving, situation.lendable)
         self.is_within_min = is_within_min(
             self._requests, self._accounts.used(quotas[0]), self._accounts.guaranteed(quotas[0])
         )
@@ -152,7 +146,7 @@ class Search:
             borrower = Borrower(
                 pod=pod,
                 entry=each.entry,
-                quota=each.quotas[0],
+                quotas=each.quotas,
                 pushed=tuple([quota for quota in each.quotas if quota not in self._quotas]),
                 requests=known[1],
                 budget=None,
@@ -277,7 +271,7 @@ class Search:
         return self._accounts.used(quota).get(name, 0) - least
 
 
-def _by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:
+def requests_by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:
     """Return what pods request, by each quota that they count for."""
     total: dict[QuotaKey, dict[str, int]] = {}
     for candidate in candidates:

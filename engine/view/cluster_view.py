@@ -21,6 +21,7 @@ from engine.view.memo import Memo
 from engine.view.namespaces import NamespaceFacts
 from engine.view.pod_counts import PodsOnNodes, PodTransitions
 from engine.view.pod_sums import PodSumProfile
+from engine.view.trait_book import TraitBook
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -42,6 +43,9 @@ class ClusterView:
         names: node name per row, "" for a free row.
         nodes: node per row, None where `valid` is False.
         usages: latest usage report per row, None where there is none.
+        traits: per row the numbers of the traits of its pods, by `trait_book`; see
+            `engine.view.existing_pods`.
+        trait_book: what rules for other pods read of the pods.
         valid: (n,).
         unschedulable: (n,), cordoned.
         allocatable: (n_resources, n), base units.
@@ -66,6 +70,8 @@ class ClusterView:
     names: tuple[str, ...]
     nodes: Sequence[Node | None]
     usages: Sequence[NodeUsage | None]
+    traits: Sequence[bytes]
+    trait_book: TraitBook
     valid: BoolColumn
     unschedulable: BoolColumn
     allocatable: IntColumn
@@ -216,6 +222,7 @@ class ClusterView:
             names=names,
             nodes=[*map(self.nodes.__getitem__, at)],
             usages=[*map(self.usages.__getitem__, at)],
+            traits=[*map(self.traits.__getitem__, at)],
             valid=self.valid.take(rows),
             unschedulable=self.unschedulable.take(rows),
             allocatable=self.allocatable.take(rows, axis=1),

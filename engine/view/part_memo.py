@@ -33,6 +33,7 @@ class PartMemo(Memo):
         self.node_aggregates = _Aggregates()
         self.dictionaries = _Dictionaries(whole, rows)
         self.images = whole.memo.images
+        self.namespace_sets = whole.memo.namespace_sets
 
 
 class _Columns(ColumnCache):

@@ -14,6 +14,7 @@ from engine.model.domain import Domain
 from engine.model.network import Workload
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
+from engine.model.pod_traits import traits_of
 from engine.view.axis import IntColumn
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import DictionaryColumn
@@ -30,6 +31,7 @@ from engine.view.part_memo import PartMemo
 from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
+from engine.view.trait_numbers import with_number, without_number
 
 _Item = TypeVar("_Item", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -47,13 +49,18 @@ class WhatIf:
         view: the cluster as it is, or some rows of it, which then count as all that there are; a
             row may be there several times. INVARIANT: it is held as long as this is, so that its
             state copies columns if it is written to meanwhile.
+
+    Attributes:
+        traits: those of the view, written in place as its columns are.
     """
 
     def __init__(self, view: ClusterView) -> None:
         self._transitions = dict(view.transitions)
+        self.traits = list(view.traits)
         self._view = replace(
             view,
             transitions=self._transitions,
+            traits=self.traits,
             sums=view.sums.copy(),
             assumed=view.assumed.copy(),
             changed=view.changed.copy(),
@@ -85,6 +92,8 @@ class WhatIf:
         view.assumed[row] += 1
         name = view.names[row]
         self._transitions[name] = self._transitions.get(name, NO_TRANSITIONS).plus(NOMINATED, 1)
+        number = view.trait_book.number(traits_of(pod))
+        self.traits[row] = with_number(self.traits[row], number)
         view.sums[:, :, row] += self._sums_of(pod.shape)
         if view.pod_sums:
             contributions = self._contributions_of(pod, row)
@@ -105,6 +114,9 @@ class WhatIf:
             known = transitions.get(names[row], NO_TRANSITIONS)
             transitions[names[row]] = known.plus(NOMINATED, count)
         placed = [*zip(pods, rows, strict=True)]
+        for pod, row in placed:
+            number = self._view.trait_book.number(traits_of(pod))
+            self.traits[row] = with_number(self.traits[row], number)
         added = [self._contributions_of(pod, row) for pod, row in placed]
         on_nodes = Counter(
             (pod.shape.workload, names[row]) for pod, row in placed if pod.shape.workload
@@ -134,6 +146,10 @@ class WhatIf:
             sign * np.array([profile.contribution(key, pod, usages[pod.row]) for key, pod in pods])
             for profile in self._view.pod_sums
         ]
+        change = with_number if sign > 0 else without_number
+        for _, pod in pods:
+            number = self._view.trait_book.number(pod.traits)
+            self.traits[pod.row] = change(self.traits[pod.row], number)
         on_nodes = Counter[tuple[Workload, str]]()
         for _, pod in pods:
             if pod.shape.workload is not None:
@@ -189,7 +205,8 @@ class WhatIf:
     def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
         """Return rows as they would be if so many more pods like this one were on each.
 
-        But for nominations, which are counted by name: whoever reads them cannot look ahead.
+        But for nominations, which are counted by name, and what only rules that read other nodes
+        know of pods: whoever reads that cannot look ahead.
 
         Args:
             pod: one of them; none is known to a report.
@@ -198,10 +215,15 @@ class WhatIf:
         """
         view = self.part(rows)
         view.assumed[:] += counts
+        if pod.host_ports:
+            number = view.trait_book.number(traits_of(pod))
+            by_row = zip(view.traits, counts.tolist(), strict=True)
+            traits = [with_number(numbers, number, count) for numbers, count in by_row]
+            view = replace(view, traits=traits)
         view.sums[:] += self._sums_of(pod.shape)[:, :, np.newaxis] * counts
         if view.pod_sums:
-            by_row = self._unknown_by_row(pod.shape, rows)
-            for sums, amounts in zip(view.pod_sums.values(), by_row, strict=True):
+            contributions = self._unknown_by_row(pod.shape, rows)
+            for sums, amounts in zip(view.pod_sums.values(), contributions, strict=True):
                 sums[:] += amounts * counts
         return view
 
@@ -273,6 +295,7 @@ class _Memo(Memo):
         self.node_aggregates = _Aggregates(original)
         self.dictionaries = _Dictionaries(original)
         self.images = original.memo.images
+        self.namespace_sets = original.memo.namespace_sets
 
 
 class _Columns(ColumnCache):

@@ -8,7 +8,7 @@ source, its evictions, and what it tells. What never does: who is evicted for wh
 from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.controller import ReclaimController
 from webhook.controllers.reclaim.events import EvictionEvents
-from webhook.controllers.reclaim.eviction_writer import EvictionWriter
+from webhook.controllers.reclaim.eviction_writer import EvictionResult, EvictionWriter
 from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.metrics import ReclaimMetrics
@@ -22,6 +22,7 @@ __all__ = [
     "Claims",
     "EventReasons",
     "EvictionEvents",
+    "EvictionResult",
     "EvictionWriter",
     "GuardRecord",
     "Guards",
