@@ -74,6 +74,7 @@ EXAMPLES: Final = {
         "scores: [{plugin: Peaks, args: {nodePowerModel: {node-1: {k0: 90, k1: 3, k2: 0.04}}}}]"
     ),
     "PodState": "scores: [{plugin: PodState}]",
+    "PodTopologySpread": "filters: [{plugin: PodTopologySpread}]",
     "ResourceLimitAware": (
         "scores: [{plugin: ResourceLimitAware, args: {resources: [{name: cpu, weight: 2}]}}]"
     ),
