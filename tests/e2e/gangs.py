@@ -22,7 +22,7 @@ class Gangs:
     namespace: str
 
     async def define(
-        self, name: str, minimum: int, *, timeout: int = 60, **annotations: str
+        self, name: str, minimum: int, *, seconds: int = 60, **annotations: str
     ) -> None:
         """Create a PodGroup; annotations are ours, with underscores."""
         ours = {
@@ -33,7 +33,7 @@ class Gangs:
                 "apiVersion": f"{GROUP}/v1alpha1",
                 "kind": "PodGroup",
                 "metadata": {"name": name, "namespace": self.namespace, "annotations": ours},
-                "spec": {"minMember": minimum, "scheduleTimeoutSeconds": timeout},
+                "spec": {"minMember": minimum, "scheduleTimeoutSeconds": seconds},
             }
         )
 

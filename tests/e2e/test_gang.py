@@ -32,7 +32,7 @@ apiVersion: stowplan.dev/v1alpha1
 kind: PlacementPolicy
 metadata: {name: packed}
 spec:
-  podSelector: {matchLabels: {policy: packed}}
+  match: {objectSelector: {matchLabels: {policy: packed}}}
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
   placement: {at: Release}
 """
@@ -249,7 +249,7 @@ async def test_a_node_that_goes_while_members_are_nominated_is_replaced(stage: S
 
 
 async def test_an_autoscaler_is_told_of_a_gang_without_room_where_it_says_so(stage: Stage) -> None:
-    await stage.gangs.define("train", 6, timeout=120, when_no_room="Release")
+    await stage.gangs.define("train", 6, seconds=120, when_no_room="Release")
     await stage.gangs.join("train", *NAMES, "m-5")
 
     async def unschedulable() -> list[Json]:
@@ -302,7 +302,7 @@ async def test_a_gang_that_fails_to_start_is_created_again_where_it_says_so(stag
         return is_bound(await stage.cluster.get("pods", "rival", stage.gangs.namespace))
 
     stage.link.before = before
-    await stage.gangs.define("train", 5, timeout=5, on_gang_failure="Recreate")
+    await stage.gangs.define("train", 5, seconds=5, on_gang_failure="Recreate")
     await stage.gangs.join("train", *NAMES)
 
     async def ended() -> bool:
