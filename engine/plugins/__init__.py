@@ -14,6 +14,7 @@ from typing import Final
 from engine.plugins import (
     disk_io_aware,
     image_locality,
+    inter_pod_affinity,
     limit_aware,
     load_aware,
     load_variation_risk_balancing,
@@ -21,6 +22,7 @@ from engine.plugins import (
     network_overhead,
     node_affinity,
     node_metadata,
+    node_ports,
     node_resource_topology_match,
     node_resources_allocatable,
     node_resources_balanced_allocation,
@@ -54,6 +56,7 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
     {
         "DiskIOAware": disk_io_aware.PLUGIN,
         "ImageLocality": image_locality.PLUGIN,
+        "InterPodAffinity": inter_pod_affinity.PLUGIN,
         "LimitAware": limit_aware.PLUGIN,
         "LoadAware": load_aware.PLUGIN,
         "LoadVariationRiskBalancing": load_variation_risk_balancing.PLUGIN,
@@ -61,6 +64,7 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
         "NetworkOverhead": network_overhead.PLUGIN,
         "NodeAffinity": node_affinity.PLUGIN,
         "NodeMetadata": node_metadata.PLUGIN,
+        "NodePorts": node_ports.PLUGIN,
         "NodeResourceTopologyMatch": node_resource_topology_match.PLUGIN,
         "NodeResourcesAllocatable": node_resources_allocatable.PLUGIN,
         "NodeResourcesBalancedAllocation": node_resources_balanced_allocation.PLUGIN,
