@@ -63,7 +63,7 @@ async def staged(
             control_plane,
             folder,
             [policy],
-            options=[("hold", "true")],
+            options=[("hold", "true"), ("recreate-gangs", "true")],
             kubeconfig=link.kubeconfig,
         ) as stowplan,
     ):
