@@ -149,9 +149,9 @@ matchExpressions:
 {{ add .Values.shutdown.delaySeconds .Values.shutdown.drainSeconds 10 }}
 {{- end }}
 
-{{/* "true" where pods may be evicted for pods of other quotas, as far as quotas say so. */}}
-{{- define "stowplan.reclaims" -}}
-{{- and .Values.hold.enabled (eq (include "stowplan.mode" .Values.quota.mode) "Queue") }}
+{{/* "true" where pods may be evicted for others, as far as quotas and policies say so. */}}
+{{- define "stowplan.evicts" -}}
+{{- and .Values.hold.enabled (or .Values.preemption.enabled (eq (include "stowplan.mode" .Values.quota.mode) "Queue")) }}
 {{- end }}
 
 {{/* A setting as an environment variable holds it. */}}
@@ -197,6 +197,8 @@ matchExpressions:
   value: {{ .Values.hold.max | int | quote }}
 - name: STOWPLAN_HOLD_SECONDS
   value: {{ .Values.hold.seconds | int | quote }}
+- name: STOWPLAN_PREEMPTION
+  value: {{ .Values.preemption.enabled | quote }}
 {{- end }}
 - name: STOWPLAN_NODE_MARKS
   value: {{ .Values.nodeMarks.enabled | quote }}
