@@ -23,11 +23,11 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.policy import (
-    SCHEDULER_FILTERS,
     SCHEDULER_POLICY,
     CompiledPolicy,
     PolicySet,
     RuleContext,
+    scheduler_filters,
 )
 from engine.report import summary
 from engine.view import (
@@ -144,8 +144,8 @@ def decide_in(
     nodes = view.valid if nodes is None else nodes
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    scheduler_filters = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
-    reachable, first_by_scheduler = _apply_filters(scheduler_filters, nodes)
+    scheduler_outcomes = [rule.outcome(contexts[0]) for rule in scheduler_filters(contexts[0])]
+    reachable, first_by_scheduler = _apply_filters(scheduler_outcomes, nodes)
     policy_filters = [
         rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
@@ -169,13 +169,13 @@ def decide_in(
     placement = policies[0].placement
     decision = Decision(
         pod=request.pod,
-        verdict=_verdict(candidates, placement, reachable, scheduler_filters),
+        verdict=_verdict(candidates, placement, reachable, scheduler_outcomes),
         message="",
         policies=tuple([policy.name for policy in policies if policy is not SCHEDULER_POLICY]),
         placement=placement,
         names=view.names,
         valid=nodes.copy(),
-        filters=(*scheduler_filters, *policy_filters),
+        filters=(*scheduler_outcomes, *policy_filters),
         first_rejections=(*first_by_scheduler, *first_by_policies),
         scored=tuple(scores),
         order=order,
@@ -321,7 +321,7 @@ def _verdict(
     candidates: NDArray[np.intp],
     placement: PlacementOptions,
     reachable: BoolColumn,
-    scheduler_filters: Sequence[FilterOutcome],
+    scheduler_outcomes: Sequence[FilterOutcome],
 ) -> Verdict:
     """Return the verdict for a pod with these candidates.
 
@@ -332,7 +332,7 @@ def _verdict(
     """
     if candidates.size:
         return Verdict.PLACE
-    abstained = any(outcome.abstained for outcome in scheduler_filters)
+    abstained = any(outcome.abstained for outcome in scheduler_outcomes)
     surely_reachable = reachable.any() and not abstained
     if surely_reachable and placement.when_none_fits is WhenNoneFits.DENY:
         return Verdict.DENY

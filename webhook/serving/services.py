@@ -36,6 +36,7 @@ from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
@@ -180,6 +181,14 @@ class ServiceBuilder:
         if settings.hold:
             releasing = await self._releasing(elector, held, unbound, gang_members, running)
         controllers: list[Duty] = []
+        if releasing is not None:
+            phases = PodGroupStatusController(
+                connection,
+                view=cluster.state.view,
+                members=gang_members.of,
+                may_write=lambda: elector.is_leader,
+            )
+            controllers.append(phases.run)
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
