@@ -324,6 +324,12 @@ class Settings(BaseSettings):
         description="Evict pods of lower priority for held pods that no node takes, where their"
         " policy has `placement: { preemption: On }`. With DryRun there, it is only reported.",
     )
+    recreate_gangs: bool = Field(
+        default=False,
+        description="Evict the members of a gang of which too few were bound in time, where it has"
+        " the annotation `stowplan.dev/on-gang-failure`: Recreate, so that their owners create them"
+        " again, held. Without it they are kept.",
+    )
     node_marks: bool = Field(
         default=False,
         description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
