@@ -319,6 +319,12 @@ class Settings(BaseSettings):
         " which are above their min, are evicted for it; where its quota has the annotation"
         " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
     )
+    recreate_gangs: bool = Field(
+        default=False,
+        description="Evict the members of a gang of which too few were bound in time, where it has"
+        " the annotation `stowplan.dev/on-gang-failure`: Recreate, so that their owners create them"
+        " again, held. Without it they are kept.",
+    )
     node_marks: bool = Field(
         default=False,
         description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"

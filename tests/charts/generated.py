@@ -51,6 +51,7 @@ CHARTS_OWN = frozenset(
         "port",
         "probe_port",
         "quota_mode",
+        "recreate_gangs",
         "shutdown_delay_seconds",  # the sleep of its preStop hook
         "tls_cert",
         "tls_key",

@@ -85,6 +85,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     order: QueueOrder,
     quota_queue: QuotaQueue,
     takes: Callable[[HeldPod], bool],
+    recreates_gangs: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -99,6 +100,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         order: of the held pods.
         quota_queue: the pods that wait for quota.
         takes: whether any node would take a pod that no policy places.
+        recreates_gangs: whether members of gangs that failed to start may be evicted.
         registry: of metrics.
         now: the time of day.
     """
@@ -144,7 +146,9 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             decided=decided,
             decider=decider,
             writer=writer,
-            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader),
+            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader)
+            if recreates_gangs
+            else None,
             events=GangEvents(
                 services.connection, identity=elector.identity, view=cluster.state.view
             ),

@@ -154,6 +154,11 @@ matchExpressions:
 {{- and .Values.hold.enabled (eq (include "stowplan.mode" .Values.quota.mode) "Queue") }}
 {{- end }}
 
+{{/* Whether anything may be evicted: "true" or "false". */}}
+{{- define "stowplan.evicts" -}}
+{{- or (eq (include "stowplan.reclaims" .) "true") (and .Values.hold.enabled .Values.hold.recreateGangs) }}
+{{- end }}
+
 {{/* A setting as an environment variable holds it. */}}
 {{- define "stowplan.setting" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if kindIs "slice" . }}{{ join "," . }}{{ else }}{{ toJson . }}{{ end }}
@@ -197,6 +202,8 @@ matchExpressions:
   value: {{ .Values.hold.max | int | quote }}
 - name: STOWPLAN_HOLD_SECONDS
   value: {{ .Values.hold.seconds | int | quote }}
+- name: STOWPLAN_RECREATE_GANGS
+  value: {{ .Values.hold.recreateGangs | quote }}
 {{- end }}
 - name: STOWPLAN_NODE_MARKS
   value: {{ .Values.nodeMarks.enabled | quote }}

@@ -190,7 +190,9 @@ class ReleaseController:
             self._quota_queue.clear()
             self._gangs.turns((), view)
             return ()
-        ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
+        ordered = self._parts.order.sorted(
+            waiting, view, pod_of=_pod_of, failed_at=self._gangs.failed_at
+        )
         turns = self._gangs.turns(ordered, view)
         remaining = self._releasable(turns, view)
         del view  # each nomination would have to copy it
