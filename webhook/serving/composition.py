@@ -185,6 +185,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         order=settings.queue_order(),
         quota_queue=quota_queue,
         takes=partial(_takes, cluster, policies, settings.scope()),
+        recreates_gangs=settings.recreate_gangs,
         registry=metrics.registry,
         now=now,
     )

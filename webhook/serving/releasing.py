@@ -25,6 +25,7 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    Preemptors,
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
@@ -60,6 +61,7 @@ class ReleaseServices:
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
         reclaims: the held pods that others are evicted for.
+        preemptors: those that no node takes, and that pods of lower priority may be evicted for.
         running: the pods that may be evicted; None where none ever is.
     """
 
@@ -72,6 +74,7 @@ class ReleaseServices:
     outcomes: Outcomes
     pace: QuotaPace
     reclaims: Reclaims
+    preemptors: Preemptors
     running: RunningPods | None
 
 
@@ -85,6 +88,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     order: QueueOrder,
     quota_queue: QuotaQueue,
     takes: Callable[[HeldPod], bool],
+    recreates_gangs: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -99,6 +103,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         order: of the held pods.
         quota_queue: the pods that wait for quota.
         takes: whether any node would take a pod that no policy places.
+        recreates_gangs: whether members of gangs that failed to start may be evicted.
         registry: of metrics.
         now: the time of day.
     """
@@ -144,7 +149,9 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             decided=decided,
             decider=decider,
             writer=writer,
-            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader),
+            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader)
+            if recreates_gangs
+            else None,
             events=GangEvents(
                 services.connection, identity=elector.identity, view=cluster.state.view
             ),
@@ -163,6 +170,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
+        preemptors=services.preemptors,
         takes=takes,
     )
     return ReleaseController(

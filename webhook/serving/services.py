@@ -36,12 +36,14 @@ from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     Outcomes,
+    Preemptors,
     QuotaPace,
     Reclaims,
     ReleaseMetrics,
@@ -157,7 +159,7 @@ class ServiceBuilder:
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
-        running = RunningPods(excluded) if settings.reclaims else None
+        running = RunningPods(excluded) if settings.evicts else None
         gang_members = GangMembers()
         observers: list[PodObserver] = [pods, held, unbound, gang_members]
         if running is not None:
@@ -179,6 +181,14 @@ class ServiceBuilder:
         if settings.hold:
             releasing = await self._releasing(elector, held, unbound, gang_members, running)
         controllers: list[Duty] = []
+        if releasing is not None:
+            phases = PodGroupStatusController(
+                connection,
+                view=cluster.state.view,
+                members=gang_members.of,
+                may_write=lambda: elector.is_leader,
+            )
+            controllers.append(phases.run)
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
@@ -245,6 +255,7 @@ class ServiceBuilder:
             outcomes=Outcomes(show=metrics.landed),
             pace=QuotaPace(self.now),
             reclaims=Reclaims(),
+            preemptors=Preemptors(is_enabled=self.settings.preempts),
             running=running,
         )
 
@@ -284,7 +295,7 @@ class ServiceBuilder:
             usage=settings.stale_usage_seconds,
         )
         usage = await self._usage(connection, applier)
-        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.reclaims else WATCHED
+        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.evicts else WATCHED
         clock = Clock(now=self.now)
         return await self.stack.enter_async_context(
             live_cluster(
