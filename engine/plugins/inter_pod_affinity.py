@@ -124,9 +124,10 @@ class InterPodAffinityFilter:
 
 def _concerns(pod: Pod, view: ClusterView) -> bool:
     """Return whether a pod, or any that is on a node, cares which pods are near it."""
-    return bool(pod.pod_affinity or pod.pod_anti_affinity) or bool(
-        view.trait_book.anti_affinity and repelling_pods(view.whole, pod)
-    )
+    if pod.pod_affinity or pod.pod_anti_affinity:
+        return True
+    # Terms of pods that wait for a node, or are gone, stay known: they repel from nowhere.
+    return any(counts.any() for counts in repelling_pods(view.whole, pod).values())
 
 
 def _codes(pod: Pod, needs: _Needs, view: ClusterView) -> NDArray[np.int8]:
