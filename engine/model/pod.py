@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
+from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
@@ -107,6 +107,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_held_by_us_alone(self) -> bool:
         """Whether the scheduler considers it as soon as we release it."""
         return self.scheduling_gates == (HOLD_GATE,)
+
+    @property
+    def is_reclaimed_for(self) -> bool:
+        """Whether it says that others are evicted for it; while it is held, nobody else nominates.
+
+        Whoever may write it can write the annotation, but not its status.
+        """
+        return bool(self.nominated_node_name) and RECLAIM_PLAN_ANNOTATION in self.annotations
 
     @property
     def is_queued(self) -> bool:
