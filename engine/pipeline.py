@@ -261,24 +261,20 @@ def _best_first(
     return _argsort_descending(totals, hashes)
 
 
-def first_of_best(
-    best: int, candidates: int, tied: NDArray[np.intp], hashes: NDArray[np.uint64], pod: Pod
-) -> int:
-    """Return which of the candidates that share the best total comes first, by its row.
+def first_of_best(best: int, candidates: int, hashes: NDArray[np.uint64], pod: Pod) -> int:
+    """Return which of the candidates that share the best total comes first.
 
     Args:
         best: that total.
         candidates: the number of all candidates.
-        tied: the rows of those that share it, ascending.
-        hashes: `name_hashes` of all rows.
+        hashes: `name_hashes` of those that share it, in ascending order of rows.
         pod: the pod.
     """
-    if tied.size == 1:
-        return int(tied[0])
-    keys = hashes.take(tied)
-    keys *= hash_of(pod.uid or pod.key) | 1
-    keys &= _tie_mask(best, candidates)
-    return int(tied[keys.argmin()])
+    if hashes.size == 1:
+        return 0
+    keys = hashes * np.uint64(hash_of(pod.uid or pod.key) | 1)
+    keys &= np.uint64(_tie_mask(best, candidates))
+    return int(keys.argmin())
 
 
 def _tie_mask(best: int, candidates: int) -> int:

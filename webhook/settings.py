@@ -319,6 +319,11 @@ class Settings(BaseSettings):
         " which are above their min, are evicted for it; where its quota has the annotation"
         " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
     )
+    preemption: bool = Field(
+        default=False,
+        description="Evict pods of lower priority for held pods that no node takes, where their"
+        " policy has `placement: { preemption: On }`. With DryRun there, it is only reported.",
+    )
     recreate_gangs: bool = Field(
         default=False,
         description="Evict the members of a gang of which too few were bound in time, where it has"
@@ -374,6 +379,16 @@ class Settings(BaseSettings):
     def reclaims(self) -> bool:
         """Whether pods may be evicted for others, as far as quotas say so."""
         return self.hold and self.quota_mode == "Queue"
+
+    @property
+    def preempts(self) -> bool:
+        """Whether pods of lower priority may be evicted, as far as policies say so."""
+        return self.hold and self.preemption
+
+    @property
+    def evicts(self) -> bool:
+        """Whether pods may be evicted for others."""
+        return self.reclaims or self.preempts
 
     @field_validator("quota_cohort_nodes")
     @classmethod

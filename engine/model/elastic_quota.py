@@ -42,7 +42,7 @@ _MOST_DIGITS: Final = 18
 
 
 class ReclaimMode(StrEnum):
-    """Whether pods are evicted to take room back."""
+    """Whether pods are evicted to make room for others."""
 
     OFF = "Off"
     DRY_RUN = "DryRun"  # plans are made and reported

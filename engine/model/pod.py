@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
+from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
@@ -38,6 +38,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         topology_spread: its constraints that forbid nodes (`DoNotSchedule`), as written.
         host_ports: ports of the node that it takes.
         preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
+        has_claims: whether it has volumes or devices that the scheduler must find: nothing here
+            knows the nodes where these are.
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
         has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
@@ -70,6 +72,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topology_spread: tuple[api.TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     tolerations: tuple[api.Toleration, ...] = ()
+    has_claims: bool = False
     scheduling_gates: tuple[str, ...] = ()
     has_scheduling_group: bool = False
     nominated_node_name: str = ""
@@ -104,6 +107,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_held_by_us_alone(self) -> bool:
         """Whether the scheduler considers it as soon as we release it."""
         return self.scheduling_gates == (HOLD_GATE,)
+
+    @property
+    def is_reclaimed_for(self) -> bool:
+        """Whether it says that others are evicted for it; while it is held, nobody else nominates.
+
+        Whoever may write it can write the annotation, but not its status.
+        """
+        return bool(self.nominated_node_name) and RECLAIM_PLAN_ANNOTATION in self.annotations
 
     @property
     def is_queued(self) -> bool:
@@ -172,6 +183,9 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         topology_spread=_hard_constraints(spec.topology_spread_constraints),
         host_ports=host_ports_of(spec),
         tolerations=tuple(spec.tolerations or ()),
+        has_claims=bool(
+            spec.resource_claims or (spec.volumes and any(map(_is_claim, spec.volumes)))
+        ),
         scheduling_gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
         has_scheduling_group=spec.scheduling_group is not None,
         nominated_node_name=status.nominated_node_name,
@@ -201,6 +215,11 @@ def _hard_constraints(
     if not constraints:
         return ()
     return tuple([each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"])
+
+
+def _is_claim(volume: api.Volume) -> bool:
+    """Return whether a volume may be out of reach of some nodes, or too much for them."""
+    return (volume.persistent_volume_claim or volume.ephemeral or volume.csi) is not None
 
 
 def _images(spec: api.PodSpec) -> tuple[str, ...]:

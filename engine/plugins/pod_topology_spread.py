@@ -11,8 +11,11 @@ other nodes do not count, nor do those that are about to be deleted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from itertools import islice
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,7 +27,6 @@ from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.selectors import (
     LabelSelector,
-    Mistake,
     Mistakes,
     Operator,
     Requirement,
@@ -35,6 +37,7 @@ from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, PASS, Args, Plugin, result_of
 from engine.plugins.lib.node_selection import matching_required, names_too_many
+from engine.plugins.lib.topology import sums_of_domains
 from engine.view import (
     BoolColumn,
     ClusterView,
@@ -42,17 +45,19 @@ from engine.view import (
     IntColumn,
     PodQuery,
     label_column,
+    node_label_keys,
     pods_matching,
     taint_column,
 )
 
 _NODES: Final = (Domain.NODES,)
-_MOST_CONSTRAINTS: Final = 16  # of one key most pods have one; anyone may create a pod with more
-_MOST_TOLD: Final = 3  # mistakes in a message
-_MOST_CONSTRAINTS_TOLD: Final = 4
+_LONGEST_TEXT: Final = 8_192  # bytes of all constraints; one of an everyday pod has some 150
+_MOST_PARTS: Final = 64  # constraints and requirements; each is a pass over nodes or pods
+_CACHED_TEXTS: Final = 256  # of templates that arrive together
+_TOO_LARGE: Final = f"topology spread has more than {_MOST_PARTS} constraints and requirements"
+_MOST_TOLD: Final = 4  # constraints in an explanation, and mistakes in a message
 _HONOR: Final = "Honor"
 _REPELLING: Final = (NO_SCHEDULE, NO_EXECUTE)
-_ENCODE: Final = msgspec.json.Encoder().encode
 _MISMATCH: Final = 1
 _NO_LABEL: Final = 2
 _REASONS: Final = {
@@ -61,19 +66,24 @@ _REASONS: Final = {
 }
 
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[api.TopologySpreadConstraint, ...]).decode
+
+
 class PodTopologySpreadArgs(Args):
     """PodTopologySpread takes none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
-    """One constraint of a pod.
+    """One constraint of a template of pods.
 
     Attributes:
         key: the label whose values are the domains.
         max_skew: how many pods more than in the domain with the fewest there may be.
         min_domains: of fewer domains that count, the fewest pods are taken to be 0.
-        selector: of the pods that count, with the values of `matchLabelKeys`; None for no pod.
+        selector: of the pods that count; None for none.
+        same: keys of labels that the pods that count share with the pod, if it has them.
         honors_affinity: whether only nodes count that the pod's node selector and affinity allow.
         honors_taints: whether only nodes count whose taints the pod tolerates.
     """
@@ -82,23 +92,27 @@ class _Constraint:
     max_skew: int
     min_domains: int
     selector: LabelSelector | None
+    same: tuple[str, ...]
     honors_affinity: bool
     honors_taints: bool
 
-    def selects(self, pod: Pod) -> bool:
-        """Return whether the pod counts once it is on a node."""
-        return self.selector is not None and self.selector.matches(pod.labels)
-
-    def pods(self, pod: Pod, view: ClusterView) -> IntColumn:
-        """Return how many pods on each node count, (n,): upstream counts none without a filter."""
-        if self.selector is None or not self.selector.requirements:
-            return np.zeros(len(view), np.int64)
-        query = PodQuery(frozenset((pod.namespace,)), self.selector)
-        return pods_matching(view, (query,), terminating=False)
+    def selector_for(self, pod: Pod) -> LabelSelector | None:
+        """Return the selector of the pods that count for a pod, None for none."""
+        labels = [(key, pod.labels[key]) for key in self.same if key in pod.labels]
+        if self.selector is None or not labels:
+            return self.selector
+        same = [Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels]
+        return LabelSelector((*self.selector.requirements, *same))
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
+class _Constraints(NamedTuple):
+    """The constraints of a template of pods, and the mistakes in their selectors."""
+
+    each: tuple[_Constraint, ...]
+    mistakes: Mistakes
+
+
+class _Spread(NamedTuple):
     """How a constraint finds the pods of a cluster spread.
 
     Attributes:
@@ -134,10 +148,10 @@ class PodTopologySpreadFilter:
         if view.parent is not None:  # domains are those of all nodes
             whole, rows = view.parent
             return result_of(self.filter(pod, whole, now).codes[rows])
-        constraints, mistakes = _constraints_of(pod)
-        if mistakes or len(constraints) > _MOST_CONSTRAINTS:
+        constraints = _constraints_of(pod)
+        if constraints is None or constraints.mistakes:
             return result_of(np.full(len(view), FAULT, np.int8))
-        spreads = _spreads(constraints, pod, view)
+        spreads = _spreads(constraints.each, pod, view)
         rejects = np.zeros(len(view), np.bool_)
         for spread in spreads:
             rejects |= ~spread.has_domain | spread.is_exceeded
@@ -157,24 +171,23 @@ class PodTopologySpreadFilter:
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why no node could be judged."""
-        _, mistakes = _constraints_of(pod)
-        told = "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD])
-        return told or f"the pod has more than {_MOST_CONSTRAINTS} topology spread constraints"
+        constraints = _constraints_of(pod)
+        if constraints is None:
+            return _TOO_LARGE
+        return "; ".join(str(mistake) for mistake in constraints.mistakes[:_MOST_TOLD])
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the pods of the domains of the node, with this one, and the fewest elsewhere."""
-        if view.parent is not None:
-            whole, rows = view.parent
-            return self.inputs(pod, whole, int(rows[row]), now)
-        constraints, mistakes = _constraints_of(pod)
-        if mistakes or len(constraints) > _MOST_CONSTRAINTS:
+        whole, name = view.whole, view.names[row]
+        constraints = _constraints_of(pod)
+        if constraints is None or constraints.mistakes:
             return ()
-        node = view.nodes[row]
+        node, row = view.nodes[row], whole.rows[name]
         labels = node.labels if node else {}
-        told = zip(constraints, _spreads(constraints, pod, view), strict=True)
+        told = zip(constraints.each, _spreads(constraints.each, pod, whole), strict=True)
         return tuple(
             value
-            for constraint, spread in list(told)[:_MOST_CONSTRAINTS_TOLD]
+            for constraint, spread in islice(told, _MOST_TOLD)
             for value in _inputs(constraint, spread, labels.get(constraint.key), row)
         )
 
@@ -197,40 +210,50 @@ def _inputs(
     ]
 
 
-def _constraints_of(pod: Pod) -> tuple[list[_Constraint], Mistakes]:
-    """Return the constraints of a pod that reject nodes, and the mistakes in their selectors."""
-    constraints: list[_Constraint] = []
-    wrong: list[Mistake] = []
-    for i, written in enumerate(pod.topology_spread):
-        selector = None
-        if written.label_selector is not None:
-            at = ("topologySpreadConstraints", i, "labelSelector")
-            selector, mistakes = parse_label_selector(written.label_selector, at)
-            selector = LabelSelector((*selector.requirements, *_same_values(written, pod)))
-            wrong += mistakes
-        constraints.append(
-            _Constraint(
-                key=written.topology_key,
-                max_skew=written.max_skew,
-                min_domains=1 if written.min_domains is None else written.min_domains,
-                selector=selector,
-                honors_affinity=written.node_affinity_policy in {None, _HONOR},
-                honors_taints=written.node_taints_policy == _HONOR,
-            )
-        )
-    return constraints, tuple(wrong)
+def _constraints_of(pod: Pod) -> _Constraints | None:
+    """Return what a pod requires, None where it is too large to be checked."""
+    try:
+        text = _encode(pod.topology_spread)
+    except (UnicodeEncodeError, OverflowError):
+        return None
+    return _parsed(text) if len(text) <= _LONGEST_TEXT else None
 
 
-def _same_values(constraint: api.TopologySpreadConstraint, pod: Pod) -> list[Requirement]:
-    """Return that pods have the same values of `matchLabelKeys` as this one, where it has any."""
-    return [
-        Requirement(key, Operator.IN, frozenset((pod.labels[key],)))
-        for key in constraint.match_label_keys or ()
-        if key in pod.labels
-    ]
+@lru_cache(maxsize=_CACHED_TEXTS)
+def _parsed(text: bytes) -> _Constraints | None:
+    parsed = [_parse(i, each) for i, each in enumerate(_decode(text))]
+    constraints = _Constraints(
+        tuple(constraint for constraint, _ in parsed),
+        tuple(mistake for _, mistakes in parsed for mistake in mistakes),
+    )
+    return constraints if sum(map(_parts, constraints.each)) <= _MOST_PARTS else None
 
 
-def _spreads(constraints: list[_Constraint], pod: Pod, view: ClusterView) -> list[_Spread]:
+def _parse(i: int, wire: api.TopologySpreadConstraint) -> tuple[_Constraint, Mistakes]:
+    selector: LabelSelector | None = None
+    mistakes: Mistakes = ()
+    if wire.label_selector is not None:
+        at = ("topologySpreadConstraints", i, "labelSelector")
+        selector, mistakes = parse_label_selector(wire.label_selector, at)
+    constraint = _Constraint(
+        key=wire.topology_key,
+        max_skew=wire.max_skew,
+        min_domains=1 if wire.min_domains is None else wire.min_domains,
+        selector=selector,
+        same=tuple(wire.match_label_keys or ()),
+        honors_affinity=wire.node_affinity_policy in {None, _HONOR},
+        honors_taints=wire.node_taints_policy == _HONOR,
+    )
+    return constraint, mistakes
+
+
+def _parts(constraint: _Constraint) -> int:
+    requirements = constraint.selector.requirements if constraint.selector is not None else ()
+    return 1 + len(requirements) + len(constraint.same)
+
+
+def _spreads(constraints: Sequence[_Constraint], pod: Pod, view: ClusterView) -> list[_Spread]:
+    """Return how each constraint finds the pods of a whole cluster spread."""
     included = _included(constraints, pod, view)
     return [
         _spread(constraint, which, pod, view)
@@ -240,32 +263,42 @@ def _spreads(constraints: list[_Constraint], pod: Pod, view: ClusterView) -> lis
 
 def _spread(constraint: _Constraint, included: BoolColumn, pod: Pod, view: ClusterView) -> _Spread:
     """Return how a constraint finds pods spread; included are the nodes that count, (n,)."""
-    label = label_column(view, constraint.key)
-    codes, pods = label.codes[included], constraint.pods(pod, view)[included]
-    # Floats hold such counts exactly.
-    by_domain = np.bincount(codes, pods, minlength=len(label.book)).astype(np.int64)
-    counts = np.bincount(codes, minlength=len(label.book)) > 0
-    domains, fewest = int(np.count_nonzero(counts)), 0
-    if domains and domains >= constraint.min_domains:
-        fewest = int(by_domain[counts].min())
+    pods, domains, fewest = np.zeros(len(view), np.int64), 0, 0
+    has_domain = _has_label(constraint.key, view)
+    selector = constraint.selector_for(pod)
+    if included.any():
+        label = label_column(view, constraint.key)
+        if selector is not None and selector.requirements:  # upstream counts none without any
+            query = PodQuery(frozenset((pod.namespace,)), selector)
+            pods = pods_matching(view, (query,), terminating=False)
+            pods = sums_of_domains(label, np.where(included, pods, 0))
+        domains = np.unique(label.codes[included]).size
+        if domains >= constraint.min_domains:
+            fewest = int(pods[included].min())
     return _Spread(
-        pods=label.spread(by_domain),
-        has_domain=label.present,
+        pods=pods,
+        has_domain=has_domain,
         fewest=fewest,
         most=fewest + constraint.max_skew,
-        own=int(constraint.selects(pod)),
+        own=int(selector is not None and selector.matches(pod.labels)),
     )
 
 
-def _included(constraints: list[_Constraint], pod: Pod, view: ClusterView) -> BoolColumn:
+def _has_label(key: str, view: ClusterView) -> BoolColumn:
+    """Return which nodes have a label, (n,); no column is made for one that none has."""
+    if key not in node_label_keys(view.whole):
+        return np.zeros(len(view), np.bool_)
+    return label_column(view, key).present
+
+
+def _included(constraints: Sequence[_Constraint], pod: Pod, view: ClusterView) -> BoolColumn:
     """Return which nodes count for each constraint, (len(constraints), n), remembered."""
     required = None
     if pod.affinity is not None:
         required = pod.affinity.required_during_scheduling_ignored_during_execution
 
     def included(rows: ClusterView) -> BoolColumn:
-        present = [label_column(rows, constraint.key).present for constraint in constraints]
-        labelled = np.logical_and.reduce(present)
+        labelled = np.logical_and.reduce([_has_label(each.key, rows) for each in constraints])
         allowed, tolerated = _allowed(pod, required, rows), _tolerated(pod, rows)
         return np.array(
             [
@@ -281,7 +314,7 @@ def _included(constraints: list[_Constraint], pod: Pod, view: ClusterView) -> Bo
         for constraint in constraints
     )
     selector = frozenset(pod.node_selector.items())
-    key = ("PodTopologySpread", policies, selector, _ENCODE(required), pod.tolerations)
+    key = ("PodTopologySpread", policies, selector, _encode(required), pod.tolerations)
     return view.pod_column(key, _NODES, included)
 
 
@@ -303,9 +336,15 @@ def _tolerated(pod: Pod, view: ClusterView) -> BoolColumn:
     )
 
 
+def _is_spread(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other plugins)
+    """Return whether a pod has a constraint that rejects nodes."""
+    return bool(pod.topology_spread)
+
+
 PLUGIN = Plugin(
     args=PodTopologySpreadArgs,
     filter=PodTopologySpreadFilter,
     reads=(Domain.NODES, Domain.PODS),
-    reads_other_nodes=lambda pod, view: bool(pod.topology_spread),  # noqa: ARG005 (a protocol)
+    reads_other_nodes=_is_spread,
+    concerns=_is_spread,
 )

@@ -38,6 +38,7 @@ _SCHEDULER_PLUGINS = (
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "PodTopologySpread",
     "InterPodAffinity",
 )
 _NO_POINTS = "it gives no candidate any points"

@@ -25,6 +25,7 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    Preemptors,
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
@@ -60,6 +61,7 @@ class ReleaseServices:
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
         reclaims: the held pods that others are evicted for.
+        preemptors: those that no node takes, and that pods of lower priority may be evicted for.
         running: the pods that may be evicted; None where none ever is.
     """
 
@@ -72,6 +74,7 @@ class ReleaseServices:
     outcomes: Outcomes
     pace: QuotaPace
     reclaims: Reclaims
+    preemptors: Preemptors
     running: RunningPods | None
 
 
@@ -167,6 +170,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
+        preemptors=services.preemptors,
         takes=takes,
     )
     return ReleaseController(

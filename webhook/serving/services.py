@@ -43,6 +43,7 @@ from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     Outcomes,
+    Preemptors,
     QuotaPace,
     Reclaims,
     ReleaseMetrics,
@@ -158,7 +159,7 @@ class ServiceBuilder:
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
-        running = RunningPods(excluded) if settings.reclaims else None
+        running = RunningPods(excluded) if settings.evicts else None
         gang_members = GangMembers()
         observers: list[PodObserver] = [pods, held, unbound, gang_members]
         if running is not None:
@@ -254,6 +255,7 @@ class ServiceBuilder:
             outcomes=Outcomes(show=metrics.landed),
             pace=QuotaPace(self.now),
             reclaims=Reclaims(),
+            preemptors=Preemptors(is_enabled=self.settings.preempts),
             running=running,
         )
 
@@ -293,7 +295,7 @@ class ServiceBuilder:
             usage=settings.stale_usage_seconds,
         )
         usage = await self._usage(connection, applier)
-        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.reclaims else WATCHED
+        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.evicts else WATCHED
         clock = Clock(now=self.now)
         return await self.stack.enter_async_context(
             live_cluster(

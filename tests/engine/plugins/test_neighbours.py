@@ -31,7 +31,7 @@ randoms = st.randoms(use_true_random=False)
 
 
 @every_filter
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50)
 @given(random=randoms)
 def test_a_filter_says_what_the_scheduler_says_after_any_events(name: str, random: Random) -> None:
     cluster = random_cluster(random)
@@ -44,7 +44,7 @@ def test_a_filter_says_what_the_scheduler_says_after_any_events(name: str, rando
 
 
 @every_filter
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30)
 @given(random=randoms)
 def test_pods_that_are_thought_to_be_on_nodes_count_like_those_that_are(
     name: str, random: Random
@@ -67,7 +67,7 @@ def test_pods_that_are_thought_to_be_on_nodes_count_like_those_that_are(
 
 
 @every_filter
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30)
 @given(random=randoms)
 def test_a_pod_on_another_node_changes_nothing_unless_the_plugin_says_so(
     name: str, random: Random

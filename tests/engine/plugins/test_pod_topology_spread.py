@@ -176,10 +176,12 @@ def test_what_cannot_be_judged_is_a_fault_everywhere() -> None:
     assert result.has_faults
     assert set(result.codes.tolist()) == {FAULT}
     assert message.startswith("topologySpreadConstraints[0].labelSelector.matchExpressions[0]")
-    many = [_constraint(topologyKey=f"key-{i}") for i in range(17)]
+    # Each counts for itself, and once more for its requirement.
+    many = [_constraint(topologyKey=f"key-{i}") for i in range(33)]
     result, message = _faulty(_incoming(*many))
     assert result.has_faults
-    assert message == "the pod has more than 16 topology spread constraints"
+    assert message == "topology spread has more than 64 constraints and requirements"
+    assert not _faulty(_incoming(*many[:32]))[0].has_faults
 
 
 def test_numbers_beyond_any_reason_are_compared_as_they_are() -> None:

@@ -281,4 +281,4 @@ def test_each_filter_of_the_scheduler_turns_away_what_it_would() -> None:
 
 def test_free_resources_and_the_pods_around_change_by_themselves() -> None:
     dynamic = [rule.name for rule in SCHEDULER_FILTERS if rule.dynamic]
-    assert dynamic == ["NodePorts", "NodeResourcesFit", "InterPodAffinity"]
+    assert dynamic == ["NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"]

@@ -13,6 +13,7 @@ from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.reclaims import Reclaims
@@ -30,6 +31,7 @@ __all__ = [
     "HeldPodDecider",
     "Outcomes",
     "PodWriter",
+    "Preemptors",
     "QueueTurns",
     "QueuedConditions",
     "QuotaPace",
