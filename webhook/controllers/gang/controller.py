@@ -39,6 +39,7 @@ from webhook.controllers.reclaim import EvictionWriter
 from webhook.controllers.release import (
     DecidedPods,
     GangDecision,
+    GangPart,
     HeldPodDecider,
     PodWriter,
     QueueTurns,
@@ -340,7 +341,7 @@ class GangController:
         held: Mapping[GangKey, Sequence[HeldPod]],
     ) -> None:
         """Note that a gang is complete, and all of its group."""
-        parts = []
+        parts: list[GangPart] = []
         for key in group_of(gang):
             other = gang if key == gang.key else found.get(key)
             readiness = None if other is None else self._readiness(other)
@@ -351,14 +352,19 @@ class GangController:
                     return
                 continue
             if readiness.stage is GangStage.READY:
-                parts.append((other, tuple(held[key][: readiness.needed])))
+                members = tuple(held[key][: readiness.needed])
+                parts.append(GangPart(other, members, self._running(key)))
             elif readiness.stage is not GangStage.STARTED:
                 self._messages[gang.key] = f"gang `{key}` of its group: {readiness.message}"
                 return
         places = {key: place for place, key in enumerate(held)}  # of their first members
-        first = min(parts, key=lambda part: places[part[0].key])[1][0]
+        first = min(parts, key=lambda part: places[part.gang.key]).members[0]
         unit = GangUnit(parts=tuple(parts), first=first)
         self._units |= dict.fromkeys([each.key for each in unit.members], unit)
+
+    def _running(self, key: GangKey) -> tuple[str, ...]:
+        """Return the nodes of the members of a gang that are bound."""
+        return tuple(filter(None, (each.node_name for each in self._parts.members.of(key))))
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
@@ -396,7 +402,7 @@ class GangController:
         prepared = tuple(held for held in members if held.pod.nominated_node_name)
         if not prepared:
             return  # they are decided already
-        unit = GangUnit(parts=((gang, prepared),), first=prepared[0])
+        unit = GangUnit(parts=(GangPart(gang, prepared),), first=prepared[0])
         decisions = {
             held.key: ReleaseDecision(node_name=held.pod.nominated_node_name) for held in prepared
         }
@@ -434,8 +440,8 @@ class GangController:
         member = next(iter(parts.members.of(unit.key)), None)
         if outcome is GangOutcome.RELEASED:
             self._starting = (self._starting or set()) | {gang.key for gang in unit.gangs}
-            for gang, members in unit.parts:
-                await parts.events.released(gang.key, member, len(members))
+            for part in unit.parts:
+                await parts.events.released(part.gang.key, member, len(part.members))
             return
         self._memories.of(unit.key).failed(release.message)
         self._backoff.failed(unit.key, parts.now())

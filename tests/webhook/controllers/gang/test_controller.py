@@ -438,3 +438,24 @@ async def test_a_gang_asks_quota_for_all_of_it(world: World) -> None:
     world.quota("shop", 9, 9, version=2)
     await replica.cycle()
     assert len(world.releases()) == 3
+
+
+async def test_a_gang_that_asks_for_a_rack_runs_in_one_alone(world: World) -> None:
+    for name, rack in (("d", "r1"), ("e", "r2"), ("f", "r2")):
+        world.node(name, rack=rack)
+    world.gang("train", 2, gang_topology="rack")
+    for name in ("one", "two"):
+        world.member(name, "train")
+    await world.replica().cycle()
+    assert {world.released(name) for name in ("one", "two")} == {"e", "f"}
+
+
+async def test_a_gang_that_fits_no_rack_says_what_is_missing(world: World) -> None:
+    world.node("d", rack="r1")
+    world.gang("train", 2, gang_topology="rack")
+    for name in ("one", "two"):
+        world.member(name, "train")
+    replica = world.replica()
+    await replica.cycle()
+    assert not world.releases()
+    assert "2 members need 6 cpu in one rack" in message(replica, "one")
