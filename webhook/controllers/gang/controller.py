@@ -16,6 +16,7 @@ from engine.gang import (
     GangBackoff,
     GangKey,
     GangStage,
+    MatchPolicy,
     OnGangFailure,
     Readiness,
     WhenNoRoom,
@@ -122,6 +123,7 @@ class GangController:
             decided=parts.decided,
             writer=parts.writer,
             place=lambda unit: parts.decider.decide_gang(unit.parts),
+            missing=self._missing,
             clock=parts.clock,
             sleep=parts.sleep,
         )
@@ -361,6 +363,17 @@ class GangController:
         first = min(parts, key=lambda part: places[part.gang.key]).members[0]
         unit = GangUnit(parts=tuple(parts), first=first)
         self._units |= dict.fromkeys([each.key for each in unit.members], unit)
+
+    def _missing(self, unit: GangUnit) -> str:
+        """Return how many members that run are missing by now for all of a gang to run."""
+        for gang, members, _ in unit.parts:
+            if gang.match_policy is MatchPolicy.ONLY_WAITING:
+                continue
+            counts = count_members(self._parts.members.of(gang.key))
+            exist = counts.started + gang.succeeded + len(members)
+            if exist < gang.min_member:
+                return f"{exist} of {gang.min_member} members of `{gang.key}` are left"
+        return ""
 
     def _running(self, key: GangKey) -> tuple[str, ...]:
         """Return the nodes of the members of a gang that are bound."""

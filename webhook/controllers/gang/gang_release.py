@@ -67,6 +67,8 @@ class GangReleaseParts:
         decided: writes the releases.
         writer: writes the nominations.
         place: places a gang again, whose members may be nominated.
+        missing: says which members are missing by now of a gang whose members run in part, "" for
+            none.
         clock: seconds that only go forward.
         sleep: waits for some seconds.
     """
@@ -76,6 +78,7 @@ class GangReleaseParts:
     decided: DecidedPods
     writer: PodWriter
     place: Callable[[GangUnit], GangDecision]
+    missing: Callable[[GangUnit], str]
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -144,6 +147,8 @@ class GangRelease:
             await self._nominate()
             await self._until(self._are_seen, until)
             await parts.sleep(_SETTLE_SECONDS)
+            if missing := parts.missing(self.unit):
+                raise _EndedError(GangOutcome.CHANGED, missing)
             if not (problem := self._problem()):
                 return
             _log.info("gang %s is placed again: %s", self.unit, problem)

@@ -157,6 +157,26 @@ async def test_a_member_that_is_deleted_meanwhile_takes_all_back(world: World) -
     assert "is not held any more" in str(world.server.objects("events"))
 
 
+async def test_members_that_run_may_be_gone_before_the_others_are_released(world: World) -> None:
+    members(world, "one", "two", "three")
+    replica = world.replica()
+    await replica.cycle()
+    Binder(world).bind("one", "two", "three")
+    await replica.cycle()
+    world.delete("three")
+    world.member("four", "train")
+
+    def delete() -> None:
+        if world.nominated("four"):
+            world.delete("one")
+            replica.on_sleep = lambda: None
+
+    replica.on_sleep = delete
+    await replica.cycle()
+    assert world.released("four") is None
+    assert replica.gang_outcomes[-1] is GangOutcome.CHANGED
+
+
 async def test_a_gang_that_failed_is_tried_again_after_a_while(world: World) -> None:
     await test_a_member_that_is_deleted_meanwhile_takes_all_back(world)
     replica = world.replica()
