@@ -292,9 +292,9 @@ class Settings(BaseSettings):
         default=DEFAULT_HOLD_SECONDS,
         ge=10,
         le=3_600,
-        description="Longest time for which a pod is held that does not wait for quota. Then it"
-        " counts as overdue: a release is anybody's business, and half a minute later no further"
-        " pods are held.",
+        description="Longest time for which a pod is held that waits neither for quota nor for its"
+        " gang. Then it counts as overdue: a release is anybody's business, and half a minute later"
+        " no further pods are held.",
     )
     queue_sort: QueueSortName = Field(
         default="PrioritySort",

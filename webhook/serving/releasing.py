@@ -45,6 +45,7 @@ from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.quota import DeploymentPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class ReleaseServices:
         held: the pods that are held.
         unbound: those that are released and not bound.
         gang_members: the members of all gangs.
+        deployments: the pods that others may replace.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
@@ -70,6 +72,7 @@ class ReleaseServices:
     held: HeldPods
     unbound: UnboundReleases
     gang_members: GangMembers
+    deployments: DeploymentPods
     metrics: ReleaseMetrics
     outcomes: Outcomes
     pace: QuotaPace

@@ -21,6 +21,7 @@ from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import DecidedPod, ReleaseDecision
+from webhook.controllers.release.surging_pods import SurgingPods
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "ReleaseParts",
     "ReleasingStatus",
     "SchedulerLease",
+    "SurgingPods",
     "UnboundReleases",
     "Wait",
     "WriteError",
