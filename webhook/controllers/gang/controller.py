@@ -15,6 +15,7 @@ from engine.gang import (
     Gang,
     GangBackoff,
     GangKey,
+    GangMode,
     GangStage,
     MatchPolicy,
     OnGangFailure,
@@ -507,7 +508,9 @@ class GangController:
         parts, members = self._parts, self._parts.members.of(gang.key)
         member = next(iter(members), None)
         partial = partial_start(members, start.moment)
-        is_kept = gang.on_failure is OnGangFailure.KEEP or not partial
+        is_kept = (
+            gang.on_failure is OnGangFailure.KEEP or gang.mode is GangMode.NON_STRICT or not partial
+        )
         if is_kept or parts.evictions is None:
             why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
             await parts.events.failed(gang.key, member, f"{text}; they are kept{why}")
