@@ -15,28 +15,25 @@ from engine.gang import (
     Gang,
     GangBackoff,
     GangKey,
-    GangMode,
     GangStage,
-    MatchPolicy,
-    OnGangFailure,
     Readiness,
     WhenNoRoom,
     count_members,
-    min_resources_gap,
     pod_group_of_gang,
     readiness_of,
 )
-from engine.model.quantity import amount_text
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import SECOND, Micros, date, micros
+from engine.model.time import SECOND, Micros, date
 from engine.view import ClusterState, ClusterView
+from webhook.controllers.gang.aged_gang import AgedGang
+from webhook.controllers.gang.completeness import lacking_resources, missing_members
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.gang_release import GangRelease, GangReleaseParts
 from webhook.controllers.gang.gang_unit import GangUnit, group_of
 from webhook.controllers.gang.memory import GangMemories
 from webhook.controllers.gang.outcome import GangOutcome, GangState
-from webhook.controllers.gang.recreation import recreate
-from webhook.controllers.gang.starts import Start, is_starting, partial_start, start_of
+from webhook.controllers.gang.recreation import end_failed
+from webhook.controllers.gang.starts import Start, is_starting, start_of
 from webhook.controllers.reclaim import EvictionWriter
 from webhook.controllers.release import (
     DecidedPods,
@@ -56,11 +53,11 @@ _MOST_AT_ONCE: Final = 10
 that waits for it."""
 
 _RELEASED_WITHOUT_ROOM_AFTER: Final = 30.0
-_AGED_AFTER: Final = 600 * SECOND
 
 _DESCRIBED_WITHIN: Final = 2 * SECOND
 
 _UNKNOWN: Final = "nothing says how many members must run together"
+_UNDER_WAY: Final = "members of it are being released one by one"
 _RESERVING: Final = "there is room for it, which is being reserved"
 _RECREATING: Final = "members of it are being evicted, as too few were bound in time"
 _GIVING_BACK: Final = "room that an earlier leader reserved is given back"
@@ -124,7 +121,7 @@ class GangController:
             decided=parts.decided,
             writer=parts.writer,
             place=lambda unit: parts.decider.decide_gang(unit.parts),
-            missing=self._missing,
+            missing=lambda unit: missing_members(unit, parts.members),
             clock=parts.clock,
             sleep=parts.sleep,
         )
@@ -136,7 +133,7 @@ class GangController:
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
-        self._aged: GangUnit | None = None
+        self._aged = AgedGang(parts.state, parts.now)
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
     def begin(self) -> None:
@@ -150,7 +147,7 @@ class GangController:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self._give_up_aged()
+        self._aged.give_up()
         self._kept, self._units = {}, {}
         self.counts = dict.fromkeys(GangState, 0)
 
@@ -179,8 +176,7 @@ class GangController:
         self.counts = {state: states[state] for state in GangState}
 
         # 3. A gang that is not complete any more reserves nothing.
-        if self._aged is not None and not self._is_aged(self._units.get(self._aged.first.key)):
-            self._give_up_aged()
+        self._aged.retain(self._units)
         self._memories.forget_old()
 
         # 4. The others have the turns of their first members.
@@ -201,9 +197,9 @@ class GangController:
             self._messages[unit.key] = _TOO_MANY
             return
         memory, now = self._memories.of(unit.key), parts.clock()
-        if self._is_aged(unit):
-            self._give_up_aged()
-        reason = self._lacks(unit)
+        if self._aged.is_unit(unit):
+            self._aged.give_up()
+        reason = lacking_resources(unit, parts.state, parts.members)
         placed = GangDecision({}, reason) if reason else parts.decider.decide_gang(unit.parts)
         if not placed.reason:
             memory.has_room()
@@ -216,22 +212,16 @@ class GangController:
             unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
             decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
             self._start(unit, decisions, is_begun=True)
-        elif self._aged is None and self._has_aged(unit):
-            self._aged = unit
-            for key, decision in placed.decisions.items():
-                parts.state.nominate(key, decision.node_name)
+        else:
+            self._aged.offer(unit, placed.decisions)
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""
         return held.key in self._kept
 
     def reserves_from(self, held: HeldPod) -> bool:
-        """Return whether a single pod that finds no room must not have what a gang waits for.
-
-        Room that counts as taken in our view alone is free to the scheduler: a pod without a node
-        would get there. So it stays held, for as long as it may be.
-        """
-        return self._aged is not None and held.pod.priority <= self._aged.first.pod.priority
+        """Return whether a single pod that finds no room must not have what a gang waits for."""
+        return self._aged.reserves_from(held)
 
     def prepared(self) -> Iterable[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""
@@ -283,20 +273,6 @@ class GangController:
         young = [each.key for each in members if each.is_held_for_gang and each.seen_at > before]
         self._kept |= dict.fromkeys(young, key)
         self._messages[key] = _UNKNOWN
-
-    def _lacks(self, unit: GangUnit) -> str:
-        """Return what all nodes together lack of what gangs say that they need, "" for nothing."""
-        state, members = self._parts.state, self._parts.members
-        view = state.view()
-        for gang in unit.gangs:
-            running = filter(None, (state.placement(each.key) for each in members.of(gang.key)))
-            gap = min_resources_gap(gang, view, running)
-            if gap:
-                lacking = ", ".join(
-                    f"{amount_text(name, gap[name])} {name}" for name in sorted(gap)
-                )
-                return f"`minResources` of `{gang.key}` needs {lacking} more than is free"
-        return ""
 
     def _readiness(self, gang: Gang) -> Readiness:
         return readiness_of(gang, count_members(self._parts.members.of(gang.key)))
@@ -355,8 +331,12 @@ class GangController:
                     return
                 continue
             if readiness.stage is GangStage.READY:
-                members = tuple(held[key][: readiness.needed])
-                parts.append(GangPart(other, members, self._running(key)))
+                members = tuple(held.get(key, ())[: readiness.needed])
+                if len(members) < readiness.needed:
+                    self._messages[gang.key] = _UNDER_WAY
+                    return
+                beside = (each.node_name for each in self._parts.members.of(key))
+                parts.append(GangPart(other, members, tuple(filter(None, beside))))
             elif readiness.stage is not GangStage.STARTED:
                 self._messages[gang.key] = f"gang `{key}` of its group: {readiness.message}"
                 return
@@ -364,21 +344,6 @@ class GangController:
         first = min(parts, key=lambda part: places[part.gang.key]).members[0]
         unit = GangUnit(parts=tuple(parts), first=first)
         self._units |= dict.fromkeys([each.key for each in unit.members], unit)
-
-    def _missing(self, unit: GangUnit) -> str:
-        """Return how many members that run are missing by now for all of a gang to run."""
-        for gang, members, _ in unit.parts:
-            if gang.match_policy is MatchPolicy.ONLY_WAITING:
-                continue
-            counts = count_members(self._parts.members.of(gang.key))
-            exist = counts.started + gang.succeeded + len(members)
-            if exist < gang.min_member:
-                return f"{exist} of {gang.min_member} members of `{gang.key}` are left"
-        return ""
-
-    def _running(self, key: GangKey) -> tuple[str, ...]:
-        """Return the nodes of the members of a gang that are bound."""
-        return tuple(filter(None, (each.node_name for each in self._parts.members.of(key))))
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
@@ -391,23 +356,6 @@ class GangController:
         for held in nominated:
             self._parts.decided.take_back(held)
         return bool(nominated)
-
-    def _has_aged(self, unit: GangUnit) -> bool:
-        """Return whether a gang has been complete for so long that nobody may overtake it."""
-        created = [held.pod.created for held in unit.members if held.pod.created is not None]
-        return bool(created) and self._parts.now() - micros(max(created)) >= _AGED_AFTER
-
-    def _is_aged(self, unit: GangUnit | None) -> bool:
-        """Return whether a gang is the one that has room reserved in our view."""
-        aged = self._aged
-        return aged is not None and unit is not None and aged.member_keys == unit.member_keys
-
-    def _give_up_aged(self) -> None:
-        """Let the room go that counts as taken by a gang that has waited for long."""
-        unit, self._aged = self._aged, None
-        if unit is not None:
-            for held in unit.members:
-                self._parts.state.nominate(held.key, "")
 
     # Releases.
 
@@ -501,21 +449,14 @@ class GangController:
             )
             memory.failed(text)
             self._backoff.failed(group_of(gang)[0], self._parts.now())
-            self._run(group_of(gang)[0], self._end_failed(gang, start, text))
-
-    async def _end_failed(self, gang: Gang, start: Start, text: str) -> None:
-        """Do what is to be done with the members of a gang that has failed to start."""
-        parts, members = self._parts, self._parts.members.of(gang.key)
-        member = next(iter(members), None)
-        partial = partial_start(members, start.moment)
-        is_kept = (
-            gang.on_failure is OnGangFailure.KEEP or gang.mode is GangMode.NON_STRICT or not partial
-        )
-        if is_kept or parts.evictions is None:
-            why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
-            await parts.events.failed(gang.key, member, f"{text}; they are kept{why}")
-            return
-        await parts.events.failed(gang.key, member, f"{text}; {len(partial)} are evicted")
-        left = await recreate(partial, parts.evictions, clock=parts.clock, sleep=parts.sleep)
-        if left:
-            _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)
+            failed = end_failed(
+                gang,
+                start,
+                text,
+                members=self._parts.members,
+                events=self._parts.events,
+                evictions=self._parts.evictions,
+                clock=self._parts.clock,
+                sleep=self._parts.sleep,
+            )
+            self._run(group_of(gang)[0], failed)

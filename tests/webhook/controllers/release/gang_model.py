@@ -91,9 +91,8 @@ class GangCluster(HeldCluster):
             self.problems.append(f"a member of {gang} is released, {prepared} are nominated")
 
     def drain(self) -> None:
+        self.is_ready_at_the_end = True  # without policies nobody looks at gangs
         super().drain()
-        if not self.is_ready_at_the_end:
-            return  # without policies nobody looks at gangs
         for name, pod in self.server.pods().items():
             if gates_of(pod) == [HOLD_GATE] and nominated_in(pod):
                 self.problems.append(f"{name} is held and keeps room on {nominated_in(pod)}")
