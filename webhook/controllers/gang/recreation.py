@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from engine.gang import Gang, GangMember, GangMode, OnGangFailure
+from engine.gang import Gang, GangMember
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.starts import Start, partial_start
 from webhook.controllers.reclaim import EvictionResult, EvictionWriter
@@ -52,9 +52,7 @@ async def end_failed(  # noqa: PLR0913 - named parts
     of_gang = members.of(gang.key)
     member = next(iter(of_gang), None)
     partial = partial_start(of_gang, start.moment)
-    is_kept = (
-        gang.on_failure is OnGangFailure.KEEP or gang.mode is GangMode.NON_STRICT or not partial
-    )
+    is_kept = not gang.is_recreated or not partial
     if is_kept or evictions is None:
         why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
         await events.failed(gang.key, member, f"{text}; they are kept{why}")
