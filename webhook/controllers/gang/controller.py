@@ -17,14 +17,13 @@ from engine.gang import (
     GangKey,
     GangStage,
     Readiness,
-    WhenNoRoom,
     count_members,
     pod_group_of_gang,
     readiness_of,
 )
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, date
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState, ClusterView, Sum
 from webhook.controllers.gang.aged_gang import AgedGang
 from webhook.controllers.gang.completeness import lacking_resources, missing_members
 from webhook.controllers.gang.events import GangEvents
@@ -133,6 +132,7 @@ class GangController:
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
+        self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
         self._aged = AgedGang(parts.state, parts.now)
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
@@ -158,6 +158,7 @@ class GangController:
             ordered: the pods that are not decided, in the queue order.
             view: the cluster.
         """
+        self._free = _free(view)
         # 1. See what became of gangs that are released.
         self._see_starts(view)
 
@@ -206,9 +207,8 @@ class GangController:
             self._start(unit, placed.decisions)
             return
         self._messages[unit.key] = placed.reason
-        waited = memory.has_no_room(now, placed.reason)
-        is_released = any(gang.when_no_room is WhenNoRoom.RELEASE for gang in unit.gangs)
-        if is_released and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
+        waited = memory.has_no_room(now, self._free, placed.reason)
+        if unit.is_released_without_room and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
             unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
             decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
             self._start(unit, decisions, is_begun=True)
@@ -347,7 +347,10 @@ class GangController:
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
-        is_time = self._parts.clock() >= self._memories.of(unit.key).look_at
+        memory = self._memories.of(unit.key)
+        # One has some of the room already, in our view; the other is to be released without any.
+        is_eager = self._aged.is_unit(unit) or unit.is_released_without_room
+        is_time = memory.is_due(self._parts.clock(), self._free, is_eager=is_eager)
         return is_time and all(map(self._parts.decided.may_try, unit.members))
 
     def _take_back(self, members: Sequence[HeldPod]) -> bool:
@@ -460,3 +463,9 @@ class GangController:
                 sleep=self._parts.sleep,
             )
             self._run(group_of(gang)[0], failed)
+
+
+def _free(view: ClusterView) -> tuple[int, ...]:
+    """Return what all nodes have free, one number for each resource."""
+    free = (view.allocatable - view.sums[Sum.REQUESTS])[:, view.valid]
+    return tuple(free.sum(axis=1).tolist())

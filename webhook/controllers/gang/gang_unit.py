@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.gang import Gang, GangKey
+from engine.gang import Gang, GangKey, WhenNoRoom
 from webhook.controllers.release import GangPart
 from webhook.placement.held_pods import HeldPod
 
@@ -45,6 +45,11 @@ class GangUnit:
     def gangs(self) -> tuple[Gang, ...]:
         """The gangs."""
         return tuple(part.gang for part in self.parts)
+
+    @property
+    def is_released_without_room(self) -> bool:
+        """Whether it is released as a whole while it fits nowhere, so that autoscalers see it."""
+        return any(gang.when_no_room is WhenNoRoom.RELEASE for gang in self.gangs)
 
     def __str__(self) -> str:
         """Return the names of the gangs."""
