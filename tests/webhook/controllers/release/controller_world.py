@@ -36,6 +36,7 @@ from webhook.controllers.release import (
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -92,6 +93,7 @@ class Replica:
         self.refusals = Refusals(connection, identity="me", clock=world.clock)
         self.counts = PolicyCounts()
         self.explanations = Explanations(limit=10)
+        self.reclaims = Reclaims()
         self.quota_queue = QuotaQueue(
             self.state,
             self.held,
@@ -141,6 +143,7 @@ class Replica:
                 outcomes=self.outcomes,
                 pace=QuotaPace(world.now),
                 scheduler_lease=SchedulerLease(connection),
+                reclaims=self.reclaims,
             ),
             is_ready=lambda: self.is_ready,
             now=world.now,
