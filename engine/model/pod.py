@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
+from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
@@ -109,6 +109,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.scheduling_gates == (HOLD_GATE,)
 
     @property
+    def is_reclaimed_for(self) -> bool:
+        """Whether it says that others are evicted for it; while it is held, nobody else nominates.
+
+        Whoever may write it can write the annotation, but not its status.
+        """
+        return bool(self.nominated_node_name) and RECLAIM_PLAN_ANNOTATION in self.annotations
+
+    @property
     def is_queued(self) -> bool:
         """Whether it waits for quota, see `engine.model.hold`."""
         return is_queued(self.scheduling_gates, self.annotations)
@@ -150,7 +158,9 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
     scheduled_at, initialized_at = _condition_times(status.conditions or ())
     owners = meta.owner_references or ()
     affinity = spec.affinity or _NO_AFFINITY
-    is_stored = meta.creation_timestamp is not None
+    near, away = affinity.pod_affinity, affinity.pod_anti_affinity
+    spread = spec.topology_spread_constraints
+    label_keys = labels if meta.creation_timestamp is None else None
     return Pod(
         namespace=meta.namespace or namespace,
         name=meta.name,
@@ -170,9 +180,9 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         preemption_policy=spec.preemption_policy or "",
         node_selector=spec.node_selector or {},
         affinity=affinity.node_affinity,
-        pod_affinity=_required(affinity.pod_affinity, labels, is_stored=is_stored),
-        pod_anti_affinity=_required(affinity.pod_anti_affinity, labels, is_stored=is_stored),
-        topology_spread=_hard_constraints(spec.topology_spread_constraints),
+        pod_affinity=() if near is None else _required(near, label_keys),
+        pod_anti_affinity=() if away is None else _required(away, label_keys),
+        topology_spread=() if spread is None else _hard_constraints(spread),
         host_ports=host_ports_of(spec),
         tolerations=tuple(spec.tolerations or ()),
         has_claims=bool(
@@ -191,21 +201,23 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
 
 
 def _required(
-    affinity: api.PodAffinity | None, labels: Mapping[str, str], *, is_stored: bool
+    affinity: api.PodAffinity, labels: Mapping[str, str] | None
 ) -> tuple[api.PodAffinityTerm, ...]:
-    """Return the required terms of an affinity to pods, with label keys in their selectors."""
-    terms = affinity and affinity.required_during_scheduling_ignored_during_execution
-    if not terms:
-        return ()
-    return tuple(terms) if is_stored else with_label_keys(terms, labels)
+    """Return the required terms of an affinity to pods.
+
+    Args:
+        affinity: as written.
+        labels: of a pod that is not stored yet, so that label keys are not in the selectors; else
+            None.
+    """
+    terms = affinity.required_during_scheduling_ignored_during_execution or ()
+    return tuple(terms) if labels is None else with_label_keys(terms, labels)
 
 
 def _hard_constraints(
-    constraints: list[api.TopologySpreadConstraint] | None,
+    constraints: Sequence[api.TopologySpreadConstraint],
 ) -> tuple[api.TopologySpreadConstraint, ...]:
     """Return the constraints of which a node must not break any."""
-    if not constraints:
-        return ()
     return tuple([each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"])
 
 

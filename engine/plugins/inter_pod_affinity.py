@@ -88,7 +88,7 @@ class InterPodAffinityFilter:
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, FAULT where the affinity is too large, or what is not satisfied first."""
-        if not _concerns(pod, view):
+        if not (pod.pod_affinity or pod.pod_anti_affinity or view.trait_book.anti_affinity):
             return FilterResult.passing(len(view))
         needs = _needs_of(pod)
         if needs is None:
@@ -106,7 +106,7 @@ class InterPodAffinityFilter:
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return how many pods near the node matter, by topology key."""
         needs = _needs_of(pod)
-        if needs is None or not _concerns(pod, view):
+        if needs is None:
             return ()
         whole, row = view.whole, view.whole.rows[view.names[row]]
         near = _neighbours(pod, needs, whole)
@@ -124,9 +124,7 @@ class InterPodAffinityFilter:
 
 def _concerns(pod: Pod, view: ClusterView) -> bool:
     """Return whether a pod, or any that is on a node, cares which pods are near it."""
-    return bool(pod.pod_affinity or pod.pod_anti_affinity) or bool(
-        view.trait_book.anti_affinity and repelling_pods(view.whole, pod)
-    )
+    return bool(pod.pod_affinity or pod.pod_anti_affinity or repelling_pods(view.whole, pod))
 
 
 def _codes(pod: Pod, needs: _Needs, view: ClusterView) -> NDArray[np.int8]:

@@ -58,8 +58,8 @@ def pods_using(view: ClusterView, ports: tuple[HostPort, ...]) -> IntColumn:
 def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
     """Return how many pods on each row require to be away from a pod, by topology key, (n,).
 
-    Nothing where no pod does, which takes no time where none requires to be away from any. Of very
-    many keys that nodes have as labels only the first count.
+    Only keys by which some pod does; it takes no time where no pod requires to be away from any. Of
+    very many keys that nodes have as labels only the first are heeded.
     """
     terms = view.trait_book.anti_affinity
     if not terms:
@@ -75,7 +75,9 @@ def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
         def count(rows: ClusterView, of_key: tuple[AffinityTerm, ...] = of_key) -> IntColumn:
             return _count(rows, rows.trait_book.repelling(of_key))
 
-        counts[key] = view.pod_column(("repelling pods", of_key), _PODS, count)
+        column = view.pod_column(("repelling pods", of_key), _PODS, count)
+        if column.any():  # terms of pods that are gone are known for a while
+            counts[key] = column
     return counts
 
 

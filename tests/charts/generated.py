@@ -46,6 +46,7 @@ CHARTS_OWN = frozenset(
         "metrics_port",
         "namespace",
         "node_marks",
+        "preemption",
         "placement_mode",
         "policies",
         "port",

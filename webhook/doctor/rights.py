@@ -106,7 +106,8 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
         yield Right("patch", "", "nodes")
     if spec.setting("STOWPLAN_HOLD") == "true":
         yield from _HOLD_RIGHTS
-        if spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
+        preempts = spec.setting("STOWPLAN_PREEMPTION") == "true"
+        if preempts or spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
             yield from _RECLAIM_RIGHTS
             yield Right("create", "", "configmaps", namespace)
             for verb in ("get", "patch"):

@@ -15,7 +15,7 @@ from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota import QuotaMode, mode_of
 from engine.quota.tree import QuotaPaths
-from engine.reclaim import QuotaAccount
+from engine.reclaim import QuotaAccount, is_paused
 from engine.view import ClusterState, ClusterView
 from webhook.cluster import Cluster
 from webhook.controllers.reclaim import (
@@ -26,13 +26,15 @@ from webhook.controllers.reclaim import (
     Guards,
     OveruseParts,
     OveruseRevocation,
+    PlanParts,
+    PreemptionSource,
     QuotaSource,
-    QuotaSourceParts,
     QuotaStanding,
     ReclaimController,
     ReclaimMetrics,
     ReclaimParts,
     RunningPods,
+    WaitingForQuota,
 )
 from webhook.controllers.release import PodWriter, QuotaQueue
 from webhook.placement.held_pods import HeldPod
@@ -65,15 +67,13 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         now: the time of day.
     """
     connection, elector = services.connection, services.elector
-    metrics = ReclaimMetrics(registry)
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
     claims = Claims(running, now)
-    plans = QuotaSourceParts(
+    waiting = WaitingForQuota(quota_queue.blocked, partial(_mode_of, quota_queue))
+    plans = PlanParts(
         state=cluster.state,
         running=running,
         claims=claims,
-        blocked=quota_queue.blocked,
-        quota_mode=partial(_mode_of, quota_queue),
         standing=partial(_standing, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
@@ -87,6 +87,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         may_write=may_write,
     )
     guards = Guards(record, now)
+    metrics = ReclaimMetrics(registry, lambda: elector.is_leader and is_paused(guards.state, now()))
     evictions = EvictionWriter(connection, may_write=may_write, count=metrics.evicted)
     events = EvictionEvents(connection, identity=elector.identity)
     parts = ReclaimParts(
@@ -98,6 +99,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         guards=guards,
         writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
         evictions=evictions,
+        count_pod=metrics.evicted_pod,
         events=events,
     )
     overuse = OveruseParts(
@@ -106,6 +108,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         claims=claims,
         guards=guards,
         evictions=evictions,
+        count_pod=metrics.evicted_pod,
         events=events,
         tree=QuotaPaths(settings.quota_rules()).tree,
         is_limited=partial(_is_limited, settings.quota_mode),
@@ -115,7 +118,10 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     sources = [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM]
     return ReclaimController(
         parts,
-        [QuotaSource(plans, Micros(settings.reclaim_after_seconds * SECOND))],
+        [
+            QuotaSource(plans, waiting, Micros(settings.reclaim_after_seconds * SECOND)),
+            PreemptionSource(plans, services.preemptors.blocked),
+        ],
         OveruseRevocation(overuse),
         is_ready=lambda: (
             cluster.is_synced and policies.is_loaded and all(each.synced for each in sources)

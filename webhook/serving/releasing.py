@@ -25,6 +25,7 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    Preemptors,
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
@@ -44,6 +45,7 @@ from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.quota import DeploymentPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +58,12 @@ class ReleaseServices:
         held: the pods that are held.
         unbound: those that are released and not bound.
         gang_members: the members of all gangs.
+        deployments: the pods that others may replace.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
         reclaims: the held pods that others are evicted for.
+        preemptors: those that no node takes, and that pods of lower priority may be evicted for.
         running: the pods that may be evicted; None where none ever is.
     """
 
@@ -68,10 +72,12 @@ class ReleaseServices:
     held: HeldPods
     unbound: UnboundReleases
     gang_members: GangMembers
+    deployments: DeploymentPods
     metrics: ReleaseMetrics
     outcomes: Outcomes
     pace: QuotaPace
     reclaims: Reclaims
+    preemptors: Preemptors
     running: RunningPods | None
 
 
@@ -167,6 +173,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
+        preemptors=services.preemptors,
         takes=takes,
     )
     return ReleaseController(

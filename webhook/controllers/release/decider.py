@@ -183,6 +183,7 @@ class HeldPodDecider:
             nominates=False,
             reason="" if nodes else decision.message,
             fits_nowhere=not decision.candidates.size and _has_filters(decision),
+            preemption=decision.placement.preemption,
             patch=ReleasePatch(operations=patch.operations),
         )
 
@@ -208,6 +209,7 @@ def _decision_of(
         node_name="" if reason else outcome.node,
         reason=reason,
         fits_nowhere=not outcome.candidates and _has_filters(outcome.decision),
+        preemption=outcome.decision.placement.preemption,
         patch=patch,
     )
 
