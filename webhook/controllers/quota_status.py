@@ -225,7 +225,9 @@ class QuotaController:
                 f"{allowance.replica} {allowance.serial}"
                 for allowance in reservations.allowances.values()
             )
-            for key in (*reservations.by_key, *allowances):
+            # A surge is listed for as long as it lasts.
+            pods = (key for key, pod in reservations.by_key.items() if not pod.surge)
+            for key in (*pods, *allowances):
                 known[quota.key, key] = since = self._reserved_since.get((quota.key, key), now)
                 if since <= late:
                     stuck.add(quota.key)
