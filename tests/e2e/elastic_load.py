@@ -79,6 +79,7 @@ class ElasticLoad:
         busy_seconds: for how long all tenants create pods between two times in which some are
             quiet; about.
         quiet_seconds: for how long these create none, and all that they have end: others borrow.
+        sizes: what pods request of cpu.
         recording: what was watched, in order.
         kills: of leaders.
     """
@@ -89,6 +90,7 @@ class ElasticLoad:
     life_seconds: float = 8.0
     busy_seconds: float = 10.0
     quiet_seconds: float = 5.0
+    sizes: Sequence[str] = ("500m", "1", "1", "2")
     recording: list[Event] = field(default_factory=list)
     kills: int = 0
 
@@ -149,7 +151,7 @@ class ElasticLoad:
 
     async def _create(self, tenant: Tenant) -> None:
         number = tenant.created + tenant.refused
-        cpu = self.chance.choice(("500m", "1", "1", "2"))
+        cpu = self.chance.choice(self.sizes)
         made = pod(tenant.namespace, f"p-{number:05}", requests={"cpu": cpu})
         made["metadata"]["ownerReferences"] = [self.chance.choice(tenant.owners)]
         try:

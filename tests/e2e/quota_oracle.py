@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -253,6 +254,11 @@ class _Oracle:
                 has_room = may_go and self._has_node(requests, pods)
                 is_promised = is_within_min and (has_room or self._has_victims(requests, pods))
                 yield pods, has_room, is_promised
+        for uid in cluster.homeless:
+            pod = cluster.pods[uid]
+            least, _ = cluster.quotas.get(pod.namespace, ({}, {}))
+            is_within_min = bool(least) and _is_within(cluster.charged[pod.namespace], {}, least)
+            yield {uid: pod}, False, is_within_min and self._has_victims(pod.requests, {uid: pod})
 
     def _by_needs(self, namespace: str) -> Iterator[tuple[Amounts, Mapping[str, RecordedPod]]]:
         """Yield the pods that may be next, by what they request; one that has aged is alone."""
@@ -278,15 +284,20 @@ class _Oracle:
         return kept
 
     def _has_node(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> bool:
-        """Return whether a node has room; what is released and on no node may take any."""
-        if self._cluster.homeless:
-            return False
+        """Return whether a node has room, whichever node those take that are on none."""
         free = self._free(requests, pods)
         return any(_has(each, requests) for each in free.values())
 
     def _free(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> dict[str, Counter[str]]:
-        """Return what is free on each node; what one of these pods is nominated to is theirs."""
-        free = {node: self._cluster.free_on(node) for node in self._cluster.nodes}
+        """Return what is sure to be free on each node for pods of equal needs.
+
+        What one of them is nominated to is theirs. Pods that are on no node may take any.
+        """
+        cluster = self._cluster
+        others = [cluster.pods[uid].requests for uid in cluster.homeless - pods.keys()]
+        free = {node: cluster.free_on(node) for node in cluster.nodes}
+        for room, taken in itertools.product(free.values(), others):
+            room.subtract(taken)
         for node in {pod.node for pod in pods.values()} & free.keys():
             free[node].update(requests)
         return free
