@@ -90,6 +90,7 @@ async def _run(
                     showing = asyncio.create_task(_show(load, seconds))
                     await load.come_and_go(seconds)
                     await killing
+                    await load.settle()
                     showing.cancel()
                     await asyncio.gather(showing, return_exceptions=True)
             finally:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import aiohttp
 
@@ -203,6 +204,15 @@ class ElasticLoad:
             how="strategic",
             subresource="status",
         )
+
+    async def settle(self) -> None:
+        """Wait until no pod that is held has a node: nobody is evicted any more for it then."""
+
+        async def none_is_nominated() -> bool:
+            waiting = [await self._waiting(tenant.namespace) for tenant in self.tenants]
+            return not any(each["status"].get("nominatedNodeName") for each in chain(*waiting))
+
+        await eventually(none_is_nominated, "no pod is nominated")
 
     async def drain(self, within: float = 90) -> None:
         """Wait until nothing waits any more, while pods that run end."""

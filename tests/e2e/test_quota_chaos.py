@@ -67,6 +67,7 @@ async def test_who_borrows_gives_back_and_no_promise_is_broken_whoever_is_killed
                 killing = asyncio.create_task(load.kill_leaders(stowplan, [27.0]))
                 await load.come_and_go(SECONDS)
                 await killing
+                await load.settle()
         finally:
             await remove(cluster, tenants)
     found = judge(load.recording, PATIENCE)
