@@ -24,6 +24,7 @@ from engine.gang.members import (
 from engine.gang.membership import (
     gang_described_by,
     gang_key_of,
+    gang_metadata_of,
     gang_of,
     names_missing_pod_group,
     pod_group_of_gang,
@@ -61,6 +62,7 @@ __all__ = [
     "count_members",
     "gang_described_by",
     "gang_key_of",
+    "gang_metadata_of",
     "gang_of",
     "keeps_waiting",
     "member_of",

@@ -6,9 +6,12 @@ pkg/scheduler/plugins/coscheduling/util/gang_helper.go, GetGangNameByPod.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from engine.model.gang import (
+    GANG_ANNOTATIONS,
+    GANG_LABELS,
     KOORDINATOR_POD_GROUP_LABEL,
     LIGHTWEIGHT_MIN_LABEL,
     LIGHTWEIGHT_NAME_LABEL,
@@ -28,6 +31,7 @@ from engine.model.pod_group import POD_GROUP_GROUPS, PodGroup, pod_group_key
 from engine.view import ClusterView
 
 _LONGEST_NAME: Final = 253
+_LONGEST: Final = 1024
 _NAME_LABELS: Final = (POD_GROUP_LABEL, KOORDINATOR_POD_GROUP_LABEL, LIGHTWEIGHT_NAME_LABEL)
 
 
@@ -88,3 +92,15 @@ def gang_described_by(pod: Pod) -> Gang | None:
         match_policy=MatchPolicy.ONCE_SATISFIED,
         created=pod.created,
     )
+
+
+def gang_metadata_of(pod: Pod) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels and annotations of a pod that say what gang it belongs to.
+
+    What is longer than any that means something is left out.
+    """
+    return _short(pod.labels, GANG_LABELS), _short(pod.annotations, GANG_ANNOTATIONS)
+
+
+def _short(texts: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    return {name: texts[name] for name in names if name in texts and len(texts[name]) <= _LONGEST}

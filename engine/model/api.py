@@ -68,6 +68,14 @@ class ResourceRequirements(WireStruct, frozen=True):
     limits: ResourceList | None = None
 
 
+class ContainerPort(WireStruct, frozen=True):
+    """A port of a container; `host_port` is that of the node, 0 for none."""
+
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    host_port: int = 0
+    protocol: str = ""
+
+
 class Container(WireStruct, frozen=True):
     """A container or init container; `restart_policy` "Always" makes an init one a sidecar."""
 
@@ -75,6 +83,7 @@ class Container(WireStruct, frozen=True):
     image: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
+    ports: list[ContainerPort] | None = None
 
 
 class Toleration(WireStruct, frozen=True):
@@ -130,10 +139,46 @@ class NodeAffinity(WireStruct, frozen=True):
     )
 
 
+class PodAffinityTerm(WireStruct, frozen=True):
+    """The pods that a pod must be near to, or away from, and what near is.
+
+    Without a selector it selects no pod; without namespaces and selector of namespaces those of the
+    pod's own namespace.
+    """
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class PodAffinity(WireStruct, frozen=True):
+    """Affinity or anti-affinity to other pods; only what it requires is read."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+
+
 class Affinity(WireStruct, frozen=True):
-    """The affinity of a pod; only its node part is read."""
+    """The affinity of a pod to nodes and to other pods."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(WireStruct, frozen=True):
+    """How evenly pods that match are spread over the values of a node label."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class PodSchedulingGate(WireStruct, frozen=True):
@@ -158,6 +203,7 @@ class PodSpec(WireStruct, frozen=True):
     node_name: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     tolerations: list[Toleration] | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
     scheduling_group: PodSchedulingGroup | None = None

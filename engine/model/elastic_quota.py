@@ -31,6 +31,9 @@ MAX_QUEUED_ANNOTATION = "stowplan.dev/max-queued"
 RECLAIM_ANNOTATION = "stowplan.dev/reclaim"
 """Annotation of an ElasticQuota: whether its pods within `min` take back what others borrow."""
 
+REVOKE_ANNOTATION = "stowplan.dev/revoke"
+"""Annotation of an ElasticQuota of a tree: whether its pods above its runtime are evicted."""
+
 DEFAULT_WEIGHT = 1
 MOST_WEIGHT = 1_000_000
 DEFAULT_MAX_QUEUED = 1_000
@@ -39,7 +42,7 @@ _MOST_DIGITS: Final = 18
 
 
 class ReclaimMode(StrEnum):
-    """Whether pods within `min` take back what other quotas borrow."""
+    """Whether pods are evicted to take room back."""
 
     OFF = "Off"
     DRY_RUN = "DryRun"  # plans are made and reported
@@ -66,6 +69,7 @@ class ElasticQuota:
         weight: its weight in fair sharing.
         max_queued: pods that may wait for it.
         reclaim: whether its pods within `min` take back what others borrow.
+        revoke: whether pods are evicted of what it uses above its runtime.
         figures: texts of the annotations in `FIGURE_ANNOTATIONS` that it has.
     """
 
@@ -82,6 +86,7 @@ class ElasticQuota:
     weight: int = DEFAULT_WEIGHT
     max_queued: int = DEFAULT_MAX_QUEUED
     reclaim: ReclaimMode = ReclaimMode.DRY_RUN
+    revoke: ReclaimMode = ReclaimMode.OFF
     figures: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -111,7 +116,8 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         tree=tree_settings_of(wire.metadata),
         weight=_integer(annotations, WEIGHT_ANNOTATION, DEFAULT_WEIGHT, 1, MOST_WEIGHT),
         max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
-        reclaim=_reclaim_mode(annotations),
+        reclaim=_mode(annotations, RECLAIM_ANNOTATION, ReclaimMode.DRY_RUN),
+        revoke=_mode(annotations, REVOKE_ANNOTATION, ReclaimMode.OFF),
         figures={name: annotations[name] for name in FIGURE_ANNOTATIONS if name in annotations},
     )
 
@@ -127,6 +133,7 @@ def _integer(
     return value if least <= value <= greatest else default
 
 
-def _reclaim_mode(annotations: Mapping[str, str]) -> ReclaimMode:
-    text = annotations.get(RECLAIM_ANNOTATION)
-    return next((mode for mode in ReclaimMode if mode == text), ReclaimMode.DRY_RUN)
+def _mode(annotations: Mapping[str, str], name: str, default: ReclaimMode) -> ReclaimMode:
+    """Return the mode in an annotation, the default where there is none."""
+    text = annotations.get(name)
+    return next((mode for mode in ReclaimMode if mode == text), default)

@@ -43,7 +43,7 @@ RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 
 GANG_RELEASED_ANNOTATION: Final = "stowplan.dev/gang-released"
-"""On a released member of a gang: when all of its gang were released, RFC 3339."""
+"""On a released member of a gang: when its gang was released, RFC 3339; the same on all members."""
 
 RECLAIM_PLAN_ANNOTATION: Final = "stowplan.dev/reclaim-plan"
 """On a held pod: for whom other pods are evicted, and which; for people, and never acted upon."""
@@ -65,7 +65,21 @@ def is_queued(gates: Collection[str], annotations: Mapping[str, str]) -> bool:
         gates: names of its scheduling gates.
         annotations: of the pod.
     """
+    return _is_held_for(HOLD_FOR_QUOTA, gates, annotations)
+
+
+def is_held_for_gang(gates: Collection[str], annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod waits for its gang: our gate is on it, and gang among the reasons.
+
+    Args:
+        gates: names of its scheduling gates.
+        annotations: of the pod.
+    """
+    return _is_held_for(HOLD_FOR_GANG, gates, annotations)
+
+
+def _is_held_for(reason: str, gates: Collection[str], annotations: Mapping[str, str]) -> bool:
     if HOLD_GATE not in gates or len(gates) > _MOST_GATES:
         return False
     reasons = annotations.get(HOLD_REASONS_ANNOTATION, "")
-    return len(reasons) <= _LONGEST_REASONS and HOLD_FOR_QUOTA in reasons.split(",")
+    return len(reasons) <= _LONGEST_REASONS and reason in reasons.split(",")

@@ -8,7 +8,9 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_queued
+from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
+from engine.model.host_ports import HostPort, host_ports_of
+from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
@@ -16,6 +18,8 @@ from engine.model.time import Micros, micros
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+_NO_AFFINITY = api.Affinity()
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -29,6 +33,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
         affinity: its node affinity, None if it has none.
+        pod_affinity: the terms that it requires, with their label keys in their selectors.
+        pod_anti_affinity: likewise.
+        topology_spread: its constraints that forbid nodes (`DoNotSchedule`), as written.
+        host_ports: ports of the node that it takes.
         preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
@@ -57,6 +65,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     preemption_policy: str = ""
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: api.NodeAffinity | None = None
+    pod_affinity: tuple[api.PodAffinityTerm, ...] = ()
+    pod_anti_affinity: tuple[api.PodAffinityTerm, ...] = ()
+    topology_spread: tuple[api.TopologySpreadConstraint, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
     tolerations: tuple[api.Toleration, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     has_scheduling_group: bool = False
@@ -99,6 +111,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return is_queued(self.scheduling_gates, self.annotations)
 
     @property
+    def is_held_for_gang(self) -> bool:
+        """Whether it waits for its gang, see `engine.model.hold`."""
+        return is_held_for_gang(self.scheduling_gates, self.annotations)
+
+    @property
     def is_daemon_set(self) -> bool:
         """Whether any owner is a DaemonSet (Koordinator ignores controller flag and group)."""
         return "DaemonSet" in self.owner_kinds
@@ -129,6 +146,8 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
     annotations = meta.annotations or {}
     scheduled_at, initialized_at = _condition_times(status.conditions or ())
     owners = meta.owner_references or ()
+    affinity = spec.affinity or _NO_AFFINITY
+    is_stored = meta.creation_timestamp is not None
     return Pod(
         namespace=meta.namespace or namespace,
         name=meta.name,
@@ -147,7 +166,11 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         priority_class_name=spec.priority_class_name,
         preemption_policy=spec.preemption_policy or "",
         node_selector=spec.node_selector or {},
-        affinity=spec.affinity.node_affinity if spec.affinity else None,
+        affinity=affinity.node_affinity,
+        pod_affinity=_required(affinity.pod_affinity, labels, is_stored=is_stored),
+        pod_anti_affinity=_required(affinity.pod_anti_affinity, labels, is_stored=is_stored),
+        topology_spread=_hard_constraints(spec.topology_spread_constraints),
+        host_ports=host_ports_of(spec),
         tolerations=tuple(spec.tolerations or ()),
         scheduling_gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
         has_scheduling_group=spec.scheduling_group is not None,
@@ -159,6 +182,25 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         initialized_at=initialized_at,
         shape=shape_of(wire),
     )
+
+
+def _required(
+    affinity: api.PodAffinity | None, labels: Mapping[str, str], *, is_stored: bool
+) -> tuple[api.PodAffinityTerm, ...]:
+    """Return the required terms of an affinity to pods, with label keys in their selectors."""
+    terms = affinity and affinity.required_during_scheduling_ignored_during_execution
+    if not terms:
+        return ()
+    return tuple(terms) if is_stored else with_label_keys(terms, labels)
+
+
+def _hard_constraints(
+    constraints: list[api.TopologySpreadConstraint] | None,
+) -> tuple[api.TopologySpreadConstraint, ...]:
+    """Return the constraints of which a node must not break any."""
+    if not constraints:
+        return ()
+    return tuple([each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"])
 
 
 def _images(spec: api.PodSpec) -> tuple[str, ...]:

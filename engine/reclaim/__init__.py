@@ -1,43 +1,64 @@
-"""Plans to take back what quotas borrow, for a pod within the `min` of its own.
+"""Plans to take back what quotas borrow, for a pod within the `min` of its own or by their runtime.
 
 Belongs here: who may be evicted, the choice of victims and of a node, the guards that keep reclaim
 from going in circles, all as pure functions of data and a moment. Never: evictions, nominations,
 and who plans when.
 """
 
+from engine.reclaim.borrowers import Accounts, Borrower, Takings, importance, within_budgets
+from engine.reclaim.budgets import Budgets, PodBudget
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
 from engine.reclaim.guards import (
     GuardState,
     evictions_allowed,
     is_backed_off,
     is_paused,
+    may_be_hit,
     with_end,
     with_eviction,
     with_outcome,
 )
 from engine.reclaim.node_fit import NodeFit
+from engine.reclaim.node_search import NodeSearch
+from engine.reclaim.overuse import OveruseSituation, Revocation, overusing, plan_revocations
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
-from engine.reclaim.planner import plan_reclaim
+from engine.reclaim.planner import plan_reclaim, refusal_of
+from engine.reclaim.search import requests_by_quota
 from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
+    "Accounts",
+    "Borrower",
+    "Budgets",
     "Candidate",
     "GuardState",
     "NoPlan",
     "NoPlanReason",
     "NodeFit",
+    "NodeSearch",
+    "OveruseSituation",
     "Plan",
+    "PodBudget",
     "QuotaAccount",
+    "Revocation",
     "RunningPod",
     "Situation",
+    "Takings",
     "Victim",
     "evictions_allowed",
+    "importance",
     "is_backed_off",
     "is_paused",
     "is_tolerating",
+    "may_be_hit",
+    "overusing",
     "plan_reclaim",
+    "plan_revocations",
+    "refusal_of",
+    "requests_by_quota",
     "running_pod_of",
     "with_end",
     "with_eviction",
     "with_outcome",
+    "within_budgets",
 ]

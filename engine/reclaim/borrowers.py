@@ -13,6 +13,7 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.resources import Amounts
 from engine.quota.queueing import weighted_share
+from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import RunningPod
 from engine.reclaim.plan import QuotaAccount
 from engine.view import PodEntry
@@ -22,7 +23,7 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
     """A pod that may be evicted as long as its quotas and its budget allow it.
 
     Attributes:
-        quota: that it counts for.
+        quotas: that it counts for, and those above that; none where it is limited by none.
         pushed: the quotas that its eviction takes from; those that the preemptor counts for too get
             back what they lose.
         requests: what its end frees, base units.
@@ -31,10 +32,15 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
 
     pod: RunningPod
     entry: PodEntry
-    quota: QuotaKey
+    quotas: tuple[QuotaKey, ...]
     pushed: tuple[QuotaKey, ...]
     requests: Amounts
     budget: DisruptionBudget | None
+
+    @property
+    def quota(self) -> QuotaKey:
+        """The quota that it counts for. INVARIANT: a pod that borrows has one."""
+        return self.quotas[0]
 
     @property
     def counted(self) -> tuple[str, PodEntry]:
@@ -165,6 +171,17 @@ class Takings:
         self._add(borrower)
         return True
 
+    def take_all(self, borrowers: Sequence[Borrower]) -> bool:
+        """Take pods that go together; False, without effect, if one of them is not allowed."""
+        if len(borrowers) == 1:
+            return self.take(borrowers[0])
+        before = {quota: dict(taken) for quota, taken in self._taken.items()}
+        disrupted = self._disrupted.copy()
+        if all(map(self.take, borrowers)):
+            return True
+        self._taken, self._disrupted = before, disrupted
+        return False
+
     def _add(self, borrower: Borrower) -> None:
         if borrower.budget is not None:
             self._disrupted[borrower.budget.key] += 1
@@ -177,26 +194,15 @@ class Takings:
 def within_budgets(
     borrowers: Iterable[Borrower], budgets: Sequence[DisruptionBudget]
 ) -> list[Borrower]:
-    """Return the pods that no budget protects, each with the one that its eviction counts against.
-
-    The API server evicts no pod of several budgets.
-    """
-    by_namespace: dict[str, list[DisruptionBudget]] = {}
-    for budget in budgets:
-        by_namespace.setdefault(budget.namespace, []).append(budget)
-    if not by_namespace:
+    """Return the pods that no budget protects, each with that which its eviction counts against."""
+    allowed = Budgets(budgets)
+    if not allowed:
         return list(borrowers)
     found = []
     for each in borrowers:
-        of_pod = [
-            budget
-            for budget in by_namespace.get(each.pod.namespace, ())
-            if budget.selects(each.pod.namespace, each.pod.labels)
-        ]
-        if not of_pod:
-            found.append(each)
-        elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
-            found.append(structs.replace(each, budget=of_pod[0]))
+        of_pod = allowed.of(each.pod)
+        if of_pod.may_disrupt:
+            found.append(structs.replace(each, budget=of_pod.budget))
     return found
 
 

@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
+from engine.gang import gang_key_of
 from engine.model.elastic_quota import QuotaKey
+from engine.model.gang import GangKey
 from engine.model.koordinator_quota import PREEMPTIBLE_LABEL
 from engine.model.never_held import SYSTEM_PRIORITY
 from engine.model.pod import Pod
@@ -26,6 +28,7 @@ class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         owner: uid of its first owner, its own where it has none.
         priority_class_name: "" where it has none.
         scheduled_at: since when its condition PodScheduled is True, None if it is not.
+        gang: that it names, which need not exist; None if it names none.
         deleting: whether it is on its way out.
         is_protected: whether it is never evicted for another.
     """
@@ -38,16 +41,17 @@ class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int
     priority_class_name: str = ""
     scheduled_at: Micros | None = None
+    gang: GangKey | None = None
     deleting: bool = False
     is_protected: bool = False
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A running pod of a quota.
+    """A running pod that may matter.
 
     Attributes:
         entry: how it counts on its node.
-        quotas: the quota that it counts for, then those above that; at least one.
+        quotas: the quota that it counts for, then those above that; reclaim looks at no others.
     """
 
     pod: RunningPod
@@ -72,6 +76,7 @@ def running_pod_of(pod: Pod) -> RunningPod | None:
         priority=pod.priority,
         priority_class_name=sys.intern(pod.priority_class_name),  # few names, many pods
         scheduled_at=pod.scheduled_at,
+        gang=gang_key_of(pod),
         deleting=pod.deleting,
         is_protected=(
             pod.is_mirror

@@ -103,6 +103,11 @@ def may_be_hit(state: GuardState, owner: str, now: Micros) -> bool:
     return rounds is None or now < rounds.began + ROUND or now >= rounds.until
 
 
+def may_be_evicted(state: GuardState, owner: str, assigned_at: int, now: Micros) -> bool:
+    """Return whether a pod has run for long enough, and its owner was not hit a moment ago."""
+    return assigned_at + MIN_RUNTIME <= now and may_be_hit(state, owner, now)
+
+
 def evictions_allowed(state: GuardState, pods: int, now: Micros) -> int:
     """Return how many pods may be evicted now, of a cluster with so many."""
     lately = sum(at > now - MINUTE for at in state.evicted)

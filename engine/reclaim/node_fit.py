@@ -57,6 +57,11 @@ class NodeFit:
         self.may_pass = self._passing(still, view, view.valid)
         """(n,), where only filters that read pods may reject the pod."""
 
+    @property
+    def reads_other_nodes(self) -> bool:
+        """Whether what runs on other nodes may make a node fit or not."""
+        return bool(self._of_the_cluster)
+
     def passing(self, what_if: WhatIf) -> BoolColumn:
         """Return which nodes of a cluster would take the pod, (n,)."""
         rules = (*self._of_each_node, *self._of_the_cluster)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
@@ -38,6 +38,7 @@ class NodeSearch:
         needs: what must be freed for it in the cohort.
         accounts: the quotas.
         borrowers: the pods that may be evicted, each on a node.
+        in_order: puts those that go first first; None for the order of shares.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class NodeSearch:
         needs: Amounts,
         accounts: Accounts,
         borrowers: Sequence[Borrower],
+        in_order: Callable[[Iterable[Borrower]], Iterable[Borrower]] | None = None,
     ) -> None:
         self._fit = fit
         self._what_if = base
         self._requests = requests
         self._needs = needs
         self._accounts = accounts
+        self._in_order = in_order or accounts.in_order
         self._names = base.view.names
         self._on_row: dict[int, list[Borrower]] = {}
         for borrower in borrowers:
@@ -122,7 +125,7 @@ class NodeSearch:
 
     def _victims_on(self, rows: Sequence[int]) -> dict[int, list[Borrower]]:
         """Return the victims on each of some rows that can be made to take the pod."""
-        ordered = {row: list(self._accounts.in_order(self._on_row[row])) for row in rows}
+        ordered = {row: list(self._in_order(self._on_row[row])) for row in rows}
         taken = {row: self._taken(of_row) for row, of_row in ordered.items()}
         victims = self._fitting(taken)
         # Small pods may have used up what could be taken of a quota, where one large pod would do.

@@ -69,6 +69,16 @@ class Situation:
     leaving: AbstractSet[str] = frozenset()
     now: Micros
 
+    def on_their_way_out(self) -> list[Candidate]:
+        """Return the candidates that are leaving, whatever is planned now."""
+        return [
+            each
+            for each in self.candidates
+            if each.pod.deleting
+            or each.pod.uid in self.guards.in_flight
+            or each.pod.uid in self.leaving
+        ]
+
 
 class NoPlanReason(StrEnum):
     """Why nothing is to be evicted for a pod."""
@@ -81,6 +91,7 @@ class NoPlanReason(StrEnum):
     BLOCKED_BY_PDB = "BlockedByPDB"  # it would take pods that their budgets protect now
     GUARDED = "Guarded"  # it would take pods that have just started, or of owners hit before
     TOLERATED = "Tolerated"  # it would take pods whose PriorityClass tolerates its priority
+    NEVER_PREEMPTS = "NeverPreempts"  # its PriorityClass says that nobody is evicted for it
     NO_VICTIMS = "NoVictims"  # nothing that others borrow makes room for it
 
 

@@ -23,7 +23,7 @@ def plan_reclaim(
         situation: all else.
     """
     # 1. Some pods are planned for later, or never.
-    no_plan = _refusal(request, situation)
+    no_plan = refusal_of(request, situation)
     if no_plan is not None:
         return no_plan
     search = Search(request, quotas, situation)
@@ -43,11 +43,11 @@ def plan_reclaim(
     return search.plan(search.borrowers()) or search.reason()
 
 
-def _refusal(request: PlacementRequest, situation: Situation) -> NoPlan | None:
+def refusal_of(request: PlacementRequest, situation: Situation) -> NoPlan | None:
     """Return why no plan is made for a pod now, None if one may be."""
     guards, now = situation.guards, situation.now
     if is_paused(guards, now):
-        text = "reclaim pauses: fewer than 80 % of the last ones ended in a binding"
+        text = "no pods are evicted now: fewer than 80 % of the last reclaims ended in a binding"
         return NoPlan(reason=NoPlanReason.PAUSED, message=text)
     if is_backed_off(guards, request.pod.uid, now):
         text = "two plans for this pod have failed"

@@ -23,7 +23,7 @@ from engine.reclaim.borrowers import (
     within_budgets,
 )
 from engine.reclaim.candidates import Candidate
-from engine.reclaim.guards import MIN_RUNTIME, may_be_hit
+from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.node_search import NodeSearch
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, Victim
@@ -51,15 +51,9 @@ class Search:
         self._quotas = quotas
         self._situation = situation
         self._requests = counted_requests(request.pod.shape)
-        guards = situation.guards
-        self._leaving = [
-            each
-            for each in situation.candidates
-            if each.pod.deleting
-            or each.pod.uid in guards.in_flight
-            or each.pod.uid in situation.leaving
-        ]
-        self._accounts = Accounts(situation.accounts, _by_quota(self._leaving), situation.lendable)
+        self._leaving = situation.on_their_way_out()
+        leaving = requests_by_quota(self._leaving)
+        self._accounts = Accounts(situation.accounts, leaving, situation.lendable)
         self.is_within_min = is_within_min(
             self._requests, self._accounts.used(quotas[0]), self._accounts.guaranteed(quotas[0])
         )
@@ -152,7 +146,7 @@ class Search:
             borrower = Borrower(
                 pod=pod,
                 entry=each.entry,
-                quota=each.quotas[0],
+                quotas=each.quotas,
                 pushed=tuple([quota for quota in each.quotas if quota not in self._quotas]),
                 requests=known[1],
                 budget=None,
@@ -177,13 +171,11 @@ class Search:
         )
 
     def _may_be_hit(self, borrower: Borrower) -> bool:
-        situation = self._situation
+        situation, pod = self._situation, borrower.pod
         now, priority = situation.now, self._request.pod.priority
-        return (
-            borrower.entry.assigned_at + MIN_RUNTIME <= now
-            and may_be_hit(situation.guards, borrower.pod.owner, now)
-            and not is_tolerating(borrower.pod, situation.classes, priority, now)
-        )
+        return may_be_evicted(
+            situation.guards, pod.owner, borrower.entry.assigned_at, now
+        ) and not is_tolerating(pod, situation.classes, priority, now)
 
     def _completed(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]
@@ -279,7 +271,7 @@ class Search:
         return self._accounts.used(quota).get(name, 0) - least
 
 
-def _by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:
+def requests_by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:
     """Return what pods request, by each quota that they count for."""
     total: dict[QuotaKey, dict[str, int]] = {}
     for candidate in candidates:

@@ -21,6 +21,12 @@ from engine.view.columns import (
     taint_column,
 )
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
+from engine.view.existing_pods import (
+    namespaces_matching,
+    pods_matching,
+    pods_using,
+    repelling_pods,
+)
 from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
 from engine.view.pod_table import NO_ROW, PodEntry
@@ -28,6 +34,7 @@ from engine.view.rows import Sum
 from engine.view.shape_contributions import counted_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
 from engine.view.state import ClusterState
+from engine.view.trait_book import PodQuery
 from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
 from engine.view.what_if import WhatIf
 
@@ -52,6 +59,7 @@ __all__ = [
     "IntColumn",
     "LabelColumn",
     "PodEntry",
+    "PodQuery",
     "PodSumProfile",
     "PodTransitions",
     "ResourceAxis",
@@ -67,6 +75,10 @@ __all__ = [
     "integer_label_column",
     "label_column",
     "name_hashes",
+    "namespaces_matching",
+    "pods_matching",
+    "pods_using",
+    "repelling_pods",
     "stale_reports",
     "taint_column",
 ]

@@ -21,6 +21,7 @@ from engine.view.memo import Memo
 from engine.view.namespaces import NamespaceFacts
 from engine.view.pod_counts import PodsOnNodes, PodTransitions
 from engine.view.pod_sums import PodSumProfile
+from engine.view.trait_book import TraitBook
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -42,6 +43,9 @@ class ClusterView:
         names: node name per row, "" for a free row.
         nodes: node per row, None where `valid` is False.
         usages: latest usage report per row, None where there is none.
+        traits: per row the numbers of the traits of its pods, by `trait_book`; see
+            `engine.view.existing_pods`.
+        trait_book: what rules for other pods read of the pods.
         valid: (n,).
         unschedulable: (n,), cordoned.
         allocatable: (n_resources, n), base units.
@@ -66,6 +70,8 @@ class ClusterView:
     names: tuple[str, ...]
     nodes: Sequence[Node | None]
     usages: Sequence[NodeUsage | None]
+    traits: Sequence[bytes]
+    trait_book: TraitBook
     valid: BoolColumn
     unschedulable: BoolColumn
     allocatable: IntColumn
@@ -214,6 +220,7 @@ class ClusterView:
             names=tuple(self.names[row] for row in rows),
             nodes=[self.nodes[row] for row in rows],
             usages=[self.usages[row] for row in rows],
+            traits=[self.traits[row] for row in rows],
             valid=self.valid[rows],
             unschedulable=self.unschedulable[rows],
             allocatable=self.allocatable[:, rows],

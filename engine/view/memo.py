@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.domain import Domain
+from engine.model.selectors import LabelSelector
 from engine.view.dictionary import CodeBook, DictionaryColumn
 from engine.view.image_index import ImageIndex
 
@@ -25,10 +26,13 @@ FORGOTTEN_AFTER: Final = 50_000
 
 NODE_COLUMNS = 256  # one per label key, annotation or node-only expression the policies read
 POD_COLUMNS = 256  # one per rule and pod template
+NAMESPACE_SETS = 256
+NAMESPACE_SET_BYTES = 4 * 2**20
 POD_COLUMN_BYTES = 4 * 2**20  # fifty of those of a number on 5,000 nodes
 _REDO_ALL_ABOVE = 4  # past a quarter of the rows, one pass over all is cheaper than picking
 _SPARE_VALUES = 64  # values of the past that the book of a small cluster may hold
 _LONGEST_KEY = 4096  # bytes, about; parts of a pod are in keys, and bounded by nothing else
+_NAME_BYTES = 64  # of a name in a set, which others hold too
 _PART = 32  # bytes that any part of a key counts for
 
 _Value = TypeVar("_Value")
@@ -202,6 +206,27 @@ class _Coder:
     column: DictionaryColumn[Any] | None = None
 
 
+class NamespaceSets(LruCache[frozenset[str]]):
+    """The namespaces that selectors select, found again when labels of any namespace change."""
+
+    def get(
+        self, selector: LabelSelector, labels_of: Mapping[str, Mapping[str, str]], version: int
+    ) -> frozenset[str]:
+        """Return the names of the namespaces that a selector selects.
+
+        Args:
+            selector: of their labels.
+            labels_of: the labels of each.
+            version: of these.
+        """
+        entry = self._entries.get(selector)
+        if entry is not None and entry.version == version:
+            return entry.value
+        names = frozenset([name for name, labels in labels_of.items() if selector.matches(labels)])
+        self._put(selector, version, names, _NAME_BYTES * len(names))
+        return names
+
+
 class Memo:
     """All that views of one cluster share; see the methods of `ClusterView` of these names.
 
@@ -211,6 +236,7 @@ class Memo:
         node_aggregates: results for all nodes together.
         dictionaries: dictionary columns.
         images: rows by image name.
+        namespace_sets: names of namespaces, by the selector of their labels.
     """
 
     def __init__(self) -> None:
@@ -219,6 +245,7 @@ class Memo:
         self.node_aggregates = AggregateCache(NODE_COLUMNS)
         self.dictionaries = DictionaryCache(NODE_COLUMNS)
         self.images = ImageIndex()
+        self.namespace_sets = NamespaceSets(NAMESPACE_SETS, NAMESPACE_SET_BYTES)
 
 
 def is_long(key: Hashable) -> bool:

@@ -25,6 +25,7 @@ class NamespaceFacts(NamedTuple):
 
     Attributes:
         labels: of each known namespace.
+        labels_version: changes when a namespace comes, goes, or gets other labels.
         requested: requests (and `pods`) of all non-terminal pods that are not queued.
         scheduled: the same of those that are bound, and Pending or Running.
         running: the same of those that are Running, by `PodShape.bare_requests`.
@@ -39,6 +40,7 @@ class NamespaceFacts(NamedTuple):
     """
 
     labels: Mapping[str, Mapping[str, str]]
+    labels_version: int
     requested: Mapping[str, Amounts]
     scheduled: Mapping[str, Amounts]
     running: Mapping[str, Amounts]
@@ -57,6 +59,7 @@ class Namespaces:
         self.labels: dict[str, Mapping[str, str]] = {}
         self.quota_modes: dict[str, str] = {}
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
+        self._labels_version = 0
         self._quotas_version = 0
 
     def facts(
@@ -69,6 +72,7 @@ class Namespaces:
         """Return the facts, valid until this and the totals are unshared."""
         return NamespaceFacts(
             labels=self.labels,
+            labels_version=self._labels_version,
             requested=totals.requested,
             scheduled=totals.scheduled,
             running=totals.running,
@@ -88,6 +92,8 @@ class Namespaces:
 
     def put(self, name: str, labels: Mapping[str, str], quota_mode: str) -> None:
         """Write a namespace; its quota mode is "" where it has none."""
+        if self.labels.get(name) != labels:
+            self._labels_version += 1
         self.labels[name] = labels
         self.quota_modes.pop(name, None)
         if quota_mode:
@@ -95,7 +101,8 @@ class Namespaces:
 
     def drop(self, name: str) -> None:
         """Take out a namespace, if it is there; its quotas stay until they are deleted too."""
-        self.labels.pop(name, None)
+        if self.labels.pop(name, None) is not None:
+            self._labels_version += 1
         self.quota_modes.pop(name, None)
 
     def put_quota(self, quota: ElasticQuota) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from engine.model.domain import Domain
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
+from engine.model.pod_traits import traits_of
 from engine.model.time import Micros
 from engine.view.assumed import AssumedPods
 from engine.view.namespaces import REQUESTED, NamespaceTotals
@@ -80,9 +81,16 @@ class PodAccounting:
         else:
             assigned_at = seen_at
         standing = _standing(pod.phase)
-        return PodEntry(row, pod.shape, assigned_at, pod.initialized_at or 0, standing=standing)
+        return PodEntry(
+            row,
+            pod.shape,
+            assigned_at,
+            pod.initialized_at or 0,
+            standing=standing,
+            traits=traits_of(pod),
+        )
 
-    def waiting(self, key: str, shape: PodShape, standing: int = 0) -> PodEntry:
+    def waiting(self, key: str, shape: PodShape, traits: bytes, standing: int = 0) -> PodEntry:
         """Return the entry of a pod that is not bound, QUEUED or not.
 
         It is on the first advised node that exists and that could run it; if it is nominated, on
@@ -98,8 +106,10 @@ class PodAccounting:
                 ):
                     row = rows.of[name]
                     since = assumption.since
-                    return PodEntry(row, shape, since, 0, assumed=True, standing=standing)
-        return PodEntry(NO_ROW, shape, 0, 0, standing=standing)
+                    return PodEntry(
+                        row, shape, since, 0, assumed=True, standing=standing, traits=traits
+                    )
+        return PodEntry(NO_ROW, shape, 0, 0, standing=standing, traits=traits)
 
     def place_assumed(self, keys: Iterable[str]) -> None:
         """Move pods that are or were assumed to the node they are assumed on now, if any."""
@@ -108,7 +118,7 @@ class PodAccounting:
             if old is None:
                 raise AssertionError("an assumed pod is in the table")
             if not self.assumed.has_landed(key):
-                new = self.waiting(key, old.shape, old.standing & QUEUED)
+                new = self.waiting(key, old.shape, old.traits, old.standing & QUEUED)
             if new != old:
                 self.move(key, old, new)
 
@@ -170,6 +180,10 @@ class PodAccounting:
                 self._rows.release(old.row)
         if new is not None and new.row != NO_ROW:
             self._count(1, key, new, with_sums=recount)
+        if new is not None:
+            numbers = self.table.renew_traits()
+            if numbers is not None:
+                self._rows.renumber_traits(numbers)
 
     def _count(self, sign: int, key: str, pod: PodEntry, *, with_sums: bool) -> None:
         """Count a pod that came to its node, 1, or went from it, -1."""
@@ -178,6 +192,7 @@ class PodAccounting:
             amounts = self._contributions.of(pod.shape).sums  # first: it may replace `rows.sums`
             column = rows.sums[:, row]
             (np.add if sign > 0 else np.subtract)(column, amounts, out=column)
+        rows.count_traits(row, self.table.traits.number(pod.traits), sign)
         if pod.assumed:
             rows.assumed[row] += sign
         rows.touch(row, _PODS)

@@ -1,17 +1,26 @@
 """All pods, as a table of small integers.
 
-A pod is a slot: the row of its node, the number of its shape and two moments. Full pod objects are
-never kept; at 150,000 pods they would cost gigabytes.
+A pod is a slot: the row of its node, the numbers of its shape and of its traits, and two moments.
+Full pod objects are never kept; at 150,000 pods they would cost gigabytes.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import islice
+from operator import length_hint
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.model.pod_shape import PodShape
+from engine.model.pod_traits import NO_TRAITS
+from engine.view.trait_book import TraitBook
+
+_SPARE_TRAITS = 1_024  # of pods that are gone
+_COPIED_AT_ONCE = 4  # traits, for each that is new: 5 us each
 
 NO_ROW = -1
 """The row of a pod on no node."""
@@ -31,6 +40,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
         assumed: whether it is only expected on its node, not bound there.
         standing: SCHEDULED, RUNNING, both added up, QUEUED, or 0.
+        traits: what rules for other pods read of it, by `traits_of`.
     """
 
     row: int
@@ -39,6 +49,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
     initialized_at: int
     assumed: bool = False
     standing: int = 0
+    traits: bytes = NO_TRAITS
 
     def counts_on_its_node_as(self, other: PodEntry) -> bool:
         """Return whether both count alike on their node, where the standing does not matter."""
@@ -48,6 +59,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
             and self.assigned_at == other.assigned_at
             and self.initialized_at == other.initialized_at
             and self.assumed == other.assumed
+            and self.traits == other.traits
         )
 
 
@@ -56,14 +68,20 @@ class PodTable:
 
     Shapes are numbered on first use and their numbers reused when the last pod of a shape is gone,
     so memory follows what is alive.
+
+    Attributes:
+        traits: numbers of traits. One with many of pods that are gone is replaced: the others are
+            copied a few at a time, for 10,000 would take 50 ms.
     """
 
     def __init__(self) -> None:
+        self.traits = TraitBook()
         self.shapes: list[PodShape | None] = []
         self._slot_of: dict[str, int] = {}
         self._keys: list[str] = []
         self._row: array[int] = array("i")
         self._shape: array[int] = array("i")
+        self._traits: array[int] = array("i")
         self._assigned_at: array[int] = array("q")
         self._initialized_at: array[int] = array("q")
         self._assumed = bytearray()
@@ -74,6 +92,8 @@ class PodTable:
         self._shape_pods: list[int] = []
         self._free_slots: list[int] = []
         self._free_shapes: list[int] = []
+        self._most_traits = _SPARE_TRAITS  # before they are copied
+        self._copied: tuple[TraitBook, Iterator[bytes]] | None = None
 
     def __len__(self) -> int:
         return len(self._slot_of)
@@ -108,6 +128,7 @@ class PodTable:
             if self.shapes[self._shape[slot]] is not shape:
                 self._drop_shape(self._shape[slot])
                 self._shape[slot] = self._number(shape)
+        self._traits[slot] = self.traits.number(entry.traits)
         self._assigned_at[slot] = entry.assigned_at
         self._initialized_at[slot] = entry.initialized_at
         self._assumed[slot] = entry.assumed
@@ -119,6 +140,7 @@ class PodTable:
         self._leave(slot)
         self._drop_shape(self._shape[slot])
         self._keys[slot] = ""
+        self._traits[slot] = 0
         self._free_slots.append(slot)
 
     def count_on(self, row: int) -> int:
@@ -130,6 +152,39 @@ class PodTable:
         for slot in self._on_row[row] if row < len(self._on_row) else ():
             yield self._keys[slot], self._entry(slot)
 
+    def renew_traits(self) -> NDArray[np.int32] | None:
+        """Go on replacing the book of traits, if many are of pods that are gone.
+
+        To be called once after each pod is stored.
+
+        Returns:
+            The new number of each old one, when the book was replaced.
+        """
+        if self._copied is None:
+            if len(self.traits) <= self._most_traits:
+                return None
+            texts = [self.traits.texts[number] for number in self._used_traits()]
+            self._copied = TraitBook(), iter(texts)
+        book, left = self._copied
+        for text in islice(left, _COPIED_AT_ONCE):
+            book.number(text)
+        if length_hint(left):
+            return None
+        numbers = np.zeros(len(self.traits), np.int32)
+        for number in self._used_traits():
+            numbers[number] = book.number(self.traits.texts[number])
+        self._traits = array("i", numbers[np.frombuffer(self._traits, np.int32)].tobytes())
+        self._most_traits = 2 * len(book) + _SPARE_TRAITS
+        self.traits, self._copied = book, None
+        return numbers
+
+    def _used_traits(self) -> list[int]:
+        """Return the numbers of traits that pods have."""
+        used: list[int] = np.flatnonzero(
+            np.bincount(np.frombuffer(self._traits, np.int32))
+        ).tolist()
+        return used
+
     def _entry(self, slot: int) -> PodEntry:
         shape = self.shapes[self._shape[slot]]
         assert shape is not None  # noqa: S101 - INVARIANT: a slot in use has a shape
@@ -140,6 +195,7 @@ class PodTable:
             self._initialized_at[slot],
             bool(self._assumed[slot]),
             self._standing[slot],
+            self.traits.texts[self._traits[slot]],
         )
 
     def _enter(self, slot: int, row: int) -> None:
@@ -194,6 +250,7 @@ class PodTable:
         self._row.append(NO_ROW)
         self._place.append(0)
         self._shape.append(0)
+        self._traits.append(0)
         self._assigned_at.append(0)
         self._initialized_at.append(0)
         self._assumed.append(False)

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.model.domain import Domain
 from engine.model.node import Node
 from engine.model.usage import NodeUsage
 from engine.view.axis import ResourceAxis
 from engine.view.pod_table import PodTable
+from engine.view.trait_numbers import with_number, without_number
 
 _FIRST_ROWS = 64
 _NODES, _METRICS = int(Domain.NODES), int(Domain.METRICS)  # numpy takes these twice as fast
@@ -24,7 +26,7 @@ _COLUMNS = (
     "metric_time",
     "changed",
 )
-_COLLECTIONS = ("of", "nodes", "usages")
+_COLLECTIONS = ("of", "nodes", "usages", "traits")
 
 
 class Sum(IntEnum):
@@ -55,7 +57,7 @@ class NodeRows:
         of: row by node name.
         names: node name per row, "" for a free one.
         sums: (len(Sum) * n_resources, rows), so that one pod is one vector.
-        nodes, usages, valid, unschedulable, allocatable, assumed, metric_time, changed: see
+        nodes, usages, traits, valid, unschedulable, allocatable, assumed, metric_time, changed: see
             `ClusterView`.
     """
 
@@ -67,6 +69,7 @@ class NodeRows:
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
         self.usages: list[NodeUsage | None] = []
+        self.traits: list[bytes] = []
         self.valid = np.zeros(_FIRST_ROWS, np.bool_)
         self.unschedulable = np.zeros(_FIRST_ROWS, np.bool_)
         self.allocatable = np.zeros((len(self.axis), _FIRST_ROWS), np.int64)
@@ -138,6 +141,7 @@ class NodeRows:
             self.names.append("")
             self.nodes.append(None)
             self.usages.append(None)
+            self.traits.append(b"")
             if row == len(self.valid):
                 self._grow(2 * row)
         self.of[name] = row
@@ -152,6 +156,14 @@ class NodeRows:
             del self.of[self.names[row]]
             self._rename(row, "")
             self._free.append(row)
+
+    def count_traits(self, row: int, number: int, sign: int) -> None:
+        """Note that a pod with traits of a number came to a row, 1, or went from it, -1."""
+        self.traits[row] = (with_number if sign > 0 else without_number)(self.traits[row], number)
+
+    def renumber_traits(self, numbers: NDArray[np.int32]) -> None:
+        """Give the traits of all pods other numbers, by their old ones."""
+        self.traits = [numbers[np.frombuffer(old, np.int32)].tobytes() for old in self.traits]
 
     def touch(self, row: int, domain: int) -> None:
         """Note that a row changes in a domain."""

@@ -16,6 +16,7 @@ from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
+from engine.model.pod_traits import traits_of
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
@@ -214,7 +215,7 @@ class ClusterState:
         else:
             pods.assumed.waiting(pod, is_new=old is None, seen_at=seen_at)
             is_queued = self._leave_out_queued and pod.is_queued
-            new = pods.waiting(key, pod.shape, QUEUED if is_queued else 0)
+            new = pods.waiting(key, pod.shape, traits_of(pod), QUEUED if is_queued else 0)
         if old == new:
             return  # most updates of a pod change nothing that is counted
         self._before_write()
@@ -264,7 +265,8 @@ class ClusterState:
         key = pods.assumed.advised(pod, advice, at)
         if key is not None:
             self._before_write()
-            pods.move(key, pods.table.get(key), pods.waiting(key, pod.shape))
+            new = pods.waiting(key, pod.shape, traits_of(pod))
+            pods.move(key, pods.table.get(key), new)
 
     def withdraw(self, pod: Pod) -> Advice | None:
         """Take off a pod that is in flight by its advice; return that advice, None if it is not.
@@ -384,6 +386,8 @@ class ClusterState:
             names=rows.names_now,
             nodes=rows.nodes,
             usages=rows.usages,
+            traits=rows.traits,
+            trait_book=pods.table.traits,
             valid=_frozen(rows.valid[:n]),
             unschedulable=_frozen(rows.unschedulable[:n]),
             allocatable=_frozen(rows.allocatable[:, :n]),

@@ -14,6 +14,7 @@ from engine.model.domain import Domain
 from engine.model.network import Workload
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
+from engine.model.pod_traits import traits_of
 from engine.view.axis import IntColumn
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import DictionaryColumn
@@ -29,6 +30,7 @@ from engine.view.memo import (
 from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
+from engine.view.trait_numbers import with_number, without_number
 
 _Item = TypeVar("_Item", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -46,13 +48,18 @@ class WhatIf:
         view: the cluster as it is, or some rows of it, which then count as all that there are; a
             row may be there several times. INVARIANT: it is held as long as this is, so that its
             state copies columns if it is written to meanwhile.
+
+    Attributes:
+        traits: those of the view, written in place as its columns are.
     """
 
     def __init__(self, view: ClusterView) -> None:
         self._transitions = dict(view.transitions)
+        self.traits = list(view.traits)
         self._view = replace(
             view,
             transitions=self._transitions,
+            traits=self.traits,
             sums=view.sums.copy(),
             assumed=view.assumed.copy(),
             changed=view.changed.copy(),
@@ -84,6 +91,8 @@ class WhatIf:
         view.assumed[row] += 1
         name = view.names[row]
         self._transitions[name] = self._transitions.get(name, NO_TRANSITIONS).plus(NOMINATED, 1)
+        number = view.trait_book.number(traits_of(pod))
+        self.traits[row] = with_number(self.traits[row], number)
         view.sums[:, :, row] += self._sums_of(pod.shape)
         if view.pod_sums:
             contributions = (
@@ -115,6 +124,10 @@ class WhatIf:
         rows = np.array([pod.row for _, pod in pods], np.intp)
         view.changed[_PODS, rows] = self._version
         np.add.at(view.assumed, rows, [sign * pod.assumed for _, pod in pods])
+        change = with_number if sign > 0 else without_number
+        for _, pod in pods:
+            number = view.trait_book.number(pod.traits)
+            self.traits[pod.row] = change(self.traits[pod.row], number)
         amounts = np.array([self._sums_of(pod.shape) for _, pod in pods])
         np.add.at(view.sums.transpose(2, 0, 1), rows, sign * amounts)
         for profile, sums in view.pod_sums.items():
@@ -139,7 +152,8 @@ class WhatIf:
     def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
         """Return rows as they would be if so many more pods like this one were on each.
 
-        But for nominations, which are counted by name: whoever reads them cannot look ahead.
+        But for nominations, which are counted by name, and what only rules that read other nodes
+        know of pods: whoever reads that cannot look ahead.
 
         Args:
             pod: one of them; none is known to a report.
@@ -149,6 +163,10 @@ class WhatIf:
         more = self.take(rows)
         view = more.view
         view.assumed[:] += counts
+        if pod.host_ports:
+            number = view.trait_book.number(traits_of(pod))
+            for row, count in enumerate(counts.tolist()):
+                more.traits[row] = with_number(more.traits[row], number, count)
         view.sums[:] += self._sums_of(pod.shape)[:, :, np.newaxis] * counts
         if view.pod_sums:
             each = [self._unknown_contributions(pod, row) for row in rows.tolist()]
@@ -208,6 +226,7 @@ class _Memo(Memo):
         self.node_aggregates = _Aggregates(original)
         self.dictionaries = _Dictionaries(original)
         self.images = original.memo.images
+        self.namespace_sets = original.memo.namespace_sets
 
 
 class _Columns(ColumnCache):

@@ -28,9 +28,11 @@ from engine.quota.queueing import QueueRules
 from tests.bench.bench_view import machine
 from tests.bench.texts import NOW
 from tests.fake_api_server import fake_api_server
+from tests.webhook.controllers.release.gangs import gangs_beside
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.release import (
+    DecidedPods,
     HeldPodDecider,
     Outcomes,
     PodWriter,
@@ -46,6 +48,7 @@ from webhook.controllers.release import (
     WriteParts,
 )
 from webhook.controllers.release.states import ReleaseDecision
+from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -98,8 +101,8 @@ async def _cycles(texts: Sequence[bytes], floor: float, folder: Path) -> None:
 
 def _controller(texts: Sequence[bytes], connection: Connection, most: int) -> ReleaseController:
     """Return a controller that has seen the pods."""
-    held, unbound = HeldPods(lambda: _NOW), UnboundReleases(most=most)
-    applier = EventApplier(now=lambda: _NOW, observers=[held, unbound])
+    held, unbound, members = HeldPods(lambda: _NOW), UnboundReleases(most=most), GangMembers()
+    applier = EventApplier(now=lambda: _NOW, observers=[held, unbound, members])
     for number in range(_NODES):
         name, room = f"node-{number}", {"cpu": 64_000, "memory": 1 << 38, "pods": 250}
         applier.state.set_node(Node(name=name, labels={}, allocatable=room))
@@ -107,21 +110,33 @@ def _controller(texts: Sequence[bytes], connection: Connection, most: int) -> Re
         applier.prepare_pod(msgspec.json.decode(text, type=api.Pod), text)()
     outcomes = Outcomes()
     placer = Placer(view=applier.state.view, now=lambda: _NOW, scope=Scope())
+    writes = WriteParts(
+        state=applier.state,
+        held=held,
+        unbound=unbound,
+        writer=PodWriter(connection, may_write=lambda: True),
+        refusals=Refusals(connection, identity="bench"),
+        releasing=ReleasingStatus(lambda _key, _value: None),
+        conditions=QueuedConditions(),
+        quota_queue=QuotaQueue(applier.state, held, unbound, QueueRules(), now=lambda: _NOW),
+    )
+    decided = DecidedPods(writes, now=lambda: _NOW)
+    decider = _Decided(placer, PolicySet, applier.state, outcomes.nominates, PolicyCounts())
     return ReleaseController(
         ReleaseParts(
-            writes=WriteParts(
-                state=applier.state,
-                held=held,
-                unbound=unbound,
-                writer=PodWriter(connection, may_write=lambda: True),
-                refusals=Refusals(connection, identity="bench"),
-                releasing=ReleasingStatus(lambda _key, _value: None),
-                conditions=QueuedConditions(),
-                quota_queue=QuotaQueue(
-                    applier.state, held, unbound, QueueRules(), now=lambda: _NOW
-                ),
+            writes=writes,
+            decided=decided,
+            gangs=gangs_beside(
+                writes=writes,
+                decided=decided,
+                decider=decider,
+                members=members,
+                connection=connection,
+                may_write=lambda: True,
+                now=lambda: _NOW,
+                clock=time.monotonic,
             ),
-            decider=_Decided(placer, PolicySet, applier.state, outcomes.nominates, PolicyCounts()),
+            decider=decider,
             order=QueueOrder(),
             outcomes=outcomes,
             pace=QuotaPace(lambda: _NOW),

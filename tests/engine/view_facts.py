@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from engine.model.resources import Amounts
 from engine.view import ClusterView, IntColumn, Sum
 
@@ -25,6 +27,12 @@ def facts(view: ClusterView) -> dict[str, object]:
     }
 
 
+def traits_on(view: ClusterView, row: int) -> list[bytes]:
+    """Return the traits of the pods on a row."""
+    numbers = np.frombuffer(view.traits[row], np.int32).tolist()
+    return [view.trait_book.texts[number] for number in numbers]
+
+
 def _by_namespace(amounts: Mapping[str, Amounts]) -> dict[str, Amounts]:
     return {namespace: _positive(some) for namespace, some in amounts.items()}
 
@@ -38,6 +46,7 @@ def _node_facts(view: ClusterView, row: int) -> dict[str, object]:
         "allocatable": _amounts(view, view.allocatable, row),
         "assumed": int(view.assumed[row]),
         "sums": {one: _amounts(view, view.sums[one], row) for one in Sum},
+        "traits": sorted(traits_on(view, row)),
         "metric_time": int(view.metric_time[row]),
         "pod_sums": {profile: sums[:, row].tolist() for profile, sums in view.pod_sums.items()},
     }

@@ -23,6 +23,7 @@ from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
+from webhook.admission.gang_hold import GangHolds
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -68,7 +69,14 @@ class Mutate:
         )
         guard = HoldGuard(_Releasing, HeldPods(lambda: Micros(0)))
         holder = (
-            PodHolder(placer, guard, queues=lambda _, __: True, now=lambda: Micros(0), seconds=60)
+            PodHolder(
+                placer,
+                guard,
+                queues=lambda _, __: True,
+                gangs=GangHolds(state.view, lambda: True),
+                now=lambda: Micros(0),
+                seconds=60,
+            )
             if holding
             else None
         )

@@ -1,11 +1,11 @@
-"""Holds of new pods: of those that policies decide at their release, or that wait for quota."""
+"""Holds of new pods: those that policies decide at release, or that wait for quota or a gang."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from engine.model.decision import PlacementAt, Verdict
-from engine.model.hold import HOLD_FOR_PLACEMENT, HOLD_FOR_QUOTA
+from engine.model.hold import HOLD_FOR_GANG, HOLD_FOR_PLACEMENT, HOLD_FOR_QUOTA
 from engine.model.never_held import is_never_held
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -13,6 +13,7 @@ from engine.model.time import Micros
 from engine.placement import Patch, hold_patch
 from engine.policy import CompiledPolicy, PolicySet
 from webhook.admission import wire
+from webhook.admission.gang_hold import GangHolds, may_name_gang
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.hold_guard import HoldGuard, Refusal
 from webhook.placement.placer import Placement, Placer
@@ -26,6 +27,7 @@ class PodHolder:
         guard: says whether pods may be held.
         queues: whether pods of a namespace whose label names a quota of Koordinator, "" for none,
             wait for quota; given None, whether any pod of the namespace may.
+        gangs: says which pods wait for their gang.
         now: the time of day.
         seconds: the bound of a hold.
         count_refusal: called with the reason for each pod that is advised instead.
@@ -37,6 +39,7 @@ class PodHolder:
         guard: HoldGuard,
         *,
         queues: Callable[[str, str | None], bool],
+        gangs: GangHolds,
         now: Callable[[], Micros],
         seconds: int,
         count_refusal: Callable[[str], None] = lambda _reason: None,
@@ -44,13 +47,16 @@ class PodHolder:
         self._placer = placer
         self._guard = guard
         self._queues = queues
+        self._gangs = gangs
         self._now = now
         self._seconds = seconds
         self._count_refusal = count_refusal
 
-    def may_hold(self, namespace: str, policies: PolicySet) -> bool:
-        """Return whether any pod of a namespace may be held now; takes microseconds."""
-        is_meant = policies.may_hold or self._queues(namespace, None)
+    def may_hold(self, request: wire.AdmissionRequest, policies: PolicySet) -> bool:
+        """Return whether a pod may be held, or warned that it is not; takes microseconds."""
+        if may_name_gang(bytes(request.object)):
+            return True
+        is_meant = policies.may_hold or self._queues(request.namespace, None)
         return is_meant and not self._guard.refusal(self._now())
 
     def held(
@@ -66,7 +72,7 @@ class PodHolder:
         Raises:
             PatchError: the operations do not apply to the pod.
         """
-        if is_never_held(pod.pod):
+        if is_never_held(pod.pod) or self._guard.refusal(self._now()):
             return None
         applied = self._placer.policies_for(pod, policies)
         reasons = self._reasons(pod.pod, applied)
@@ -89,13 +95,16 @@ class PodHolder:
         )
         if not request.dry_run:
             self._placer.withdraw(pod.pod)
+        warning = ""
+        if HOLD_FOR_GANG in reasons:
+            warning = self._gangs.warning(pod.pod, Refusal.NONE, is_held=True)
         audit = {"decision": f"held until it is released: {' and '.join(reasons)}"}
         if applied:
             audit["policies"] = ",".join([policy.name for policy in applied])
         response = wire.allowed(
             request.uid,
             operations=(*advice.operations, *operations),
-            warnings=advice.warnings,
+            warnings=(*advice.warnings, warning) if warning else advice.warnings,
             audit_annotations=audit,
         )
         return ReviewResult(Outcome.HELD, response)
@@ -107,17 +116,29 @@ class PodHolder:
             reasons.append(HOLD_FOR_PLACEMENT)
         if self._waits_for_quota(pod):
             reasons.append(HOLD_FOR_QUOTA)
+        if self._waits_for_gang(pod):
+            reasons.append(HOLD_FOR_GANG)
         return tuple(reasons)
 
     def _waits_for_quota(self, pod: Pod) -> bool:
         queues = self._queues(pod.namespace, pod.shape.quota_name)
         return queues and self._placer.is_in_scope(pod)
 
+    def _waits_for_gang(self, pod: Pod) -> bool:
+        return self._gangs.waits(pod) and self._placer.is_in_scope(pod)
+
+    def warning(self, pod: Pod) -> str:
+        """Return what the creator of a pod that is not held should know, "" for nothing."""
+        if not self._waits_for_gang(pod):
+            return ""
+        return self._gangs.warning(pod, self._guard.refusal(self._now()), is_held=False)
+
     def count_advised(self, placement: Placement, policies: PolicySet) -> None:
         """Count a pod that was advised, if it would have been held but for the guard."""
         pod = placement.pod
         for_placement = policies.may_hold and placement.at is PlacementAt.RELEASE
-        if (for_placement or self._waits_for_quota(pod)) and not is_never_held(pod):
+        is_meant = for_placement or self._waits_for_quota(pod) or self._waits_for_gang(pod)
+        if is_meant and not is_never_held(pod):
             refusal = self._guard.refusal(self._now())
             if refusal is not Refusal.NONE:
                 self._count_refusal(refusal)

@@ -61,7 +61,7 @@ class PlacementReviews:
             return _not_advised(request, f"more than {MOST_BYTES} bytes")
         try:
             policies, holder = self._policies(), self._holder
-            if holder is not None and holder.may_hold(request.namespace, policies):
+            if holder is not None and holder.may_hold(request, policies):
                 return self._held_or_advised(request, policies, holder)
             return self._shared(request, policies) or self._held_or_advised(request, policies, None)
         except AdmissionError as error:
@@ -85,25 +85,32 @@ class PlacementReviews:
         if excess:
             return _not_advised(request, excess)
         pod = _placement_request(manifest, request)
+        warning = ""
         if holder is not None:
             # Whether this pod is held comes first: the advice of another does not say it.
-            result = holder.held(request, pod, policies) or self._shared(request, policies)
+            result = holder.held(request, pod, policies)
+            if result is not None:
+                return result
+            warning = holder.warning(pod.pod)
+            result = self._shared(request, policies, warning)
             if result is not None:
                 return result
         placement = self._placer.place(pod, policies, dry_run=bool(request.dry_run))
         if not request.dry_run:
             self._count(placement, policies)
         self._cache.put(request, policies, placement, began)
-        return _result(request, placement, _OUTCOMES[placement.verdict])
+        return _result(request, placement, _OUTCOMES[placement.verdict], warning)
 
-    def _shared(self, request: AdmissionRequest, policies: PolicySet) -> ReviewResult | None:
+    def _shared(
+        self, request: AdmissionRequest, policies: PolicySet, warning: str = ""
+    ) -> ReviewResult | None:
         """Advise a pod by the decision for another of its template, if there is one."""
         placement = self._cache.get(request, policies)
         if placement is None:
             return None
         self._placer.assume(placement)
         self._count(placement, policies)
-        return _result(request, placement, Outcome.SHARED)
+        return _result(request, placement, Outcome.SHARED, warning)
 
     def _count(self, placement: Placement, policies: PolicySet) -> None:
         self._counts.count(placement, policies)
@@ -127,7 +134,9 @@ def _placement_request(manifest: api.Pod, request: AdmissionRequest) -> Placemen
     return PlacementRequest(pod=pod, raw=raw, request=request.variables())
 
 
-def _result(request: AdmissionRequest, placement: Placement, outcome: Outcome) -> ReviewResult:
+def _result(
+    request: AdmissionRequest, placement: Placement, outcome: Outcome, warning: str
+) -> ReviewResult:
     audit = _audit_annotations(placement)
     if outcome is Outcome.DENIED:
         response = wire.denied(request.uid, placement.message, audit_annotations=audit)
@@ -136,7 +145,7 @@ def _result(request: AdmissionRequest, placement: Placement, outcome: Outcome) -
         response = wire.allowed(
             request.uid,
             operations=patch.operations,
-            warnings=(*_no_candidate(placement), *patch.warnings),
+            warnings=(*_no_candidate(placement), *patch.warnings, *((warning,) if warning else ())),
             audit_annotations=audit,
         )
     errors = len(placement.errors)

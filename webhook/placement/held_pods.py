@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from engine.gang import gang_metadata_of
 from engine.model import api
 from engine.model.pod import Pod
 from engine.model.quantity import INT64_MAX
@@ -22,7 +23,7 @@ DEFAULT_HOLD_SECONDS: Final = 60
 DEFAULT_HOLD_MAX: Final = 10_000
 
 NEVER: Final = Micros(INT64_MAX)
-"""The bound of a pod that waits for quota: it waits for as long as that takes."""
+"""The bound of a pod that waits for quota or its gang: it waits for as long as that takes."""
 
 _MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
 _MOST_OBSOLETE = 1024
@@ -55,10 +56,11 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             where it is too large to be kept or for a decision: it is to be released without one.
         release_by: the moment by which it is to be released: its creation and the bound of a hold.
             Not what its annotation says, which whoever creates a pod may write. NEVER of a pod that
-            waits for quota.
+            waits for quota or for its gang.
         seen_at: when this replica first saw it held by our gate alone, waiting for quota or not as
             it is.
         is_queued: whether it waits for quota; also of a pod without `raw`.
+        is_held_for_gang: whether it waits for its gang; likewise.
     """
 
     pod: Pod
@@ -67,6 +69,7 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     release_by: Micros
     seen_at: Micros
     is_queued: bool = False
+    is_held_for_gang: bool = False
 
     @property
     def key(self) -> str:
@@ -78,6 +81,11 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The request to place it: what expressions may read at a release, see `compile_policy`."""
         admission = {**_CREATION, "name": self.pod.name, "namespace": self.pod.namespace}
         return PlacementRequest(pod=self.pod, raw=self.raw, request=admission)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether it waits for as long as its quota or its gang takes."""
+        return self.is_queued or self.is_held_for_gang
 
     @property
     def overdue_from(self) -> Micros:
@@ -141,7 +149,7 @@ class HeldPods:
     def oldest_overdue_seconds(self, now: Micros) -> float:
         """Return for how long the oldest overdue hold has been overdue, 0 if none is.
 
-        Pods that wait for quota never are.
+        Pods that wait for quota or their gang never are.
         """
         while self._queue:
             overdue_from, key = self._queue[0]
@@ -157,7 +165,11 @@ class HeldPods:
             self._drop(pod.key)
             return
         old = self._held.get(pod.key)
-        if old is not None and (old.pod.uid != pod.uid or old.is_queued != pod.is_queued):
+        is_queued, is_held_for_gang = pod.is_queued, pod.is_held_for_gang
+        if old is not None and (
+            old.pod.uid != pod.uid
+            or (old.is_queued, old.is_held_for_gang) != (is_queued, is_held_for_gang)
+        ):
             old = None  # its time begins now
         self._drop(pod.key)
         has_room = (
@@ -170,9 +182,12 @@ class HeldPods:
             pod=pod if is_kept else _identity_of(pod),
             version=version,
             raw=bytes(raw) if is_kept else b"",
-            release_by=NEVER if pod.is_queued else Micros(created + self._hold_micros),
+            release_by=NEVER
+            if is_queued or is_held_for_gang
+            else Micros(created + self._hold_micros),
             seen_at=seen_at,
-            is_queued=pod.is_queued,
+            is_queued=is_queued,
+            is_held_for_gang=is_held_for_gang,
         )
         self._held[pod.key] = held
         self._bytes += len(held.raw)
@@ -190,12 +205,14 @@ class HeldPods:
             self._bytes -= len(old.raw)
 
     def _enqueue(self, held: HeldPod) -> None:
-        if held.is_queued:
+        if held.is_unbounded:
             return
         heappush(self._queue, (held.overdue_from, held.key))
         if len(self._queue) > 2 * len(self._held) + _MOST_OBSOLETE:
             self._queue = [
-                (each.overdue_from, key) for key, each in self._held.items() if not each.is_queued
+                (each.overdue_from, key)
+                for key, each in self._held.items()
+                if not each.is_unbounded
             ]
             heapify(self._queue)
 
@@ -206,13 +223,17 @@ def _may_be_decided(raw: bytes | msgspec.Raw) -> bool:
 
 
 def _identity_of(pod: Pod) -> Pod:
-    """Return the model of a pod without all that whoever created it could make large."""
+    """Return the model of a pod without all that whoever created it could make large.
+
+    It is a member of its gang all the same.
+    """
+    labels, annotations = gang_metadata_of(pod)
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
-        labels=_NOTHING,
-        annotations=_NOTHING,
+        labels=labels,
+        annotations=annotations,
         node_selector=_NOTHING,
         scheduler_name=pod.scheduler_name,
         scheduling_gates=pod.scheduling_gates,

@@ -9,12 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
+from engine.model.kinds import WATCHED
+from engine.model.pod_group import pod_group_of
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
 from engine.quota import mode_of, queues_pods
 from engine.quota.tree import QuotaPaths
 from engine.reclaim import NodeFit
 from engine.view import ClusterView, WhatIf
+from webhook.admission.gang_hold import GangHolds
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -283,6 +286,16 @@ def _queues(
     return queues
 
 
+def _has_pod_groups(cluster: Cluster) -> Callable[[], bool]:
+    """Return what tells whether the API server has PodGroups."""
+    sources = [
+        cluster.sources[kind.name]
+        for kind in WATCHED
+        if kind.decode is pod_group_of and kind.name in cluster.sources
+    ]
+    return lambda: any(source.present for source in sources)
+
+
 def _handlers(
     settings: Settings,
     services: Services,
@@ -298,6 +311,7 @@ def _handlers(
             placer,
             services.hold_guard,
             queues=_queues(settings, view),
+            gangs=GangHolds(view, _has_pod_groups(services.cluster)),
             now=services.cluster.now,
             seconds=settings.hold_seconds,
             count_refusal=metrics.hold_refused,

@@ -13,8 +13,10 @@ from engine.model.pod import Pod
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
+from engine.quota import QuotaMode, mode_of
+from engine.quota.tree import QuotaPaths
 from engine.reclaim import QuotaAccount
-from engine.view import ClusterState
+from engine.view import ClusterState, ClusterView
 from webhook.cluster import Cluster
 from webhook.controllers.reclaim import (
     Claims,
@@ -22,6 +24,8 @@ from webhook.controllers.reclaim import (
     EvictionWriter,
     GuardRecord,
     Guards,
+    OveruseParts,
+    OveruseRevocation,
     QuotaSource,
     QuotaSourceParts,
     QuotaStanding,
@@ -82,27 +86,47 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         name=f"{settings.lease}-reclaim",
         may_write=may_write,
     )
+    guards = Guards(record, now)
+    evictions = EvictionWriter(connection, may_write=may_write, count=metrics.evicted)
+    events = EvictionEvents(connection, identity=elector.identity)
     parts = ReclaimParts(
         state=cluster.state,
         held=services.held,
         running=running,
         reclaims=services.reclaims,
         claims=claims,
-        guards=Guards(record, now),
+        guards=guards,
         writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
-        evictions=EvictionWriter(connection, may_write=may_write, count=metrics.evicted),
-        events=EvictionEvents(connection, identity=elector.identity),
+        evictions=evictions,
+        events=events,
+    )
+    overuse = OveruseParts(
+        state=cluster.state,
+        running=running,
+        claims=claims,
+        guards=guards,
+        evictions=evictions,
+        events=events,
+        tree=QuotaPaths(settings.quota_rules()).tree,
+        is_limited=partial(_is_limited, settings.quota_mode),
+        now=now,
+        count=metrics.ended,
     )
     sources = [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM]
     return ReclaimController(
         parts,
         [QuotaSource(plans, Micros(settings.reclaim_after_seconds * SECOND))],
+        OveruseRevocation(overuse),
         is_ready=lambda: (
             cluster.is_synced and policies.is_loaded and all(each.synced for each in sources)
         ),
         now=now,
         count=metrics.ended,
     )
+
+
+def _is_limited(default: QuotaMode, view: ClusterView, namespace: str) -> bool:
+    return mode_of(view, namespace, default) == "Queue"
 
 
 def _mode_of(queue: QuotaQueue, pod: Pod) -> ReclaimMode:

@@ -11,9 +11,17 @@ from engine.model.time import Micros
 from engine.queue import QueueOrder
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
+from webhook.controllers.gang import (
+    GangCollector,
+    GangController,
+    GangEvents,
+    GangMetrics,
+    GangParts,
+)
 from webhook.controllers.leader_election import LeaseElector
-from webhook.controllers.reclaim import RunningPods
+from webhook.controllers.reclaim import EvictionWriter, RunningPods
 from webhook.controllers.release import (
+    DecidedPods,
     HeldPodDecider,
     Outcomes,
     PodWriter,
@@ -31,6 +39,7 @@ from webhook.controllers.release import (
     UnboundReleases,
     WriteParts,
 )
+from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
@@ -46,6 +55,7 @@ class ReleaseServices:
         elector: of the leader.
         held: the pods that are held.
         unbound: those that are released and not bound.
+        gang_members: the members of all gangs.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
@@ -57,6 +67,7 @@ class ReleaseServices:
     elector: LeaseElector
     held: HeldPods
     unbound: UnboundReleases
+    gang_members: GangMembers
     metrics: ReleaseMetrics
     outcomes: Outcomes
     pace: QuotaPace
@@ -110,20 +121,43 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         count_write=metrics.written,
         observe_hold=metrics.held_for,
     )
-    parts = ReleaseParts(
-        writes=WriteParts(
+    writes = WriteParts(
+        state=cluster.state,
+        held=services.held,
+        unbound=services.unbound,
+        writer=writer,
+        refusals=refusals,
+        releasing=ReleasingStatus(elector.annotate),
+        conditions=QueuedConditions(),
+        quota_queue=quota_queue,
+    )
+    decided = DecidedPods(writes, now=now)
+    decider = HeldPodDecider(
+        placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
+    )
+    gang_metrics = GangMetrics(registry)
+    gangs = GangController(
+        GangParts(
             state=cluster.state,
             held=services.held,
-            unbound=services.unbound,
+            members=services.gang_members,
+            decided=decided,
+            decider=decider,
             writer=writer,
-            refusals=refusals,
-            releasing=ReleasingStatus(elector.annotate),
-            conditions=QueuedConditions(),
-            quota_queue=quota_queue,
-        ),
-        decider=HeldPodDecider(
-            placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
-        ),
+            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader),
+            events=GangEvents(
+                services.connection, identity=elector.identity, view=cluster.state.view
+            ),
+            now=now,
+            count=gang_metrics.ended,
+        )
+    )
+    registry.register(GangCollector(gangs))
+    parts = ReleaseParts(
+        writes=writes,
+        decided=decided,
+        gangs=gangs,
+        decider=decider,
         order=order,
         outcomes=outcomes,
         pace=services.pace,

@@ -49,6 +49,7 @@ from webhook.controllers.release import (
 )
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
+from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
@@ -157,7 +158,8 @@ class ServiceBuilder:
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
         running = RunningPods(excluded) if settings.reclaims else None
-        observers: list[PodObserver] = [pods, held, unbound]
+        gang_members = GangMembers()
+        observers: list[PodObserver] = [pods, held, unbound, gang_members]
         if running is not None:
             observers.append(running)
         cluster = await self._live_cluster(connection, observers)
@@ -175,7 +177,7 @@ class ServiceBuilder:
         # Before the elector runs: what its tasks write with must be closed after they have ended.
         releasing = None
         if settings.hold:
-            releasing = await self._releasing(elector, held, unbound, running)
+            releasing = await self._releasing(elector, held, unbound, gang_members, running)
         controllers: list[Duty] = []
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
@@ -225,6 +227,7 @@ class ServiceBuilder:
         elector: LeaseElector,
         held: HeldPods,
         unbound: UnboundReleases,
+        gang_members: GangMembers,
         running: RunningPods | None,
     ) -> ReleaseServices:
         """Services of the release; its writes have a connection of their own, beside the Lease."""
@@ -237,6 +240,7 @@ class ServiceBuilder:
             elector=elector,
             held=held,
             unbound=unbound,
+            gang_members=gang_members,
             metrics=metrics,
             outcomes=Outcomes(show=metrics.landed),
             pace=QuotaPace(self.now),

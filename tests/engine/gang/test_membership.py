@@ -8,6 +8,7 @@ from engine.gang import (
     GangKey,
     MatchPolicy,
     gang_key_of,
+    gang_metadata_of,
     gang_of,
     names_missing_pod_group,
 )
@@ -113,3 +114,11 @@ def test_deprecated_labels_say_it_too() -> None:
 def test_a_pod_that_says_no_number_is_a_pod_of_its_own(text: str) -> None:
     pod = _pod(annotations={f"{_GANG}/name": "train", f"{_GANG}/min-available": text})
     assert gang_of(pod, _view()) is None
+
+
+def test_of_a_large_pod_its_gang_is_kept_and_nothing_large() -> None:
+    pod = _pod(
+        labels={_LABEL: "train", "app": "x"},
+        annotations={f"{_GANG}/groups": "x" * 100_000, f"{_GANG}/mode": "Strict", "big": "x"},
+    )
+    assert gang_metadata_of(pod) == ({_LABEL: "train"}, {f"{_GANG}/mode": "Strict"})

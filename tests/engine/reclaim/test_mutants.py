@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import Phase, given, settings
 
 import engine.reclaim
+from tests.engine.mutants import mutated
 from tests.engine.reclaim.examples import EXAMPLES
 from tests.engine.reclaim.promises import PROMISES, Planner
 from tests.engine.reclaim.worlds import ReclaimWorld, worlds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_FOLDER = Path(engine.reclaim.__file__).parent
-_PACKAGE = engine.reclaim.__name__
 
 MUTANTS = {
     "a quota may be pushed below its min": (
@@ -74,7 +58,7 @@ MUTANTS = {
         "what_if.remove([*(",
     ),
     "pods that just started are evicted": (
-        "search",
+        "guards",
         "assigned_at + MIN_RUNTIME <= now",
         "assigned_at <= now",
     ),
@@ -103,42 +87,6 @@ MUTANTS = {
 """By what is wrong: the module, its text, and what stands there instead."""
 
 
-class _Mutated(MetaPathFinder, Loader):
-    """Finds one module of the planner, with some other text in the place of its own."""
-
-    def __init__(self, module: str, text: str) -> None:
-        self._name = f"{_PACKAGE}.{module}"
-        self._text = text
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return how to load that module, None for any other."""
-        del path, target
-        return spec_from_loader(fullname, self) if fullname == self._name else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the text."""
-        exec(compile(self._text, self._name, "exec"), module.__dict__)  # noqa: S102
-
-
-@contextmanager
-def _planner_with(module: str, old: str, new: str) -> Iterator[Planner]:
-    """Yield a copy of the planner in which a text of a module is replaced."""
-    source = (_FOLDER / f"{module}.py").read_text(encoding="utf-8")
-    assert source.count(old) == 1, "the text of a mutant is there once"
-    finder = _Mutated(module, source.replace(old, new))
-    own = {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith(_PACKAGE)}
-    sys.meta_path.insert(0, finder)
-    try:
-        yield importlib.import_module(_PACKAGE).plan_reclaim
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.startswith(_PACKAGE)]:
-            del sys.modules[name]
-        sys.modules.update(own)
-
-
 def _keeps_everything(planner: Planner) -> None:
     for example in EXAMPLES:
         example(planner)
@@ -154,11 +102,11 @@ def _keeps_everything(planner: Planner) -> None:
 
 def test_a_copy_without_a_mistake_keeps_everything() -> None:
     text = "def plan_reclaim("
-    with _planner_with("planner", text, text) as planner:
-        _keeps_everything(planner)
+    with mutated(engine.reclaim, "planner", text, text) as copy:
+        _keeps_everything(copy.plan_reclaim)
 
 
 @pytest.mark.parametrize(("module", "old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_a_mistake_in_the_planner_is_caught(module: str, old: str, new: str) -> None:
-    with _planner_with(module, old, new) as planner, pytest.raises(AssertionError):
-        _keeps_everything(planner)
+    with mutated(engine.reclaim, module, old, new) as copy, pytest.raises(AssertionError):
+        _keeps_everything(copy.plan_reclaim)

@@ -10,6 +10,7 @@ from engine.model.usage import PodUsage
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, PodTransitions, Sum, WhatIf
 from tests.engine.measured_cluster import NOW, node, pod, report
+from tests.engine.view_facts import traits_on
 
 _WORKLOAD = {"labels": {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: "front"}}
 PROFILE = LoadAwareArgs().load_profile
@@ -27,6 +28,7 @@ def _state() -> ClusterState:
 def _sums(view: ClusterView) -> tuple[object, ...]:
     return (
         view.sums.tolist(),
+        [sorted(traits_on(view, row)) for row in range(len(view))],
         view.assumed.tolist(),
         [sums.tolist() for sums in view.pod_sums.values()],
         dict(view.workloads),

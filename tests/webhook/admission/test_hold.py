@@ -25,6 +25,7 @@ from engine.policy import load_policies
 from engine.quota import queues_pods
 from engine.view import ClusterState
 from tests.webhook.admission.test_placement import review_of
+from webhook.admission.gang_hold import GangHolds
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import Outcome, ReviewResult
@@ -71,6 +72,7 @@ class World:
     def __init__(self, state: ClusterState, folder: Path) -> None:
         self.state = state
         self.lease = Lease()
+        self.has_pod_groups = True
         self.refused = Counter[str]()
         self.explanations = Explanations(9)
         self.counts = PolicyCounts()
@@ -90,6 +92,7 @@ class World:
             self.placer,
             HoldGuard(lambda: self.lease, self.held),
             queues=lambda namespace, _: queues_pods(state.view(), namespace, "Enforce"),
+            gangs=GangHolds(state.view, lambda: self.has_pod_groups),
             now=self._now,
             seconds=60,
             count_refusal=lambda reason: self.refused.update([reason]),

@@ -8,10 +8,11 @@ source, its evictions, and what it tells. What never does: who is evicted for wh
 from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.controller import ReclaimController
 from webhook.controllers.reclaim.events import EvictionEvents
-from webhook.controllers.reclaim.eviction_writer import EvictionWriter
+from webhook.controllers.reclaim.eviction_writer import EvictionResult, EvictionWriter
 from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.metrics import ReclaimMetrics
+from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
 from webhook.controllers.reclaim.plan_source import EventReasons, PlanSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, QuotaSourceParts, QuotaStanding
 from webhook.controllers.reclaim.reclaim import ReclaimParts
@@ -21,9 +22,12 @@ __all__ = [
     "Claims",
     "EventReasons",
     "EvictionEvents",
+    "EvictionResult",
     "EvictionWriter",
     "GuardRecord",
     "Guards",
+    "OveruseParts",
+    "OveruseRevocation",
     "PlanSource",
     "QuotaSource",
     "QuotaSourceParts",

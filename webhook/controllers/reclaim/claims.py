@@ -44,7 +44,7 @@ class Claims:
         others = (victims for key, victims in self._claimed.items() if key != claimant)
         return frozenset(chain.from_iterable(others))
 
-    def may_evict(self, count: int, guards: GuardState) -> bool:
-        """Return whether guards allow as many evictions now, beside those of plans under way."""
+    def allowed(self, guards: GuardState) -> int:
+        """Return how many evictions guards allow now, beside those of plans under way."""
         planned = self.of_others("") - guards.in_flight.keys()
-        return count + len(planned) <= evictions_allowed(guards, len(self._running), self._now())
+        return evictions_allowed(guards, len(self._running), self._now()) - len(planned)

@@ -13,8 +13,9 @@ from engine.model.time import Micros
 from engine.reclaim import NoPlan, NoPlanReason, Plan
 from webhook.cluster.client.connection import ApiError
 from webhook.controllers.reclaim.due_pods import DuePod, DuePods
-from webhook.controllers.reclaim.events import victims_text
+from webhook.controllers.reclaim.events import pod_reference, victims_text
 from webhook.controllers.reclaim.outcome import Outcome
+from webhook.controllers.reclaim.overuse import OveruseRevocation
 from webhook.controllers.reclaim.plan_source import PlanSource
 from webhook.controllers.reclaim.reclaim import Reclaim, ReclaimParts
 from webhook.controllers.release.reclaims import ReclaimNote
@@ -36,22 +37,25 @@ class ReclaimController:
     Args:
         parts: what reclaims work with.
         sources: of plans; where a pod is in several, the first goes first.
+        overuse: takes back what nobody waits for.
         is_ready: whether all that plans are made from is known.
         now: the time of day.
-        count: called with a source and the end of each of its reclaims.
+        count: called with the name of a source and the end of each of its reclaims.
     """
 
     def __init__(
         self,
         parts: ReclaimParts,
         sources: Sequence[PlanSource],
+        overuse: OveruseRevocation,
         *,
         is_ready: Callable[[], bool],
         now: Callable[[], Micros],
-        count: Callable[[PlanSource, Outcome], None] = lambda _source, _outcome: None,
+        count: Callable[[str, Outcome], None] = lambda _source, _outcome: None,
     ) -> None:
         self._parts = parts
         self._sources = sources
+        self._overuse = overuse
         self._is_ready = is_ready
         self._now = now
         self._count = count
@@ -62,6 +66,7 @@ class ReclaimController:
         """Repeat cycles until cancelled."""
         self._parts.reclaims.begin()
         self._due.begin()
+        self._overuse.begin()
         try:
             await self._load_guards()
             while True:
@@ -76,6 +81,7 @@ class ReclaimController:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
+        await self._overuse.end()
         self._parts.reclaims.end()
 
     async def cycle(self) -> None:
@@ -102,6 +108,9 @@ class ReclaimController:
             plans += await self._plan(due)
             await asyncio.sleep(0)  # reviews and events come in between
         await self._report_unplaced()
+
+        # 4. Take back what quotas use beyond what they may, whoever waits.
+        await self._overuse.cycle()
 
     async def _plan(self, due: DuePod) -> int:
         """Make a plan for a pod, and begin with it; return how many were made."""
@@ -130,15 +139,16 @@ class ReclaimController:
             parts.reclaims.set_note(held, ReclaimNote(None, text))
             if self._due.may_report(held):
                 await self._report(held, plan, source)
-        elif parts.claims.may_evict(len(plan.victims), parts.guards.state):
+        elif len(plan.victims) <= parts.claims.allowed(parts.guards.state):
             self._start(held, plan, source)
         else:
             parts.reclaims.set_note(held, _TOO_MANY)
 
     async def _report(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Say what mode On would do."""
-        self._count(source, Outcome.REPORTED)
-        await self._parts.events.would_evict(held.pod, plan, source.event_reasons)
+        self._count(source.name, Outcome.REPORTED)
+        about = pod_reference(held.key, held.pod.uid)
+        await self._parts.events.would_evict(about, plan, source.event_reasons)
 
     async def _report_unplaced(self) -> None:
         """Say what mode On would do for pods that were released and that no node has taken."""
@@ -169,7 +179,7 @@ class ReclaimController:
 
     async def _carry_out(self, reclaim: Reclaim, source: PlanSource) -> None:
         try:
-            self._count(source, await reclaim.run())
+            self._count(source.name, await reclaim.run())
         except Exception:  # noqa: BLE001 - no bug in one reclaim ends the others
             _log.exception("a reclaim failed")
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
-from engine.model.pod import Pod
-from engine.reclaim import Plan, Victim
+from engine.model.elastic_quota import ElasticQuota
+from engine.reclaim import Victim
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, ObjectReference
 from webhook.controllers.reclaim.plan_source import EventReasons
 
 _MOST_NAMED: Final = 5
+
+
+class Evicting(Protocol):
+    """A plan, as far as it is told."""
+
+    @property
+    def victims(self) -> Sequence[Victim]:
+        """Who is evicted."""
+
+    @property
+    def message(self) -> str:
+        """Why, in one line."""
 
 
 class EvictionEvents:
@@ -35,19 +47,21 @@ class EvictionEvents:
         self._identity = identity
         self._now = now
 
-    async def would_evict(self, pod: Pod, plan: Plan, reasons: EventReasons) -> None:
-        """Say on a pod what mode On would do for it."""
+    async def would_evict(
+        self, about: ObjectReference, plan: Evicting, reasons: EventReasons
+    ) -> None:
+        """Say what mode On would do for a pod or a quota."""
         message = f"would evict {victims_text(plan.victims)} (DryRun): {plan.message}"
-        await self._write(_reference(pod.key, pod.uid), "Normal", reasons.would_evict, message)
+        await self._write(about, "Normal", reasons.would_evict, message)
 
-    async def evicting(self, pod: Pod, plan: Plan, reasons: EventReasons) -> None:
-        """Say on a pod who is evicted for it."""
+    async def evicting(self, about: ObjectReference, plan: Evicting, reasons: EventReasons) -> None:
+        """Say on a pod or a quota who is evicted for it."""
         message = f"evicts {victims_text(plan.victims)}: {plan.message}"
-        await self._write(_reference(pod.key, pod.uid), "Normal", reasons.evicting, message)
+        await self._write(about, "Normal", reasons.evicting, message)
 
     async def evicted(self, victim: Victim, message: str, reasons: EventReasons) -> None:
         """Say on a pod that was evicted for whom, and why."""
-        reference = _reference(victim.key, victim.uid)
+        reference = pod_reference(victim.key, victim.uid)
         await self._write(reference, "Warning", reasons.evicted, message)
 
     async def _write(
@@ -77,6 +91,18 @@ def victims_text(victims: Sequence[Victim]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _reference(key: str, uid: str) -> ObjectReference:
+def pod_reference(key: str, uid: str) -> ObjectReference:
+    """Return what an Event is about, a pod by `namespace/name`."""
     namespace, _, name = key.partition("/")
     return ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
+
+
+def quota_reference(quota: ElasticQuota) -> ObjectReference:
+    """Return what an Event is about, a quota."""
+    return ObjectReference(
+        api_version=f"{quota.group}/v1alpha1",
+        kind="ElasticQuota",
+        namespace=quota.namespace,
+        name=quota.name,
+        uid=quota.uid,
+    )

@@ -6,7 +6,6 @@ from prometheus_client import CollectorRegistry, Counter
 
 from webhook.controllers.reclaim.eviction_writer import EvictionResult
 from webhook.controllers.reclaim.outcome import Outcome
-from webhook.controllers.reclaim.plan_source import PlanSource
 
 
 class ReclaimMetrics:
@@ -26,9 +25,9 @@ class ReclaimMetrics:
             registry=registry,
         )
 
-    def ended(self, source: PlanSource, outcome: Outcome) -> None:
-        """Count one reclaim."""
-        self._reclaims.labels(source.name, outcome.value).inc()
+    def ended(self, source: str, outcome: Outcome) -> None:
+        """Count one reclaim of a source of plans."""
+        self._reclaims.labels(source, outcome.value).inc()
 
     def evicted(self, result: EvictionResult) -> None:
         """Count one eviction that was sent."""

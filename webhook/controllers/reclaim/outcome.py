@@ -10,6 +10,7 @@ class Outcome(Enum):
 
     Attributes:
         BOUND: its pod runs.
+        REVOKED: its victims are gone; nobody waits for their room.
         LOST: its pod was not released, or not bound, in time.
         NO_ROOM: the victims did not go in time, or somebody else took their room.
         BLOCKED: a PodDisruptionBudget stands against an eviction.
@@ -22,6 +23,7 @@ class Outcome(Enum):
     """
 
     BOUND = "bound"
+    REVOKED = "revoked"
     LOST = "lost"
     NO_ROOM = "no-room"
     BLOCKED = "blocked"

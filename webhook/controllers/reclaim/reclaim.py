@@ -15,7 +15,7 @@ from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.reclaim import NoPlan, NoPlanReason, Plan, Victim
 from webhook.cluster.client.connection import ApiError
-from webhook.controllers.reclaim.events import EvictionEvents, victims_text
+from webhook.controllers.reclaim.events import EvictionEvents, pod_reference, victims_text
 from webhook.controllers.reclaim.eviction_round import (
     GONE_SECONDS,
     EndedError,
@@ -173,7 +173,8 @@ class Reclaim:
         await evictions.dry_run()
         await evictions.record()
         self._has_evicted = True
-        await parts.events.evicting(held.pod, plan, self._source.event_reasons)
+        about = pod_reference(held.key, held.pod.uid)
+        await parts.events.evicting(about, plan, self._source.event_reasons)
         await evictions.evict()
         parts.reclaims.set_note(held, _waiting(plan))
         await evictions.wait_until_gone()

@@ -4,10 +4,11 @@ What belongs here: the controller of the leader, its writes, and what it learns 
 bindings. What never does: which node is better, and who is held.
 """
 
-from webhook.controllers.release.conditions import QueuedConditions
+from webhook.controllers.release.conditions import QueuedConditions, Wait
 from webhook.controllers.release.controller import ReleaseController, ReleaseParts
-from webhook.controllers.release.decided_pods import WriteParts
-from webhook.controllers.release.decider import HeldPodDecider
+from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
+from webhook.controllers.release.decider import GangDecision, HeldPodDecider
+from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
@@ -18,11 +19,18 @@ from webhook.controllers.release.reclaims import Reclaims
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
+from webhook.controllers.release.states import DecidedPod, ReleaseDecision
+from webhook.controllers.release.write_error import WriteError, WriteFailure
 
 __all__ = [
+    "DecidedPod",
+    "DecidedPods",
+    "GangDecision",
+    "Gangs",
     "HeldPodDecider",
     "Outcomes",
     "PodWriter",
+    "QueueTurns",
     "QueuedConditions",
     "QuotaPace",
     "QuotaQueue",
@@ -30,10 +38,14 @@ __all__ = [
     "Refusals",
     "ReleaseCollector",
     "ReleaseController",
+    "ReleaseDecision",
     "ReleaseMetrics",
     "ReleaseParts",
     "ReleasingStatus",
     "SchedulerLease",
     "UnboundReleases",
+    "Wait",
+    "WriteError",
+    "WriteFailure",
     "WriteParts",
 ]

@@ -21,6 +21,7 @@ from engine.view import ClusterView
 from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Wait
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import HeldPodDecider
+from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.quota_pace import QuotaPace
@@ -54,6 +55,8 @@ class ReleaseParts:
 
     Attributes:
         writes: what writes work with.
+        decided: writes pods that are decided.
+        gangs: the gangs whose members are held.
         decider: decides.
         order: of the held pods.
         outcomes: where they land.
@@ -64,6 +67,8 @@ class ReleaseParts:
     """
 
     writes: WriteParts
+    decided: DecidedPods
+    gangs: Gangs
     decider: HeldPodDecider
     order: QueueOrder
     outcomes: Outcomes
@@ -100,7 +105,8 @@ class ReleaseController:
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
         self._quota_queue = parts.writes.quota_queue
         self._reclaims = parts.reclaims
-        self._decided = DecidedPods(parts.writes, now=now, clock=clock)
+        self._gangs = parts.gangs
+        self._decided = parts.decided
         self._is_ready = is_ready
         self._now = now
         self._clock = clock
@@ -110,6 +116,7 @@ class ReleaseController:
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
         self._unbound.clear()
+        self._gangs.begin()
         beside = [
             asyncio.create_task(self._parts.scheduler_lease.run(self._touch)),
             asyncio.create_task(self._write_events()),
@@ -135,6 +142,7 @@ class ReleaseController:
         if self._conditions is not None:
             self._conditions.cancel()
             await asyncio.gather(self._conditions, return_exceptions=True)
+        await self._gangs.end()
         await self._decided.end()
 
     async def cycle(self) -> None:
@@ -177,28 +185,38 @@ class ReleaseController:
     async def _release_next(self) -> Sequence[HeldPod]:
         """Decide pods in order while there is room for more; return those that stay, in order."""
         waiting = self._undecided(self._held)
+        view = self._parts.writes.state.view()
         if not waiting:
             self._quota_queue.clear()
+            self._gangs.turns((), view)
             return ()
-        view = self._parts.writes.state.view()
         ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
-        remaining = self._releasable(ordered, view)
+        turns = self._gangs.turns(ordered, view)
+        remaining = self._releasable(turns, view)
         del view  # each nomination would have to copy it
-        for held in self._quota_queue.nominated_in_vain(ordered):
+        for held in self._quota_queue.nominated_in_vain(turns.queue):
             self._decided.take_back(held)
         schedulers = {held.pod.scheduler_name for held in ordered}
-        while batch := list(self._with_room(remaining, self._room_of(schedulers))):
+        while batch := list(self._with_room(remaining, self._room_of(schedulers), turns)):
             began = self._clock()
-            for held, decision in zip(batch, self._parts.decider.decide(batch), strict=True):
-                self._reserve(held, decision)
+            self._decide(batch, turns)
             self._adapt(len(batch), self._clock() - began)
             await asyncio.sleep(0)  # reviews and events come in between
         return self._undecided(ordered)
 
+    def _decide(self, batch: Sequence[HeldPod], turns: QueueTurns) -> None:
+        """Decide pods in order; the last of them may stand for a gang."""
+        is_gang = batch[-1].key in turns.together
+        pods = batch[:-1] if is_gang else batch
+        for held, decision in zip(pods, self._parts.decider.decide(pods), strict=True):
+            self._reserve(held, decision)
+        if is_gang:
+            self._gangs.prepare(batch[-1])
+
     def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
         """Write a pod, unless it stays held as no node takes it."""
         is_ready = self._reclaims.hand_over(held)
-        if decision.fits_nowhere and is_ready:
+        if decision.fits_nowhere and (is_ready or self._gangs.reserves_from(held)):
             return
         if not (decision.node_name or is_ready):
             mode = self._quota_queue.mode_without_node(held)
@@ -215,18 +233,22 @@ class ReleaseController:
             decision = replace(decision, node_name=node_name, reason="")
         self._decided.reserve(held, decision)
 
-    def _releasable(self, ordered: Sequence[HeldPod], view: ClusterView) -> Iterator[HeldPod]:
+    def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
         """Return the pods that may be decided, those first whom others were evicted for."""
-        reclaims = self._reclaims
-        ready = [held for held in ordered if reclaims.is_ready(held)]
-        queued = [held for held in ordered if not (reclaims.keeps(held) or reclaims.is_ready(held))]
-        under_way = [*self._decided.keys, *(held.key for held in reclaims)]
-        return chain(ready, self._quota_queue.releasable(queued, under_way, view))
+        reclaims, queue = self._reclaims, turns.queue
+        ready = [held for held in queue if reclaims.is_ready(held)]
+        queued = [held for held in queue if not (reclaims.keeps(held) or reclaims.is_ready(held))]
+        under_way = [*self._decided.keys, *(held.key for held in self._reserved())]
+        return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
+
+    def _reserved(self) -> Iterator[HeldPod]:
+        """Return the pods that are nominated, and wait for others to be gone or nominated too."""
+        return chain(self._reclaims, self._gangs.prepared())
 
     async def _touch(self) -> None:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
         await self._decided.touch()
-        for held in self._reclaims:
+        for held in self._reserved():
             try:
                 await self._parts.writes.writer.touch(held)
             except WriteError as error:
@@ -244,8 +266,13 @@ class ReleaseController:
         room = {name: self._unbound.room(name) - decided[name] for name in schedulers}
         return {name: left for name, left in room.items() if left > 0}
 
-    def _with_room(self, pods: Iterator[HeldPod], room: dict[str, int]) -> Iterator[HeldPod]:
-        """Yield the next pods that may be written, and whose schedulers may get more."""
+    def _with_room(
+        self, pods: Iterator[HeldPod], room: dict[str, int], turns: QueueTurns
+    ) -> Iterator[HeldPod]:
+        """Yield the next pods that may be written, and whose schedulers may get more.
+
+        One that stands for a gang is the last: its members are placed with all before them.
+        """
         most = self._at_once
         while room and most and (held := next(pods, None)):
             name = held.pod.scheduler_name
@@ -253,6 +280,8 @@ class ReleaseController:
                 continue
             if self._decided.may_try(held):
                 yield held
+                if held.key in turns.together:
+                    return
                 most -= 1
                 room[name] -= 1
                 if not room[name]:
@@ -267,7 +296,7 @@ class ReleaseController:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
         waiting = self._quota_queue.waits
         for held in self._held:
-            is_kept = held.key in waiting or self._reclaims.keeps(held)
+            is_kept = held.key in waiting or self._reclaims.keeps(held) or self._gangs.keeps(held)
             if is_kept and held.key not in self._decided:
                 continue
             decided = self._decided.get(held.key)
@@ -292,7 +321,8 @@ class ReleaseController:
         if refusal:
             return Wait(QueuedReason.RELEASE_REFUSED, refusal)
         in_order = _ENOUGH if len(self._unbound) else IN_ORDER
-        wait = self._parts.pace.condition(held.key) or in_order
+        of_quota = self._parts.pace.condition(self._gangs.first(held).key)
+        wait = of_quota or self._gangs.wait(held) or in_order
         note = self._reclaims.note(held)
         return wait if note is None else _with_note(wait, note)
 

@@ -119,13 +119,18 @@ class DecidedPods:
 
     def reserve(
         self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
-    ) -> None:
-        """Nominate and release a pod, beside others; the view counts it already."""
+    ) -> DecidedPod:
+        """Nominate and release a pod, beside others; the view counts it already.
+
+        Returns:
+            what becomes of it.
+        """
         decided = DecidedPod(
             held=held, decision=decision, since=self._clock(), is_overdue=is_overdue
         )
         self._by_key[held.key] = decided
         self._start(decided)
+        return decided
 
     def forget_unheld(self) -> None:
         """Forget what is gone, or seen without our gate: then the view follows the watch."""
@@ -148,10 +153,13 @@ class DecidedPods:
                 self._start(decided)
 
     def take_back(self, held: HeldPod) -> None:
-        """Let the room go that an earlier leader nominated a pod to, which waits by now.
+        """Let the room go that a pod is nominated to, which waits by now; no write is under way.
 
         Until that is seen, or for a moment, nothing else is written of the pod.
         """
+        decided = self._by_key.get(held.key)
+        if decided is not None:
+            self._give_back(decided)
         if not self.may_try(held):
             return
         self._not_before[held.key] = held.version, self._clock() + _CHANGED_SECONDS
@@ -243,6 +251,7 @@ class DecidedPods:
     async def _failed(self, decided: DecidedPod, error: WriteError) -> None:
         """Do what the failure of a write asks for."""
         held, failure = decided.held, error.failure
+        decided.failure = failure
         if failure is WriteFailure.UNREACHABLE:
             decided.is_unanswered = decided.is_counted
             return

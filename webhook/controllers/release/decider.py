@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.batch import BatchOutcome
+from engine.gang import Gang
 from engine.model.decision import SCHEDULER, Decision
 from engine.model.request import PlacementRequest
 from engine.placement import ReleasePatch, encode_release
@@ -22,6 +23,19 @@ _TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision"
 _FAILED: Final = ReleaseDecision(reason="the decision failed by an internal error")
 
 _log = logging.getLogger(__name__)
+
+
+class GangDecision(NamedTuple):
+    """Where the members of a gang go.
+
+    Attributes:
+        decisions: by the keys of the members; of a gang that has no room as a whole, those for the
+            members that have some.
+        reason: why not all have room, "" if they have; then they count on their nodes.
+    """
+
+    decisions: Mapping[str, ReleaseDecision]
+    reason: str = ""
 
 
 class HeldPodDecider:
@@ -63,6 +77,25 @@ class HeldPodDecider:
         for kind, run in groupby(pods, self._kind):
             decisions += kind(list(run))
         return decisions
+
+    def decide_gang(self, parts: Sequence[tuple[Gang, Sequence[HeldPod]]]) -> GangDecision:
+        """Return where all members of some gangs go, which then count there; or why not all can.
+
+        Args:
+            parts: each gang with the members to place; where they count so far does not matter.
+        """
+        for _, members in parts:
+            for held in members:
+                self._state.nominate(held.key, "")
+        decisions: dict[str, ReleaseDecision] = {}
+        for _, members in parts:
+            decided = self.decide(members)
+            decisions |= {held.key: each for held, each in zip(members, decided, strict=True)}
+        reason = next((each.reason for each in decisions.values() if each.fits_nowhere), "")
+        if reason:
+            for key in decisions:
+                self._state.nominate(key, "")
+        return GangDecision(decisions=decisions, reason=reason)
 
     def _kind(self, held: HeldPod) -> Callable[[Sequence[HeldPod]], list[ReleaseDecision]]:
         if not held.raw:

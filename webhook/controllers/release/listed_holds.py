@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION, is_queued
+from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.pod import Pod
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, date, micros
@@ -114,4 +114,5 @@ def _hold_in(raw: msgspec.Raw, hold_seconds: int, now: Micros) -> HeldPod | None
         release_by=release_by_of(meta.annotations, created, hold_seconds),
         seen_at=now,
         is_queued=waits_for_quota,
+        is_held_for_gang=is_held_for_gang(gates, meta.annotations or {}),
     )

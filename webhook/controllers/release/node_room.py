@@ -15,14 +15,17 @@ _REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
 def has_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
     """Return whether a pod that does not count on a node would fit there."""
     row = view.rows.get(node_name)
-    node = None if row is None else view.nodes[row]
-    if row is None or node is None or node.unschedulable:
-        return False
-    if untolerated(node.taints, pod.tolerations, _REPELLING):
+    if row is None or _repels(view, row, pod):
         return False
     free = view.allocatable - view.sums[Sum.REQUESTS]
     needs = {**pod.shape.requests, PODS: 1}
     return all(view.amount(free, name)[row] >= amount for name, amount in needs.items())
+
+
+def would_stay(view: ClusterView, node_name: str, pod: Pod) -> bool:
+    """Return whether a pod that counts on a node still fits there, with all others that do."""
+    row = view.rows.get(node_name)
+    return row is not None and not _repels(view, row, pod) and is_within_room(view, node_name, pod)
 
 
 def is_within_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
@@ -32,3 +35,11 @@ def is_within_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
         return False
     free = view.allocatable - view.sums[Sum.REQUESTS]
     return all(view.amount(free, name)[row] >= 0 for name in (*pod.shape.requests, PODS))
+
+
+def _repels(view: ClusterView, row: int, pod: Pod) -> bool:
+    """Return whether there is no such node any more, or it takes no pods like this one."""
+    node = view.nodes[row]
+    if node is None or node.unschedulable:
+        return True
+    return bool(untolerated(node.taints, pod.tolerations, _REPELLING))

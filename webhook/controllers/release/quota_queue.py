@@ -8,7 +8,9 @@ from its own view.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
@@ -41,6 +43,8 @@ _REFUSED_SECONDS: Final = 5.0
 against it may have been reserved for a pod that never came, which nobody sees end."""
 
 _MOST_OBSOLETE: Final = 1024
+
+_ALONE: Final[Mapping[str, Sequence[HeldPod]]] = MappingProxyType({})
 
 
 class _Refusal(NamedTuple):
@@ -116,9 +120,14 @@ class QuotaQueue:
         self.situation: QueueSituation | None = None
         self.within_min_since: dict[str, Micros] = {}
         self._decided: Iterable[str] = ()
+        self._together: Mapping[str, Sequence[HeldPod]] = _ALONE
 
     def releasable(
-        self, ordered: Sequence[HeldPod], decided: Iterable[str], view: ClusterView
+        self,
+        ordered: Sequence[HeldPod],
+        decided: Iterable[str],
+        view: ClusterView,
+        together: Mapping[str, Sequence[HeldPod]] = _ALONE,
     ) -> Iterator[HeldPod]:
         """Return the pods that quota does not keep, in the order in which they are to be released.
 
@@ -130,8 +139,10 @@ class QuotaQueue:
             ordered: the pods that are not decided, in the queue order.
             decided: the keys of those that are, and still held.
             view: the cluster.
+            together: by the key of a pod that stands for others, all that go with it or not at all;
+                it has their place, and asks for what they request together.
         """
-        self._decided = decided
+        self._decided, self._together = decided, together
         if not any(held.is_queued for held in ordered):
             self.clear()
             return iter(ordered)
@@ -179,7 +190,10 @@ class QuotaQueue:
         return self._waits
 
     def blocked(self) -> list[BlockedPod]:
-        """Return the pods within min that wait for room in the cohort or for a node, in order."""
+        """Return the pods within min that wait for room in the cohort or for a node, in order.
+
+        Not those that stand for others: plans are made for one pod.
+        """
         if not self.within_min_since:
             return []
         waits = self.waits
@@ -187,6 +201,7 @@ class QuotaQueue:
             BlockedPod(held, wait.reason)
             for held, _ in list(self._pods.values())
             if held.key in self.within_min_since
+            and held.key not in self._together
             and (wait := waits.get(held.key)) is not None
             and _is_blocked(wait)
         ]
@@ -214,11 +229,11 @@ class QuotaQueue:
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
         release = self._let_go.get(held.key)
-        queue = self._queue_of(held)
-        if release is None or queue is None or id(held) not in self._pods:
+        quota = self.quota_of(held.pod.namespace, held.pod.labels)
+        if release is None or quota is None or id(held) not in self._pods:
             return ReclaimMode.OFF
         may_reclaim = self._reclaims and release.is_within_min
-        return queue.quota.reclaim if may_reclaim else ReclaimMode.OFF
+        return quota.reclaim if may_reclaim else ReclaimMode.OFF
 
     def keep_without_node(self, held: HeldPod) -> None:
         """Note that no node takes a pod that stays held then."""
@@ -293,7 +308,8 @@ class QuotaQueue:
         is_same = self._generation == self._queues.generation
         self._generation = self._queues.generation
         for held in ordered:
-            entry = known.get(id(held)) if is_same else None
+            is_alone = held.key not in self._together
+            entry = known.get(id(held)) if is_same and is_alone else None
             if entry is None:
                 queue = self._queue_of(held) if held.is_queued else None
                 if queue is None:
@@ -309,7 +325,8 @@ class QuotaQueue:
 
     def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
         """Return a pod as queues see it; equal requests are one object."""
-        requests = self._state.pod_requests(held.key)
+        members = self._together.get(held.key, (held,))
+        requests = _sum([self._state.pod_requests(each.key) for each in members if each.is_queued])
         requests = self._requests.setdefault(tuple(requests.items()), requests)
         created = held.pod.created
         since = held.seen_at if created is None else micros(created)
@@ -372,6 +389,15 @@ class QuotaQueue:
         self.within_min_since = {key: known.get(key, now) for key in waiting}
         uids = {held.pod.uid for held, _ in self._pods.values()} if self._look_again else ()
         self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
+
+
+def _sum(requests: Sequence[Amounts]) -> Amounts:
+    if len(requests) == 1:
+        return requests[0]
+    total = Counter[str]()
+    for amounts in requests:
+        total.update(amounts)
+    return dict(total)
 
 
 def _is_blocked(wait: QuotaWait) -> bool:

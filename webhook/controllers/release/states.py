@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.placement import ReleasePatch
+from webhook.controllers.release.write_error import WriteFailure
 from webhook.placement.held_pods import HeldPod
 
 
@@ -44,6 +45,7 @@ class DecidedPod(msgspec.Struct, kw_only=True, eq=False):
             release was sent and not answered. From then on its nomination stays.
         is_unanswered: whether its release was sent before, and may have been written.
         is_released: whether its release was accepted.
+        failure: of its last write, None if that did not fail.
     """
 
     held: HeldPod
@@ -54,6 +56,7 @@ class DecidedPod(msgspec.Struct, kw_only=True, eq=False):
     is_counted: bool = False
     is_unanswered: bool = False
     is_released: bool = False
+    failure: WriteFailure | None = None
 
     @property
     def is_idle(self) -> bool:

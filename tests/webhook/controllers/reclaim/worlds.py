@@ -11,13 +11,15 @@ import msgspec
 
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
-from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey, ReclaimMode
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey, ReclaimMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import node_of
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
+from engine.quota import RESOURCE_QUOTA_RULES
+from engine.quota.tree import QuotaPaths
 from engine.reclaim import QuotaAccount
 from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
@@ -30,6 +32,7 @@ from webhook.controllers.reclaim.eviction_writer import EvictionResult, Eviction
 from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.outcome import Outcome
+from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
 from webhook.controllers.reclaim.quota_source import QuotaSource, QuotaSourceParts, QuotaStanding
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
@@ -58,6 +61,7 @@ class World:
     Attributes:
         modes: by namespace, what its quota says of reclaim.
         minimums: by namespace, the millicores that its quota guarantees.
+        tree: quotas of Koordinator.
     """
 
     def __init__(self, server: FakeApiServer, connection: Connection) -> None:
@@ -66,6 +70,7 @@ class World:
         self.seconds = 0.0
         self.modes = {"shop": ReclaimMode.ON, "batch": ReclaimMode.ON}
         self.minimums = {"shop": 4_000, "batch": 2_000}
+        self.tree: list[ElasticQuota] = []
 
     def now(self) -> Micros:
         return Micros(BEGIN + int(self.seconds * SECOND))
@@ -236,6 +241,22 @@ class Leader:
         self.controller = ReclaimController(
             self.parts,
             [source],
+            OveruseRevocation(
+                OveruseParts(
+                    state=self.applier.state,
+                    running=self.running,
+                    claims=claims,
+                    guards=self.parts.guards,
+                    evictions=self.parts.evictions,
+                    events=self.parts.events,
+                    clock=world.clock,
+                    sleep=self._sleep,
+                    tree=QuotaPaths(RESOURCE_QUOTA_RULES).tree,
+                    is_limited=lambda _view, namespace: namespace in world.modes,
+                    now=world.now,
+                    count=lambda _source, outcome: self.ended.append(outcome),
+                )
+            ),
             is_ready=lambda: True,
             now=world.now,
             count=lambda _source, outcome: self.ended.append(outcome),
@@ -246,6 +267,8 @@ class Leader:
         applier, server = self.applier, self.world.server
         for node in server.objects("nodes").values():
             applier.state.set_node(node_of(msgspec.convert(node, api.Node)))
+        for quota in self.world.tree:
+            applier.state.set_quota(quota)
         for budget in server.objects("poddisruptionbudgets").values():
             wire = msgspec.convert(budget, api.PodDisruptionBudget)
             applier.state.set_extra(disruption_budget_of(wire))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
-from engine.model import api
+from engine.model import api, pod_group_api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
+from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.node import node_of
+from engine.model.pod_group import pod_group_of
 from engine.model.time import SECOND, Micros, micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import Scope
@@ -22,9 +24,12 @@ from engine.policy import PolicySet, load_policies
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.webhook.controllers.release.gangs import gangs_beside
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
+from webhook.controllers.gang import GangOutcome
 from webhook.controllers.release import (
+    DecidedPods,
     HeldPodDecider,
     Outcomes,
     PodWriter,
@@ -40,6 +45,7 @@ from webhook.controllers.release import (
     WriteParts,
 )
 from webhook.placement.explanations import Explanations
+from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -57,6 +63,8 @@ CREATED = "2026-01-02T03:04:05Z"
 BEGIN = micros(datetime.fromisoformat(CREATED))
 HOLD_SECONDS = 60
 PODS = "/api/v1/namespaces/shop/pods"
+_REAL_SECONDS = 0.002
+"""For each wait, in which answers of the server come in."""
 
 
 class Replica:
@@ -69,10 +77,16 @@ class Replica:
         self.policies = policies
         self.leads = True
         self.is_ready = True
+        self._known: set[tuple[str, str]] = set()
+        self.on_sleep: Callable[[], None] = lambda: None
         self.annotations: dict[str, str] = {}
         self.held = HeldPods(world.now, hold_seconds=HOLD_SECONDS)
         self.unbound = UnboundReleases(most=most, clock=world.clock)
-        self.applier = EventApplier(now=world.now, observers=[self.held, self.unbound])
+        self.gang_members = GangMembers()
+        self.gang_outcomes: list[GangOutcome] = []
+        self.applier = EventApplier(
+            now=world.now, observers=[self.held, self.unbound, self.gang_members]
+        )
         self.state = self.applier.state
         self.outcomes = Outcomes(clock=world.clock)
         self.refusals = Refusals(connection, identity="me", clock=world.clock)
@@ -91,21 +105,38 @@ class Replica:
             view=self.state.view, now=world.now, scope=Scope(), explanations=self.explanations
         )
         self.state.track_sums(policies.sum_profiles)
+        writes = WriteParts(
+            state=self.state,
+            held=self.held,
+            unbound=self.unbound,
+            writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
+            refusals=self.refusals,
+            releasing=ReleasingStatus(self.annotations.__setitem__, world.clock),
+            conditions=QueuedConditions(),
+            quota_queue=self.quota_queue,
+        )
+        decided = DecidedPods(writes, now=world.now, clock=world.clock)
+        decider = HeldPodDecider(
+            placer, lambda: policies, self.state, self.outcomes.nominates, self.counts
+        )
+        self.gangs = gangs_beside(
+            writes=writes,
+            decided=decided,
+            decider=decider,
+            members=self.gang_members,
+            connection=connection,
+            may_write=lambda: self.leads,
+            now=world.now,
+            clock=world.clock,
+            sleep=self._sleep,
+            count=self.gang_outcomes.append,
+        )
         self.controller = ReleaseController(
             ReleaseParts(
-                writes=WriteParts(
-                    state=self.state,
-                    held=self.held,
-                    unbound=self.unbound,
-                    writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
-                    refusals=self.refusals,
-                    releasing=ReleasingStatus(self.annotations.__setitem__, world.clock),
-                    conditions=QueuedConditions(),
-                    quota_queue=self.quota_queue,
-                ),
-                decider=HeldPodDecider(
-                    placer, lambda: policies, self.state, self.outcomes.nominates, self.counts
-                ),
+                writes=writes,
+                decided=decided,
+                gangs=self.gangs,
+                decider=decider,
                 order=QueueOrder(),
                 outcomes=self.outcomes,
                 pace=QuotaPace(world.now),
@@ -116,13 +147,27 @@ class Replica:
             clock=world.clock,
         )
 
+    async def _sleep(self, seconds: float) -> None:
+        """Let time pass, and see what happened meanwhile."""
+        self.world.seconds += seconds
+        self.on_sleep()
+        self.see()
+        await asyncio.sleep(_REAL_SECONDS)
+
     def see(self) -> None:
         """Show it what the server has, as its watches would."""
         for quota in self.world.quotas.values():
             self.state.set_quota(quota)
         for node in self.world.server.objects("nodes").values():
             self.state.set_node(node_of(msgspec.convert(node, api.Node)))
-        for pod in self.world.server.objects("pods").values():
+        for pod_group in self.world.server.objects("podgroups").values():
+            wire = msgspec.convert(pod_group, pod_group_api.PodGroup)
+            self.state.set_extra(pod_group_of(wire))
+        pods = self.world.server.objects("pods")
+        for namespace, name in self._known - pods.keys():
+            self.applier.delete_pod(namespace, name)
+        self._known = set(pods)
+        for pod in pods.values():
             raw = msgspec.Raw(msgspec.json.encode(pod))
             self.applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
 
@@ -132,6 +177,14 @@ class Replica:
         await self.controller.cycle()
         await self.writes()
         self.see()
+
+    async def lead(self, seconds: float) -> None:
+        """Run cycles for some time, beside its writes."""
+        until = self.world.seconds + seconds
+        while self.world.seconds < until:
+            self.see()
+            await self.controller.cycle()
+            await self._sleep(0.25)
 
     async def writes(self) -> None:
         """Wait until all writes have ended."""
@@ -189,6 +242,38 @@ class World:
             }
         )
 
+    def gang(
+        self,
+        name: str,
+        minimum: int,
+        *,
+        timeout: int = 60,
+        more: dict[str, str] | None = None,
+        **annotations: str,
+    ) -> None:
+        """Store a PodGroup; annotations are ours, with underscores, and any others."""
+        self.server.create(
+            {
+                "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+                "kind": "PodGroup",
+                "metadata": {
+                    "name": name,
+                    "namespace": "shop",
+                    "creationTimestamp": CREATED,
+                    "annotations": {
+                        f"stowplan.dev/{key.replace('_', '-')}": value
+                        for key, value in annotations.items()
+                    }
+                    | (more or {}),
+                },
+                "spec": {"minMember": minimum, "scheduleTimeoutSeconds": timeout},
+            }
+        )
+
+    def member(self, name: str, gang: str, cpu: str = "3", *, reasons: str = "gang") -> None:
+        """Store a held member of a gang."""
+        self.create(name, "shop", cpu, reasons=reasons, gated=True, labels={POD_GROUP_LABEL: gang})
+
     def quota(
         self,
         namespace: str,
@@ -222,6 +307,8 @@ class World:
         *,
         reasons: str = "",
         gated: bool = False,
+        labels: dict[str, str] | None = None,
+        created: str = CREATED,
         **spec: Any,  # noqa: ANN401 (parts of a pod)
     ) -> None:
         """Store a pod."""
@@ -235,7 +322,8 @@ class World:
                 "metadata": {
                     "name": name,
                     "namespace": namespace,
-                    "creationTimestamp": CREATED,
+                    "creationTimestamp": created,
+                    "labels": labels or {},
                     **annotations,
                 },
                 "spec": {"containers": [container], **gates, **spec},
@@ -294,4 +382,5 @@ async def running_world(folder: Path) -> AsyncIterator[World]:
 
 
 def _is_a_write(task: asyncio.Task[Any]) -> bool:
-    return "DecidedPods._write" in repr(task.get_coro()) or "_conditions" in repr(task.get_coro())
+    name = repr(task.get_coro())
+    return any(part in name for part in ("DecidedPods._write", "_conditions", "GangController"))

@@ -19,6 +19,7 @@ from engine.quota.queueing import QueueRules
 from engine.view import ClusterState, Sum
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
+from tests.webhook.controllers.release.gangs import gangs_beside
 from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
 from tests.webhook.controllers.release.scheduler_model import (
     cpu_of,
@@ -28,7 +29,9 @@ from tests.webhook.controllers.release.scheduler_model import (
     runs,
 )
 from webhook.cluster.watch.event_applier import EventApplier
+from webhook.controllers.gang import GangOutcome
 from webhook.controllers.release import (
+    DecidedPods,
     HeldPodDecider,
     Outcomes,
     PodWriter,
@@ -44,6 +47,7 @@ from webhook.controllers.release import (
     WriteParts,
 )
 from webhook.placement.explanations import Explanations
+from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -93,7 +97,11 @@ class ReplicaModel:
         self._server, self._loop, self._now = server, loop, now
         self._seen = {"pods": 0, "nodes": 0}
         state = ClusterState(leave_out_queued=True)
-        self._applier = EventApplier(state, now=now, observers=[self.held, self.unbound])
+        self.gang_members = GangMembers()
+        self.gang_outcomes: list[GangOutcome] = []
+        self._applier = EventApplier(
+            state, now=now, observers=[self.held, self.unbound, self.gang_members]
+        )
         self._applier.state.track_sums(policies.sum_profiles)
         self._controller = ReleaseController(
             self._parts(policies), is_ready=lambda: self.is_ready, now=now, clock=loop.time
@@ -104,24 +112,39 @@ class ReplicaModel:
         state, clock = self._applier.state, self._loop.time
         outcomes, explanations = Outcomes(clock=clock), Explanations(limit=10)
         placer = Placer(view=state.view, now=self._now, scope=Scope(), explanations=explanations)
+        writes = WriteParts(
+            state=state,
+            held=self.held,
+            unbound=self.unbound,
+            writer=PodWriter(
+                self.connection, may_write=lambda: self.leads, clock=clock, now=self._date
+            ),
+            refusals=Refusals(self.connection, identity="me", clock=clock, now=self._date),
+            releasing=ReleasingStatus(self.annotations.__setitem__, clock),
+            conditions=QueuedConditions(),
+            quota_queue=QuotaQueue(
+                state, self.held, self.unbound, QueueRules(), now=self._now, clock=clock
+            ),
+        )
+        decided = DecidedPods(writes, now=self._now, clock=clock)
+        decider = HeldPodDecider(
+            placer, lambda: policies, state, outcomes.nominates, PolicyCounts()
+        )
         return ReleaseParts(
-            writes=WriteParts(
-                state=state,
-                held=self.held,
-                unbound=self.unbound,
-                writer=PodWriter(
-                    self.connection, may_write=lambda: self.leads, clock=clock, now=self._date
-                ),
-                refusals=Refusals(self.connection, identity="me", clock=clock, now=self._date),
-                releasing=ReleasingStatus(self.annotations.__setitem__, clock),
-                conditions=QueuedConditions(),
-                quota_queue=QuotaQueue(
-                    state, self.held, self.unbound, QueueRules(), now=self._now, clock=clock
-                ),
+            writes=writes,
+            decided=decided,
+            gangs=gangs_beside(
+                writes=writes,
+                decided=decided,
+                decider=decider,
+                members=self.gang_members,
+                connection=self.connection,
+                may_write=lambda: self.leads,
+                now=self._now,
+                clock=clock,
+                count=self.gang_outcomes.append,
             ),
-            decider=HeldPodDecider(
-                placer, lambda: policies, state, outcomes.nominates, PolicyCounts()
-            ),
+            decider=decider,
             order=QueueOrder(),
             outcomes=outcomes,
             pace=QuotaPace(self._now),

@@ -1,0 +1,260 @@
+"""The traits of pods by number, and which of them a selector, a pod or a port concerns.
+
+A number never changes its meaning: so views and what-ifs of earlier moments go on reading the book.
+One with many traits of pods that are gone is replaced by a new one; see `PodTable`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.host_ports import HostPort
+from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
+from engine.model.pod_traits import NO_TRAITS, decoded_traits
+from engine.model.selectors import LabelSelector, Operator, Requirement
+from engine.view.axis import BoolColumn
+from engine.view.memo import LruCache
+
+_MATCHES: Final = 256  # selectors in use; each takes a byte for each number
+_MATCH_BYTES: Final = 4 * 2**20
+_MOST_ALIKE: Final = 1_000  # terms that are looked at one by one for a pod
+_MOST_WAYS: Final = 64  # to find a term by a namespace and a label
+_FIRST_ROOM: Final = 64
+_UNKNOWN: Final = -1
+
+_Numbers: TypeAlias = NDArray[np.int32]
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class PodQuery(NamedTuple):
+    """Which pods are selected.
+
+    Attributes:
+        namespaces: in which they are, None for any.
+        selector: of their labels; an empty one selects all.
+    """
+
+    namespaces: frozenset[str] | None
+    selector: LabelSelector
+
+
+class TraitBook:
+    """Traits by number, in the order in which they were first seen; NO_TRAITS is 0.
+
+    Attributes:
+        texts: the traits of each number.
+        anti_affinity: the terms by which pods keep others away.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.anti_affinity = AntiAffinityTerms()
+        self._number: dict[bytes, int] = {}
+        self._pods = _Table(columns=2)  # by number: namespace, whether terminating
+        self._labels = _Table(columns=3)  # number, key, key and value
+        self._namespaces: dict[str, int] = {}
+        self._keys: dict[str, int] = {}
+        self._pairs: dict[tuple[str, str], int] = {}
+        self._on_port: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
+        self._matches = _Matches(_MATCHES, _MATCH_BYTES)
+        self._number[NO_TRAITS] = 0
+        self.texts.append(NO_TRAITS)
+        self._pods.add([(_UNKNOWN, 0)])
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def number(self, text: bytes) -> int:
+        """Return the number of traits, a new one if they have none."""
+        number = self._number.get(text)
+        return self._add(text) if number is None else number
+
+    def matching(self, query: PodQuery) -> BoolColumn:
+        """Return which numbers a query selects, shape (len(self),)."""
+        return self._matches.of(query, self)
+
+    @property
+    def terminating(self) -> BoolColumn:
+        """Which numbers are of pods that are being deleted, shape (len(self),)."""
+        is_terminating: BoolColumn = self._pods.values[1] != 0
+        return is_terminating
+
+    def on_ports(self, ports: Iterable[HostPort]) -> BoolColumn:
+        """Return which numbers are of pods that conflict with some ports, shape (len(self),)."""
+        found = np.zeros(len(self), np.bool_)
+        for port in ports:
+            for taken, number in self._on_port.get(port[1:], ()):
+                if taken.conflicts_with(port):
+                    found[number] = True
+        return found
+
+    def repelling(self, terms: Iterable[AffinityTerm]) -> BoolColumn:
+        """Return which numbers are of pods that have any of some terms, shape (len(self),)."""
+        found = np.zeros(len(self), np.bool_)
+        for term in terms:
+            found[self.anti_affinity.carriers(term)] = True
+        return found
+
+    def select(self, query: PodQuery, first: int) -> BoolColumn:
+        """Return which numbers a query selects, from the first one of interest on."""
+        namespaces = self._pods.values[0, first:]
+        labels = self._labels.values
+        labels = labels[:, labels[0].searchsorted(np.int32(first)) :]
+        found: BoolColumn
+        if query.namespaces is None:
+            found = namespaces != _UNKNOWN
+        else:
+            known = [
+                self._namespaces[name] for name in query.namespaces if name in self._namespaces
+            ]
+            found = np.isin(namespaces, known)
+        for requirement in query.selector.requirements:
+            holds = np.zeros(namespaces.size, np.bool_)
+            holds[labels[0, self._with_label(requirement, labels)] - first] = True
+            is_not = requirement.operator in {Operator.NOT_IN, Operator.DOES_NOT_EXIST}
+            found &= ~holds if is_not else holds
+        return found
+
+    def _with_label(self, requirement: Requirement, labels: _Numbers) -> BoolColumn:
+        """Return which labels are of the key, and of a value, that a requirement names."""
+        key = requirement.key
+        found: BoolColumn
+        if not requirement.values:
+            found = labels[1] == self._keys.get(key, _UNKNOWN)
+        else:
+            pairs = [self._pairs.get((key, value), _UNKNOWN) for value in requirement.values]
+            found = labels[2] == pairs[0] if len(pairs) == 1 else np.isin(labels[2], pairs)
+        return found
+
+    def _add(self, text: bytes) -> int:
+        number = self._number[text] = len(self.texts)
+        self.texts.append(text)
+        traits = decoded_traits(text)
+        namespace = _index(self._namespaces, traits.namespace)
+        self._pods.add([(namespace, traits.terminating)])
+        self._labels.add(
+            [
+                (number, _index(self._keys, key), _index(self._pairs, (key, value)))
+                for key, value in traits.labels.items()
+            ]
+        )
+        for port in traits.host_ports:
+            self._on_port.setdefault(port[1:], []).append((port, number))
+        if traits.anti_affinity:
+            terms = parse_affinity_terms(traits.anti_affinity, traits.namespace)
+            self.anti_affinity.add(number, terms)
+        return number
+
+
+class AntiAffinityTerms:
+    """The terms of pods that keep others away, each once.
+
+    Of very many terms that ask for the same label, or for none, only the first are heeded: anyone
+    may write them, and they are looked at for every pod.
+    """
+
+    def __init__(self) -> None:
+        self._carriers: dict[AffinityTerm, list[int]] = {}
+        # By namespace, None for any, and a label that they ask for, None for none.
+        self._found_by: dict[tuple[str | None, tuple[str, str] | None], list[AffinityTerm]] = (
+            defaultdict(list)
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._carriers)
+
+    def add(self, number: int, terms: Iterable[AffinityTerm]) -> None:
+        """Add the terms of new traits."""
+        for term in terms:
+            carriers = self._carriers.get(term)
+            if carriers is None:
+                carriers = self._carriers[term] = []
+                for way in _ways_to(term):
+                    found = self._found_by[way]
+                    if len(found) < _MOST_ALIKE:
+                        found.append(term)
+            carriers.append(number)
+
+    def carriers(self, term: AffinityTerm) -> Sequence[int]:
+        """Return the numbers of traits that hold a term."""
+        return self._carriers.get(term, ())
+
+    def against(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> list[AffinityTerm]:
+        """Return the terms that select a pod, in the order in which they were first seen."""
+        found: dict[AffinityTerm, None] = {}
+        for where in (namespace, None):
+            for label in (*labels.items(), None):
+                for term in self._found_by.get((where, label), ()):
+                    if term.matches(namespace, labels, namespace_labels):
+                        found[term] = None
+        return list(found)
+
+
+def _ways_to(term: AffinityTerm) -> Iterable[tuple[str | None, tuple[str, str] | None]]:
+    """Return the keys by which a term is found."""
+    if term.selector is None:
+        return ()
+    labels: Sequence[tuple[str, str] | None] = (None,)
+    for requirement in term.selector.requirements:
+        if requirement.operator is Operator.IN and len(requirement.values) <= _MOST_WAYS:
+            labels = [(requirement.key, value) for value in requirement.values]
+            break
+    names: Iterable[str | None] = term.namespaces
+    if term.namespace_selector is not None or len(term.namespaces) * len(labels) > _MOST_WAYS:
+        names = (None,)
+    return [(name, label) for name in names for label in labels]
+
+
+class _Matches(LruCache[BoolColumn]):
+    """Which numbers queries select; only traits that are new are looked at again."""
+
+    def of(self, query: PodQuery, book: TraitBook) -> BoolColumn:
+        """Return which numbers of a book a query selects."""
+        entry = self._entries.get(query)
+        known = None if entry is None else entry.value
+        if known is None or known.size < len(book):
+            first = 0 if known is None else known.size
+            found = book.select(query, first)
+            known = found if known is None else np.concatenate([known, found])
+            self._put(query, 0, known, known.nbytes)
+        return known
+
+
+class _Table:
+    """Rows of small integers that are added and never changed.
+
+    What was read of it stays right while rows are added.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._table = np.zeros((columns, _FIRST_ROOM), np.int32)
+        self._size = 0
+
+    @property
+    def values(self) -> _Numbers:
+        """The rows, each a column here, shape (columns, size)."""
+        return self._table[:, : self._size]
+
+    def add(self, rows: Sequence[Sequence[int]]) -> None:
+        """Add rows."""
+        if not rows:
+            return
+        size = self._size + len(rows)
+        if size > self._table.shape[1]:
+            table = np.zeros((len(self._table), 2 * size), np.int32)
+            table[:, : self._size] = self.values
+            self._table = table
+        self._table[:, self._size : size] = np.array(rows, np.int32).T
+        self._size = size
+
+
+def _index(indices: dict[_Value, int], value: _Value) -> int:
+    """Return the index of a value, the next one if it has none."""
+    return indices.setdefault(value, len(indices))

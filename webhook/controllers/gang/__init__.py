@@ -1,0 +1,21 @@
+"""The release of gangs: all members that must run together, or none.
+
+What belongs here: the steps from held members to bound ones, what becomes of a gang that fails on
+the way, and what it tells. What never does: which pods are a gang (`engine.gang`), where they go
+(`engine.batch`), and the queue that they stand in (`webhook.controllers.release`).
+"""
+
+from webhook.controllers.gang.controller import GangController, GangParts
+from webhook.controllers.gang.events import GangEvents
+from webhook.controllers.gang.metrics import GangCollector, GangMetrics
+from webhook.controllers.gang.outcome import GangOutcome, GangState
+
+__all__ = [
+    "GangCollector",
+    "GangController",
+    "GangEvents",
+    "GangMetrics",
+    "GangOutcome",
+    "GangParts",
+    "GangState",
+]

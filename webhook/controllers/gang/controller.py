@@ -1,0 +1,453 @@
+"""The gangs whose members are held: which may be released now, and what became of the last ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Final
+
+from engine.gang import (
+    Gang,
+    GangKey,
+    GangStage,
+    OnGangFailure,
+    Readiness,
+    WhenNoRoom,
+    count_members,
+    pod_group_of_gang,
+    readiness_of,
+)
+from engine.model.queued_condition import QueuedReason
+from engine.model.time import SECOND, Micros, date, micros
+from engine.view import ClusterState, ClusterView
+from webhook.controllers.gang.events import GangEvents
+from webhook.controllers.gang.gang_release import GangRelease, GangReleaseParts
+from webhook.controllers.gang.gang_unit import GangUnit, group_of
+from webhook.controllers.gang.memory import GangMemories
+from webhook.controllers.gang.outcome import GangOutcome, GangState
+from webhook.controllers.gang.recreation import recreate
+from webhook.controllers.gang.starts import Start, is_starting, partial_start, start_of
+from webhook.controllers.reclaim import EvictionWriter
+from webhook.controllers.release import (
+    DecidedPods,
+    HeldPodDecider,
+    PodWriter,
+    QueueTurns,
+    ReleaseDecision,
+    Wait,
+)
+from webhook.placement.gang_members import GangMembers
+from webhook.placement.held_pods import HeldPod, HeldPods
+
+_MOST_AT_ONCE: Final = 10
+"""Gangs whose members are being nominated: each has room for all of them, so none waits for another
+that waits for it."""
+
+_RELEASED_WITHOUT_ROOM_AFTER: Final = 30.0
+_AGED_AFTER: Final = 600 * SECOND
+
+_RESERVING: Final = "there is room for it, which is being reserved"
+_RECREATING: Final = "members of it are being evicted, as too few were bound in time"
+_GIVING_BACK: Final = "room that an earlier leader reserved is given back"
+_TOO_MANY: Final = "many gangs are being released"
+
+_BEHIND_AGED: Final = Wait(
+    QueuedReason.WAITING_FOR_CAPACITY, "room is kept for a gang that has waited for 10 min"
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangParts:
+    """What the release of gangs works with.
+
+    Attributes:
+        state: the cluster, in which nominated pods count.
+        held: the pods that are held.
+        members: of all gangs.
+        decided: writes releases.
+        decider: decides where members go.
+        writer: writes nominations.
+        evictions: evicts what runs of a gang that failed.
+        events: tells what became of a gang.
+        now: the time of day.
+        count: called with each outcome.
+        clock: seconds that only go forward.
+        sleep: waits for some seconds.
+    """
+
+    state: ClusterState
+    held: HeldPods
+    members: GangMembers
+    decided: DecidedPods
+    decider: HeldPodDecider
+    writer: PodWriter
+    evictions: EvictionWriter
+    events: GangEvents
+    now: Callable[[], Micros]
+    count: Callable[[GangOutcome], None] = lambda _outcome: None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class GangController:
+    """Releases gangs in their turns; all that must outlive it is on the pods.
+
+    Args:
+        parts: what it works with.
+
+    Attributes:
+        counts: the number of gangs with held members, by what they wait for.
+    """
+
+    def __init__(self, parts: GangParts) -> None:
+        self._parts = parts
+        self._release_parts = GangReleaseParts(
+            state=parts.state,
+            held=parts.held,
+            decided=parts.decided,
+            writer=parts.writer,
+            place=lambda unit: parts.decider.decide_gang(unit.parts),
+            clock=parts.clock,
+            sleep=parts.sleep,
+        )
+        self._memories = GangMemories(parts.clock)
+        self._releases: dict[GangKey, GangRelease] = {}
+        self._tasks: dict[GangKey, asyncio.Task[None]] = {}  # of releases, recreations and Events
+        self._starting: set[GangKey] | None = None  # None where all are to be looked at
+        self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
+        self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
+        self._messages: dict[GangKey, str] = {}
+        self._aged: GangUnit | None = None
+        self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
+
+    def begin(self) -> None:
+        """Begin to release gangs; those that an earlier leader has left are found on their pods."""
+        self._memories.clear()
+        self._starting = None
+
+    async def end(self) -> None:
+        """End all writes; what is nominated by then is left to the next leader."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._give_up_aged()
+        self._kept, self._units = {}, {}
+        self.counts = dict.fromkeys(GangState, 0)
+
+    def turns(self, ordered: Sequence[HeldPod], view: ClusterView) -> QueueTurns:
+        """Return whose turn may come; go on with gangs that are released in part.
+
+        Args:
+            ordered: the pods that are not decided, in the queue order.
+            view: the cluster.
+        """
+        # 1. See what became of gangs that are released.
+        self._see_starts(view)
+
+        # 2. See what each gang with held members waits for.
+        held = self._by_gang(ordered)
+        found = {key: gang for key in held if (gang := self._gang(key, view)) is not None}
+        self._kept, self._units, self._messages = {}, {}, {}
+        states = Counter[GangState]()
+        for key, gang in found.items():
+            state = self._state(gang, found, held)
+            if state is not None:
+                states[state] += 1
+                self._kept |= dict.fromkeys([each.key for each in held[key]], key)
+        self.counts = {state: states[state] for state in GangState}
+
+        # 3. A gang that is not complete any more reserves nothing.
+        if self._aged is not None and not self._is_aged(self._units.get(self._aged.first.key)):
+            self._give_up_aged()
+        self._memories.forget_old()
+
+        # 4. The others have the turns of their first members.
+        together = {
+            unit.first.key: unit.members for unit in self._units.values() if self._is_due(unit)
+        }
+        queue = [each for each in ordered if each.key not in self._kept or each.key in together]
+        return QueueTurns(queue=queue, together=together)
+
+    def prepare(self, first: HeldPod) -> None:
+        """Place a gang whose turn has come, all of it or nothing.
+
+        Args:
+            first: the member whose place it has.
+        """
+        unit, parts = self._units[first.key], self._parts
+        if len(self._releases) >= _MOST_AT_ONCE:
+            self._messages[unit.key] = _TOO_MANY
+            return
+        memory, now = self._memories.of(unit.key), parts.clock()
+        if self._is_aged(unit):
+            self._give_up_aged()
+        placed = parts.decider.decide_gang(unit.parts)
+        if not placed.reason:
+            memory.without_room_since = None
+            self._start(unit, placed.decisions)
+            return
+        self._messages[unit.key] = placed.reason
+        waited = memory.has_no_room(now, placed.reason)
+        is_released = any(gang.when_no_room is WhenNoRoom.RELEASE for gang in unit.gangs)
+        if is_released and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
+            unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
+            decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
+            self._start(unit, decisions, is_begun=True)
+        elif self._aged is None and self._has_aged(unit):
+            self._aged = unit
+            for key, decision in placed.decisions.items():
+                parts.state.nominate(key, decision.node_name)
+
+    def keeps(self, held: HeldPod) -> bool:
+        """Return whether a pod waits for its gang."""
+        return held.key in self._kept
+
+    def reserves_from(self, held: HeldPod) -> bool:
+        """Return whether a single pod that finds no room must not have what a gang waits for.
+
+        Room that counts as taken in our view alone is free to the scheduler: a pod without a node
+        would get there. So it stays held, for as long as it may be.
+        """
+        return self._aged is not None and held.pod.priority <= self._aged.first.pod.priority
+
+    def prepared(self) -> Iterable[HeldPod]:
+        """Return the pods that are nominated and wait for the nominations of their gang."""
+        return [held for release in self._releases.values() for held in release.prepared()]
+
+    def first(self, held: HeldPod) -> HeldPod:
+        """Return the member whose place in the queue a pod has; itself where it has its own."""
+        unit = self._units.get(held.key)
+        return held if unit is None else unit.first
+
+    def wait(self, held: HeldPod) -> Wait | None:
+        """Return what a pod waits for, None where its gang waits for nothing but its turn."""
+        gang = self._kept.get(held.key)
+        if gang is None:
+            return None if not self.reserves_from(held) else _BEHIND_AGED
+        message = self._messages.get(gang, "")
+        if not message:
+            return None
+        return Wait(QueuedReason.WAITING_FOR_GANG, f"gang `{gang}`: {message}")
+
+    # Whose turn may come.
+
+    def _by_gang(self, ordered: Sequence[HeldPod]) -> dict[GangKey, list[HeldPod]]:
+        """Return the held members of each gang, in queue order."""
+        found: dict[GangKey, list[HeldPod]] = {}
+        if len(self._parts.members):
+            for held in ordered:
+                key = self._parts.members.gang_of(held.key)
+                if key is not None:
+                    found.setdefault(key, []).append(held)
+        return found
+
+    def _gang(self, key: GangKey, view: ClusterView) -> Gang | None:
+        """Return a gang as its PodGroup or its oldest member says, None if neither does."""
+        pod_group = pod_group_of_gang(key, view)
+        return self._parts.members.described(key) if pod_group is None else pod_group.gang
+
+    def _readiness(self, gang: Gang) -> Readiness:
+        return readiness_of(gang, count_members(self._parts.members.of(gang.key)))
+
+    def _state(
+        self,
+        gang: Gang,
+        found: Mapping[GangKey, Gang],
+        held: Mapping[GangKey, Sequence[HeldPod]],
+    ) -> GangState | None:
+        """Return what a gang with held members waits for, None where each is a pod of its own."""
+        key = group_of(gang)[0]
+        if key in self._releases:
+            self._messages[gang.key] = _RESERVING
+            return GangState.RELEASING
+        if key in self._tasks:
+            self._messages[gang.key] = _RECREATING
+            return GangState.BACKING_OFF
+        readiness, memory = self._readiness(gang), self._memories.of(key)
+        if readiness.stage is GangStage.STARTED:
+            return None
+        if readiness.stage is GangStage.COMMITTING:
+            self._go_on(gang, held[gang.key])
+            return GangState.RELEASING
+        if self._take_back(held[gang.key]):
+            self._messages[gang.key] = _GIVING_BACK
+            return GangState.WAITING
+        if readiness.stage is not GangStage.READY:
+            self._messages[gang.key] = readiness.message
+            return GangState.GATHERING
+        if self._parts.clock() < memory.not_before:
+            self._messages[gang.key] = memory.message
+            return GangState.BACKING_OFF
+        if memory.without_room_since is not None:
+            self._messages[gang.key] = memory.message
+        if held[gang.key][0].key not in self._units:
+            self._add_unit(gang, found, held)
+        return GangState.WAITING
+
+    def _add_unit(
+        self,
+        gang: Gang,
+        found: Mapping[GangKey, Gang],
+        held: Mapping[GangKey, Sequence[HeldPod]],
+    ) -> None:
+        """Note that a gang is complete, and all of its group."""
+        parts = []
+        for key in group_of(gang):
+            other = gang if key == gang.key else found.get(key)
+            readiness = None if other is None else self._readiness(other)
+            if other is None or readiness is None:
+                # None of its members is held: then they run, or are still to come.
+                if not self._parts.members.of(key):
+                    self._messages[gang.key] = f"gang `{key}` of its group has no members"
+                    return
+                continue
+            if readiness.stage is GangStage.READY:
+                parts.append((other, tuple(held[key][: readiness.needed])))
+            elif readiness.stage is not GangStage.STARTED:
+                self._messages[gang.key] = f"gang `{key}` of its group: {readiness.message}"
+                return
+        places = {key: place for place, key in enumerate(held)}  # of their first members
+        first = min(parts, key=lambda part: places[part[0].key])[1][0]
+        unit = GangUnit(parts=tuple(parts), first=first)
+        self._units |= dict.fromkeys([each.key for each in unit.members], unit)
+
+    def _is_due(self, unit: GangUnit) -> bool:
+        """Return whether a gang may be placed now, and all its members be written."""
+        is_time = self._parts.clock() >= self._memories.of(unit.key).look_at
+        return is_time and all(map(self._parts.decided.may_try, unit.members))
+
+    def _take_back(self, members: Sequence[HeldPod]) -> bool:
+        """Let the room go that an earlier leader reserved for members; return whether there was."""
+        nominated = [held for held in members if held.pod.nominated_node_name]
+        for held in nominated:
+            self._parts.decided.take_back(held)
+        return bool(nominated)
+
+    def _has_aged(self, unit: GangUnit) -> bool:
+        """Return whether a gang has been complete for so long that nobody may overtake it."""
+        created = [held.pod.created for held in unit.members if held.pod.created is not None]
+        return bool(created) and self._parts.now() - micros(max(created)) >= _AGED_AFTER
+
+    def _is_aged(self, unit: GangUnit | None) -> bool:
+        """Return whether a gang is the one that has room reserved in our view."""
+        aged = self._aged
+        return aged is not None and unit is not None and aged.member_keys == unit.member_keys
+
+    def _give_up_aged(self) -> None:
+        """Let the room go that counts as taken by a gang that has waited for long."""
+        unit, self._aged = self._aged, None
+        if unit is not None:
+            for held in unit.members:
+                self._parts.state.nominate(held.key, "")
+
+    # Releases.
+
+    def _go_on(self, gang: Gang, members: Sequence[HeldPod]) -> None:
+        """Release the other members of a gang of which an earlier leader has released some."""
+        prepared = tuple(held for held in members if held.pod.nominated_node_name)
+        if not prepared:
+            return  # they are decided already
+        unit = GangUnit(parts=((gang, prepared),), first=prepared[0])
+        decisions = {
+            held.key: ReleaseDecision(node_name=held.pod.nominated_node_name) for held in prepared
+        }
+        moment = max((each.released_with for each in self._parts.members.of(gang.key)), default="")
+        self._start(unit, decisions, moment=moment, is_begun=True)
+
+    def _start(
+        self,
+        unit: GangUnit,
+        decisions: Mapping[str, ReleaseDecision],
+        *,
+        moment: str = "",
+        is_begun: bool = False,
+    ) -> None:
+        """Begin to release a gang.
+
+        Args:
+            unit: the gang.
+            decisions: for its members, by key.
+            moment: of the release, where it is under way already.
+            is_begun: whether it is, or no room is to be reserved.
+        """
+        moment = moment or f"{date(self._parts.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        release = GangRelease(unit, decisions, moment, self._release_parts)
+        self._releases[unit.key] = release
+        self._run(unit.key, self._carry_out(release, is_begun=is_begun))
+
+    async def _carry_out(self, release: GangRelease, *, is_begun: bool) -> None:
+        unit, parts = release.unit, self._parts
+        try:
+            outcome = await release.run(is_begun=is_begun)
+        finally:
+            del self._releases[unit.key]
+        parts.count(outcome)
+        member = next(iter(parts.members.of(unit.key)), None)
+        if outcome is GangOutcome.RELEASED:
+            self._starting = (self._starting or set()) | {gang.key for gang in unit.gangs}
+            for gang, members in unit.parts:
+                await parts.events.released(gang.key, member, len(members))
+            return
+        self._memories.of(unit.key).failed(parts.clock(), release.message)
+        await parts.events.taken_back(unit.key, member, release.message)
+
+    def _run(self, key: GangKey, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            try:
+                await work
+            except Exception:  # noqa: BLE001 - no bug in one gang ends the others
+                _log.exception("gang `%s` could not be released", key)
+
+        task = self._tasks[key] = asyncio.create_task(run())
+        task.add_done_callback(lambda _task: self._tasks.pop(key, None))
+
+    # Starts.
+
+    def _see_starts(self, view: ClusterView) -> None:
+        """Note which released gangs have started, and which have failed to."""
+        members = self._parts.members
+        if self._starting is None:
+            self._starting = {key for key in members if is_starting(members.of(key))}
+        for key in list(self._starting):
+            gang = self._gang(key, view)
+            if gang is None:
+                self._starting.discard(key)
+            elif group_of(gang)[0] not in self._tasks:
+                self._see_start(gang, start_of(gang, members.of(key), self._parts.now()))
+
+    def _see_start(self, gang: Gang, start: Start) -> None:
+        starting, memory = self._starting or set(), self._memories.of(group_of(gang)[0])
+        if start.is_over:
+            starting.discard(gang.key)
+            if start.bound >= gang.min_member:
+                memory.started()
+                self._parts.count(GangOutcome.STARTED)
+        elif start.is_late:
+            starting.discard(gang.key)
+            self._parts.count(GangOutcome.FAILED)
+            text = (
+                f"{start.bound} of {gang.min_member} members are bound after"
+                f" {gang.schedule_timeout_seconds} s"
+            )
+            memory.failed(self._parts.clock(), text)
+            self._run(group_of(gang)[0], self._end_failed(gang, start, text))
+
+    async def _end_failed(self, gang: Gang, start: Start, text: str) -> None:
+        """Do what is to be done with the members of a gang that has failed to start."""
+        parts, members = self._parts, self._parts.members.of(gang.key)
+        partial = partial_start(members, start.moment)
+        is_kept = gang.on_failure is OnGangFailure.KEEP or not partial
+        follows = "they are kept" if is_kept else f"{len(partial)} are evicted"
+        member = next(iter(members), None)
+        await parts.events.failed(gang.key, member, f"{text}; {follows}")
+        if not is_kept:
+            left = await recreate(partial, parts.evictions, clock=parts.clock, sleep=parts.sleep)
+            if left:
+                _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)

@@ -1,0 +1,226 @@
+"""Revocation: what quotas of a tree use beyond their runtime for long is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.koordinator_quota import BUILT_IN_QUOTAS, NAME_LABEL
+from engine.model.priority_class import PriorityClass
+from engine.model.time import SECOND, Micros
+from engine.quota.tree import QuotaTree, TreeBounds, bounds_in, known_quota_name
+from engine.reclaim import (
+    Candidate,
+    OveruseSituation,
+    Revocation,
+    RunningPod,
+    Victim,
+    overusing,
+    plan_revocations,
+)
+from engine.view import ClusterView
+from webhook.cluster.client.connection import ApiError
+from webhook.controllers.reclaim.events import EvictionEvents, quota_reference
+from webhook.controllers.reclaim.eviction_round import EndedError, EvictionParts, EvictionRound
+from webhook.controllers.reclaim.outcome import Outcome
+from webhook.controllers.reclaim.plan_source import EventReasons
+
+OVERUSED_FOR: Final = 120 * SECOND
+"""For which a quota uses too much before its pods are evicted (upstream: delayEvictTime)."""
+
+_LOOK_EVERY: Final = 1 * SECOND
+_PLAN_AGAIN: Final = 10 * SECOND
+_REPORT_AGAIN: Final = 600 * SECOND
+"""Between two Events about what mode On would do for one quota."""
+
+_NAME: Final = "overuse"
+_REASONS: Final = EventReasons("WouldRevoke", "Revoking", "Revoked")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OveruseParts(EvictionParts):
+    """What revocations work with.
+
+    Attributes:
+        events: tells quotas and their pods.
+        tree: the quotas of a view.
+        is_limited: whether the pods of a namespace are held to their quotas by waiting.
+        now: the time of day.
+        count: called with the name of this source and the end of each revocation.
+    """
+
+    events: EvictionEvents
+    tree: Callable[[ClusterView], QuotaTree]
+    is_limited: Callable[[ClusterView, str], bool]
+    now: Callable[[], Micros]
+    count: Callable[[str, Outcome], None] = lambda _source, _outcome: None
+
+
+@dataclass(slots=True)
+class _Overuse:
+    """A quota that uses too much.
+
+    Attributes:
+        since: when that began, as this leader knows.
+        plan_at: before which no plan is made for it.
+        report_at: before which it gets no Event about a plan.
+    """
+
+    since: Micros
+    plan_at: int = 0
+    report_at: int = 0
+
+
+class OveruseRevocation:
+    """Evicts pods of quotas whose annotation says so; a part of the reclaim controller.
+
+    Args:
+        parts: what it works with.
+    """
+
+    def __init__(self, parts: OveruseParts) -> None:
+        self._parts = parts
+        self._over: dict[QuotaKey, _Overuse] = {}
+        self._tasks: dict[QuotaKey, asyncio.Task[None]] = {}
+        self._look_at = 0
+
+    def begin(self) -> None:
+        """Begin anew: a new leader sees for itself for how long a quota uses too much."""
+        self._over.clear()
+        self._look_at = 0
+
+    async def end(self) -> None:
+        """End all revocations where they are."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()
+
+    async def cycle(self) -> None:
+        """Start the revocations that are due."""
+        now = self._parts.now()
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_EVERY
+        view = self._parts.state.view()
+        tree = self._parts.tree(view)
+        if all(quota.revoke is ReclaimMode.OFF for quota in tree):
+            self._over.clear()
+            return
+
+        # 1. Who uses too much, for how long.
+        bounds = bounds_in(view, tree)
+        over = [quota for quota in overusing(bounds) if quota.revoke is not ReclaimMode.OFF]
+        known = self._over
+        self._over = {quota.key: known.get(quota.key) or _Overuse(now) for quota in over}
+        due = [quota for quota in over if self._is_due(quota, now)]
+        if not due:
+            return
+
+        # 2. Plan for all of them together: what one gives, one above it need not give.
+        for revocation in plan_revocations(due, self._situation(view, bounds, due, now)):
+            await self._begin(revocation, now)
+            await asyncio.sleep(0)  # reviews and events come in between
+
+    def _is_due(self, quota: ElasticQuota, now: Micros) -> bool:
+        over = self._over[quota.key]
+        if now - over.since < OVERUSED_FOR or now < over.plan_at or quota.key in self._tasks:
+            return False
+        over.plan_at = now + _PLAN_AGAIN
+        return True
+
+    def _situation(
+        self, view: ClusterView, bounds: TreeBounds, quotas: Collection[ElasticQuota], now: Micros
+    ) -> OveruseSituation:
+        parts = self._parts
+        keys = {quota.key for quota in quotas}
+        return OveruseSituation(
+            bounds=bounds,
+            candidates=[
+                Candidate(pod=pod, entry=entry, quotas=of_pod)
+                for pod in parts.running
+                if not keys.isdisjoint(of_pod := _quotas_of(bounds.tree, pod))
+                and parts.is_limited(view, pod.namespace)
+                and (entry := parts.state.entry(pod.key)) is not None
+            ],
+            node_names=view.names,
+            budgets=view.all_of(DisruptionBudget),
+            classes={each.name: each for each in view.all_of(PriorityClass)},
+            guards=parts.guards.state,
+            leaving=parts.claims.of_others(""),
+            now=now,
+        )
+
+    async def _begin(self, revocation: Revocation, now: Micros) -> None:
+        """Carry out a plan as far as guards allow, or say what mode On would do."""
+        parts, quota = self._parts, revocation.quota
+        over = self._over[quota.key]
+        if quota.revoke is ReclaimMode.ON:
+            victims = revocation.victims[: max(0, parts.claims.allowed(parts.guards.state))]
+            if victims:
+                self._start(revocation, victims)
+        elif now >= over.report_at:
+            over.report_at = now + _REPORT_AGAIN
+            parts.count(_NAME, Outcome.REPORTED)
+            await parts.events.would_evict(quota_reference(quota), revocation, _REASONS)
+
+    def _start(self, revocation: Revocation, victims: Sequence[Victim]) -> None:
+        key = revocation.quota.key
+        claimant = "/".join(key)
+        self._parts.claims.claim(claimant, victims)
+        task = asyncio.create_task(self._carry_out(revocation, victims))
+        self._tasks[key] = task
+
+        def done(_task: object) -> None:
+            self._parts.claims.disclaim(claimant)
+            self._tasks.pop(key, None)
+
+        task.add_done_callback(done)
+
+    async def _carry_out(self, revocation: Revocation, victims: Sequence[Victim]) -> None:
+        parts, quota = self._parts, revocation.quota
+
+        async def tell(victim: Victim) -> None:
+            await parts.events.evicted(victim, f"evicted as {revocation.message}", _REASONS)
+
+        evictions = EvictionRound(victims, parts, is_evicted=tell, check=lambda: self._check(quota))
+        outcome = Outcome.REVOKED
+        try:
+            await evictions.dry_run()
+            self._check(quota)
+            await evictions.record()
+            await parts.events.evicting(quota_reference(quota), revocation, _REASONS)
+            await evictions.evict()
+            await evictions.wait_until_gone()
+        except EndedError as end:
+            outcome = end.outcome
+            _log.info("revocation of quota `%s` ended: %s", quota.name, end)
+        except ApiError as error:
+            outcome = Outcome.UNREACHABLE
+            _log.info("revocation of quota `%s` ended: %s", quota.name, error)
+        except Exception:  # noqa: BLE001 - no bug in one revocation ends the others
+            _log.exception("a revocation failed")
+            return
+        parts.count(_NAME, outcome)
+
+    def _check(self, quota: ElasticQuota) -> None:
+        """End a revocation whose quota does not ask for it any more."""
+        found = self._parts.tree(self._parts.state.view()).get(quota.name)
+        if found is None or found.revoke is not ReclaimMode.ON:
+            raise EndedError(Outcome.CHANGED, "nobody is to be evicted for it any more")
+
+
+def _quotas_of(tree: QuotaTree, pod: RunningPod) -> tuple[QuotaKey, ...]:
+    """Return the quota that a pod belongs to, and those above it; none where it is of no tree."""
+    name = known_quota_name(tree, pod.namespace, pod.labels.get(NAME_LABEL, ""))
+    quota = tree.get(name)
+    if quota is None or name in BUILT_IN_QUOTAS:
+        return ()
+    return (quota.key, *(above.key for above in tree.ancestors_of(name)))
