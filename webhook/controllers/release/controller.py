@@ -63,7 +63,7 @@ class ReleaseParts:
         pace: how long they wait for their quotas.
         scheduler_lease: tells when the scheduler was restarted.
         reclaims: the pods that others are evicted for.
-        takes: whether any node would take a pod that no policy places.
+        node_for: a node that would take a pod that no policy places, "" for none.
     """
 
     writes: WriteParts
@@ -75,7 +75,7 @@ class ReleaseParts:
     pace: QuotaPace
     scheduler_lease: SchedulerLease
     reclaims: Reclaims = field(default_factory=Reclaims)
-    takes: Callable[[HeldPod], bool] = lambda _held: True
+    node_for: Callable[[HeldPod], str] = lambda _held: ""
 
 
 class ReleaseController:
@@ -222,10 +222,13 @@ class ReleaseController:
             mode = self._quota_queue.mode_without_node(held)
             if mode is ReclaimMode.DRY_RUN:
                 self._reclaims.add_unplaced(held, self._now())
-            is_helped = mode is ReclaimMode.ON and not self._reclaims.is_in_vain(held)
-            if is_helped and (decision.fits_nowhere or not self._parts.takes(held)):
-                self._quota_queue.keep_without_node(held)
-                return
+            if mode is ReclaimMode.ON and not self._reclaims.is_in_vain(held):
+                node_name = "" if decision.fits_nowhere else self._parts.node_for(held)
+                if not node_name:
+                    self._quota_queue.keep_without_node(held)
+                    return
+                # The scheduler may choose another; the next one finds room for one pod less.
+                self._parts.writes.state.nominate(held.key, node_name)
         if is_ready and not decision.node_name:
             # No policy places it: it goes where others have made room.
             node_name = held.pod.nominated_node_name
