@@ -175,10 +175,11 @@ class ElasticLoad:
         async with asyncio.TaskGroup() as group:
             while True:
                 for each in await self.cluster.list_all("pods"):
-                    uid, namespace = each["metadata"]["uid"], each["metadata"]["namespace"]
-                    if each["status"].get("phase") == "Running" and uid not in leaving:
+                    uid, tenant = each["metadata"]["uid"], tenants.get(_namespace_of(each))
+                    is_running = each["status"].get("phase") == "Running"
+                    if tenant is not None and is_running and uid not in leaving:
                         leaving.add(uid)
-                        group.create_task(self._live(each["metadata"], tenants[namespace]))
+                        group.create_task(self._live(each["metadata"], tenant))
                 await asyncio.sleep(0.5)
 
     async def _live(self, metadata: Json, tenant: Tenant) -> None:
@@ -241,6 +242,10 @@ class ElasticLoad:
             self.kills += 1
             await asyncio.sleep(20)  # its Lease has run out by then
             await asyncio.to_thread(leader.start)
+
+
+def _namespace_of(pod: Json) -> str:
+    return str(pod["metadata"]["namespace"])
 
 
 async def leader_of(cluster: Cluster, stowplan: Installed) -> Replica:

@@ -80,6 +80,12 @@ async def test_a_leader_with_the_account_of_the_chart_takes_back_what_is_borrowe
         front.targets = [leader.port]
         stage = Stage(cluster, Installed([leader], front, (), tmp_path), shop, batch)
         await stage.limit(shop="4", batch="2")
+
+        async def holds() -> bool:
+            tried = await cluster.create(pod(batch, "tried"), dry_run=True)
+            return "schedulingGates" in tried["spec"]
+
+        await eventually(holds, "pods are held")
         await stage.borrow()
         await stage.queue(shop, "web-1")
         await stage.runs("web-1")
@@ -113,7 +119,7 @@ async def test_its_account_evicts_a_pod_by_its_uid_and_ends_none_otherwise(
     for options in forbidden:
         assert "by its uid alone" in await refusal(ours, shop, "runs", options), options
     another = {"preconditions": {"uid": "00000000-0000-4000-8000-000000000001"}}
-    assert "uid" in await refusal(ours, shop, "runs", another)
+    assert "UID in the precondition" in await refusal(ours, shop, "runs", another)
     kept_from = await refusal(ours, "kube-system", "any", by_uid)
     assert "kept from" in kept_from
     for call in (
