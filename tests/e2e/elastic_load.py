@@ -23,7 +23,7 @@ from tests.e2e.workloads import pod
 
 _MOST_WAITING = 12  # of a tenant
 _ARRIVAL_SECONDS = 0.25  # of all tenants together, while they are busy
-_LEAVING_SECONDS = 3.0
+_LEAVING_SECONDS = 1.0
 _MOST_QUIET = 3  # tenants at a time: what they want back may be evicted in a minute or two
 _OWNERS = 4  # of the pods of a tenant
 _OLD = 0.9
