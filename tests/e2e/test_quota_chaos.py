@@ -18,7 +18,7 @@ from tests.e2e.test_quota_queue import queueing
 pytestmark = pytest.mark.usefixtures("crds")
 
 SECONDS = 45.0
-RECLAIM_SECONDS, RECLAIM_AFTER_SECONDS = 55.0, 3
+RECLAIM_SECONDS, RECLAIM_AFTER_SECONDS = 62.0, 3
 PATIENCE = Patience(idle=35.0, within_min=120.0)
 """A Lease runs out in 15 s; a busy machine takes some more."""
 
@@ -59,12 +59,13 @@ async def test_who_borrows_gives_back_and_no_promise_is_broken_whoever_is_killed
         load = ElasticLoad(
             *(cluster, tenants, random.Random(19)),
             life_seconds=900.0,
+            busy_seconds=20.0,
             quiet_seconds=8.0,
             sizes=["1"],
         )
         try:
             async with load.recorded():
-                killing = asyncio.create_task(load.kill_leaders(stowplan, [22.0]))
+                killing = asyncio.create_task(load.kill_leaders(stowplan, [38.0]))
                 await load.come_and_go(RECLAIM_SECONDS)
                 await killing
                 await load.settle()

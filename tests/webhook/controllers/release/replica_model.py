@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.hold import RELEASED_ANNOTATION
-from engine.model.time import Micros, date
+from engine.model.time import SECOND, Micros, date
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
+from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.queueing import QueueRules
-from engine.view import ClusterState, Sum
+from engine.quota.tree import QuotaPaths
+from engine.reclaim import NodeFit
+from engine.view import FRESH, ClusterState, Sum, WhatIf
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
 from tests.webhook.controllers.release.gangs import gangs_beside
@@ -30,6 +34,20 @@ from tests.webhook.controllers.release.scheduler_model import (
 )
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
+from webhook.controllers.reclaim import (
+    Claims,
+    EvictionEvents,
+    EvictionWriter,
+    GuardRecord,
+    Guards,
+    OveruseParts,
+    OveruseRevocation,
+    QuotaSource,
+    QuotaSourceParts,
+    ReclaimController,
+    ReclaimParts,
+    RunningPods,
+)
 from webhook.controllers.release import (
     DecidedPods,
     HeldPodDecider,
@@ -38,6 +56,7 @@ from webhook.controllers.release import (
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -48,11 +67,12 @@ from webhook.controllers.release import (
 )
 from webhook.placement.explanations import Explanations
 from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.serving.reclaiming import quota_mode, quota_standing
 
-HOLD_SECONDS = 20
+HOLD_SECONDS, RECLAIM_AFTER_SECONDS = 20, 10
 _MOST_UNBOUND = 3
 
 
@@ -65,6 +85,7 @@ class ReplicaModel:
         policies: in force.
         now: the time of day.
         doubtful: uids of pods that may have given their room back, as a write has failed.
+        reclaims: whether pods are evicted for others.
 
     Attributes:
         is_behind: whether its watches show nothing for now.
@@ -82,6 +103,8 @@ class ReplicaModel:
         policies: PolicySet,
         now: Callable[[], Micros],
         doubtful: set[str],
+        *,
+        reclaims: bool = False,
     ) -> None:
         self.is_behind = False
         self.is_ready = True
@@ -99,16 +122,21 @@ class ReplicaModel:
         state = ClusterState(leave_out_queued=True)
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
-        self._applier = EventApplier(
-            state, now=now, observers=[self.held, self.unbound, self.gang_members]
-        )
+        self.running, self.reclaims = RunningPods(), Reclaims()
+        observers = [self.held, self.unbound, self.gang_members, self.running]
+        self._applier = EventApplier(state, now=now, observers=observers)
         self._applier.state.track_sums(policies.sum_profiles)
-        self._controller = ReleaseController(
-            self._parts(policies), is_ready=lambda: self.is_ready, now=now, clock=loop.time
+        self._policies = policies
+        parts = self._parts(policies, reclaims=reclaims)
+        controller = ReleaseController(
+            parts, is_ready=lambda: self.is_ready, now=now, clock=loop.time
         )
+        self._duties = [controller.run]
+        if reclaims:
+            self._duties.append(self._reclaim_controller(parts.writes).run)
         self._task: asyncio.Task[None] | None = None
 
-    def _parts(self, policies: PolicySet) -> ReleaseParts:
+    def _parts(self, policies: PolicySet, *, reclaims: bool) -> ReleaseParts:
         state, clock = self._applier.state, self._loop.time
         outcomes, explanations = Outcomes(clock=clock), Explanations(limit=10)
         placer = Placer(view=state.view, now=self._now, scope=Scope(), explanations=explanations)
@@ -123,7 +151,10 @@ class ReplicaModel:
             releasing=ReleasingStatus(self.annotations.__setitem__, clock),
             conditions=QueuedConditions(),
             quota_queue=QuotaQueue(
-                state, self.held, self.unbound, QueueRules(), now=self._now, clock=clock
+                *(state, self.held, self.unbound, QueueRules()),
+                now=self._now,
+                reclaims=reclaims,
+                clock=clock,
             ),
         )
         decided = DecidedPods(writes, now=self._now, clock=clock)
@@ -149,6 +180,65 @@ class ReplicaModel:
             outcomes=outcomes,
             pace=QuotaPace(self._now),
             scheduler_lease=SchedulerLease(self.connection),
+            reclaims=self.reclaims,
+            node_for=self._node_for,
+        )
+
+    def _node_for(self, held: HeldPod) -> str:
+        view, now = self._applier.state.view(), self._now()
+        fit = NodeFit(held.placement_request, self._policies, view, now, Scope(), FRESH)
+        return fit.first(WhatIf(view))
+
+    def _reclaim_controller(self, writes: WriteParts) -> ReclaimController:
+        state, queue, clock = writes.state, writes.quota_queue, self._loop.time
+        may_write = lambda: self.leads  # noqa: E731 - one for all writers
+        claims = Claims(self.running, self._now)
+        record = GuardRecord(
+            self.connection, namespace="system", name="guards", may_write=may_write
+        )
+        self.guards = Guards(record, self._now)
+        parts = ReclaimParts(
+            state=state,
+            held=self.held,
+            running=self.running,
+            reclaims=self.reclaims,
+            claims=claims,
+            guards=self.guards,
+            writer=writes.writer,
+            evictions=EvictionWriter(self.connection, may_write=may_write, clock=clock),
+            events=EvictionEvents(self.connection, identity="me"),
+            clock=clock,
+        )
+        plans = QuotaSourceParts(
+            state=state,
+            running=self.running,
+            claims=claims,
+            blocked=queue.blocked,
+            quota_mode=partial(quota_mode, queue),
+            standing=partial(quota_standing, queue, state),
+            policies=lambda: self._policies,
+            freshness=lambda: FRESH,
+            scope=Scope(),
+            now=self._now,
+        )
+        overuse = OveruseParts(
+            state=state,
+            running=self.running,
+            claims=claims,
+            guards=self.guards,
+            evictions=parts.evictions,
+            events=parts.events,
+            tree=QuotaPaths(RESOURCE_QUOTA_RULES).tree,
+            is_limited=lambda _view, _namespace: False,
+            now=self._now,
+            clock=clock,
+        )
+        return ReclaimController(
+            parts,
+            [QuotaSource(plans, Micros(RECLAIM_AFTER_SECONDS * SECOND))],
+            OveruseRevocation(overuse),
+            is_ready=lambda: self.is_ready,
+            now=self._now,
         )
 
     def _date(self) -> datetime:
@@ -163,7 +253,12 @@ class ReplicaModel:
 
     def lead(self) -> None:
         """Begin to release."""
-        self._task = self._loop.create_task(self._controller.run())
+        self._task = self._loop.create_task(self._do_duties())
+
+    async def _do_duties(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for duty in self._duties:
+                group.create_task(duty())
 
     def stop(self) -> None:
         """Release no longer; its view stays."""
