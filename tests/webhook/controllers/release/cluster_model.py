@@ -278,9 +278,10 @@ class HeldCluster(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 6.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
-        self._pass(seconds, step=1.0)
+        self.pass_time(seconds, step=1.0)
 
-    def _pass(self, seconds: float, step: float) -> None:
+    def pass_time(self, seconds: float, step: float) -> None:
+        """Let time pass in steps, after each of which everybody does what there is to do."""
         end = self.loop.time() + seconds
         while (left := end - self.loop.time()) > 0:
             self.loop.advance(min(left, step))
@@ -423,7 +424,7 @@ class HeldCluster(RuleBasedStateMachine):
             replica.is_behind, replica.is_ready = False, self.is_ready_at_the_end
         self.settle()
         self.lead(0)
-        self._pass(HOLD_SECONDS + PATIENCE_SECONDS + 70.0, step=5.0)
+        self.pass_time(HOLD_SECONDS + PATIENCE_SECONDS + 70.0, step=5.0)
         pods = self.server.pods()
         held = [
             name

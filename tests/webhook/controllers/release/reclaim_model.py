@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from hypothesis.stateful import initialize
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
 
 from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION
 from engine.model.time import SECOND, Micros, date
@@ -48,6 +49,30 @@ class ReclaimCluster(QueueCluster):
     @initialize()
     def more_nodes(self) -> None:
         """Add none: both quotas together want more than there is."""
+
+    @initialize(is_ready_at_the_end=st.booleans())
+    def begin(self, is_ready_at_the_end: bool) -> None:  # noqa: FBT001 - drawn
+        """Let one quota borrow all that there is."""
+        super().begin(is_ready_at_the_end)
+        for name, cpu in (("p-d", 4), ("p-e", 2), ("p-f", 2)):
+            self.create(name, cpu, 0, [HOLD_GATE])
+
+    @rule(name=st.sampled_from(["p-a", "p-b", "p-c"]), cpu=st.integers(1, 2))
+    def want_min(self, name: str, cpu: int) -> None:
+        """Let the other quota want what it is guaranteed, for as long as a reclaim takes."""
+        self.create(name, cpu, 0, [HOLD_GATE])
+        self.time_passes(RECLAIM_AFTER_SECONDS + 4.0)
+
+    @rule()
+    def borrow(self) -> None:
+        """Let all that is free be borrowed."""
+        self.hold([("p-d", 3), ("p-e", 2), ("p-f", 2)])
+
+    def drain(self) -> None:
+        super().drain()
+        for name in ("p-a", "p-b"):
+            self.want_min(name, 1)
+        self.pass_time(_LONGEST_SECONDS, step=5.0)
 
     # What must be true of evictions.
 
