@@ -23,11 +23,11 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.policy import (
-    SCHEDULER_FILTERS,
     SCHEDULER_POLICY,
     CompiledPolicy,
     PolicySet,
     RuleContext,
+    scheduler_filters,
 )
 from engine.report import summary
 from engine.view import (
@@ -144,8 +144,8 @@ def decide_in(
     nodes = view.valid if nodes is None else nodes
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    scheduler_filters = [rule.outcome(contexts[0]) for rule in SCHEDULER_FILTERS]
-    reachable, first_by_scheduler = _apply_filters(scheduler_filters, nodes)
+    scheduler_outcomes = [rule.outcome(contexts[0]) for rule in scheduler_filters(contexts[0])]
+    reachable, first_by_scheduler = _apply_filters(scheduler_outcomes, nodes)
     policy_filters = [
         rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
@@ -169,13 +169,13 @@ def decide_in(
     placement = policies[0].placement
     decision = Decision(
         pod=request.pod,
-        verdict=_verdict(candidates, placement, reachable, scheduler_filters),
+        verdict=_verdict(candidates, placement, reachable, scheduler_outcomes),
         message="",
         policies=tuple([policy.name for policy in policies if policy is not SCHEDULER_POLICY]),
         placement=placement,
         names=view.names,
         valid=nodes.copy(),
-        filters=(*scheduler_filters, *policy_filters),
+        filters=(*scheduler_outcomes, *policy_filters),
         first_rejections=(*first_by_scheduler, *first_by_policies),
         scored=tuple(scores),
         order=order,
@@ -261,24 +261,20 @@ def _best_first(
     return _argsort_descending(totals, hashes)
 
 
-def first_of_best(
-    best: int, candidates: int, tied: NDArray[np.intp], hashes: NDArray[np.uint64], pod: Pod
-) -> int:
-    """Return which of the candidates that share the best total comes first, by its row.
+def first_of_best(best: int, candidates: int, hashes: NDArray[np.uint64], pod: Pod) -> int:
+    """Return which of the candidates that share the best total comes first.
 
     Args:
         best: that total.
         candidates: the number of all candidates.
-        tied: the rows of those that share it, ascending.
-        hashes: `name_hashes` of all rows.
+        hashes: `name_hashes` of those that share it, in ascending order of rows.
         pod: the pod.
     """
-    if tied.size == 1:
-        return int(tied[0])
-    keys = hashes.take(tied)
-    keys *= hash_of(pod.uid or pod.key) | 1
-    keys &= _tie_mask(best, candidates)
-    return int(tied[keys.argmin()])
+    if hashes.size == 1:
+        return 0
+    keys = hashes * np.uint64(hash_of(pod.uid or pod.key) | 1)
+    keys &= np.uint64(_tie_mask(best, candidates))
+    return int(keys.argmin())
 
 
 def _tie_mask(best: int, candidates: int) -> int:
@@ -321,7 +317,7 @@ def _verdict(
     candidates: NDArray[np.intp],
     placement: PlacementOptions,
     reachable: BoolColumn,
-    scheduler_filters: Sequence[FilterOutcome],
+    scheduler_outcomes: Sequence[FilterOutcome],
 ) -> Verdict:
     """Return the verdict for a pod with these candidates.
 
@@ -332,7 +328,7 @@ def _verdict(
     """
     if candidates.size:
         return Verdict.PLACE
-    abstained = any(outcome.abstained for outcome in scheduler_filters)
+    abstained = any(outcome.abstained for outcome in scheduler_outcomes)
     surely_reachable = reachable.any() and not abstained
     if surely_reachable and placement.when_none_fits is WhenNoneFits.DENY:
         return Verdict.DENY

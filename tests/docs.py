@@ -37,6 +37,7 @@ stands in [CONTRIBUTING.md](../CONTRIBUTING.md), how rules make a policy in
 EXAMPLES: Final = {
     "DiskIOAware": "filters: [{plugin: DiskIOAware, args: {writeCoefficient: 2}}]",
     "ImageLocality": "scores: [{plugin: ImageLocality, weight: 2}]",
+    "InterPodAffinity": "filters: [{plugin: InterPodAffinity}]",
     "LimitAware": (
         "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 150%}}}]"
     ),
@@ -57,6 +58,7 @@ EXAMPLES: Final = {
         "scores: [{plugin: NodeMetadata, args: {metadataKey: example.com/cost, "
         "metadataSource: Label, metadataType: Number, scoringStrategy: Lowest}}]"
     ),
+    "NodePorts": "filters: [{plugin: NodePorts}]",
     "NodeResourceTopologyMatch": (
         "filters: [{plugin: NodeResourceTopologyMatch}]\n"
         "scores: [{plugin: NodeResourceTopologyMatch, "
@@ -74,6 +76,7 @@ EXAMPLES: Final = {
         "scores: [{plugin: Peaks, args: {nodePowerModel: {node-1: {k0: 90, k1: 3, k2: 0.04}}}}]"
     ),
     "PodState": "scores: [{plugin: PodState}]",
+    "PodTopologySpread": "filters: [{plugin: PodTopologySpread}]",
     "ResourceLimitAware": (
         "scores: [{plugin: ResourceLimitAware, args: {resources: [{name: cpu, weight: 2}]}}]"
     ),

@@ -292,9 +292,9 @@ class Settings(BaseSettings):
         default=DEFAULT_HOLD_SECONDS,
         ge=10,
         le=3_600,
-        description="Longest time for which a pod is held that does not wait for quota. Then it"
-        " counts as overdue: a release is anybody's business, and half a minute later no further"
-        " pods are held.",
+        description="Longest time for which a pod is held that waits neither for quota nor for its"
+        " gang. Then it counts as overdue: a release is anybody's business, and half a minute later"
+        " no further pods are held.",
     )
     queue_sort: QueueSortName = Field(
         default="PrioritySort",
@@ -318,6 +318,17 @@ class Settings(BaseSettings):
         description="Time for which a pod within its quota's min waits before pods of other quotas,"
         " which are above their min, are evicted for it; where its quota has the annotation"
         " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
+    )
+    preemption: bool = Field(
+        default=False,
+        description="Evict pods of lower priority for held pods that no node takes, where their"
+        " policy has `placement: { preemption: On }`. With DryRun there, it is only reported.",
+    )
+    recreate_gangs: bool = Field(
+        default=False,
+        description="Evict the members of a gang of which too few were bound in time, where it has"
+        " the annotation `stowplan.dev/on-gang-failure`: Recreate, so that their owners create them"
+        " again, held. Without it they are kept.",
     )
     node_marks: bool = Field(
         default=False,
@@ -368,6 +379,16 @@ class Settings(BaseSettings):
     def reclaims(self) -> bool:
         """Whether pods may be evicted for others, as far as quotas say so."""
         return self.hold and self.quota_mode == "Queue"
+
+    @property
+    def preempts(self) -> bool:
+        """Whether pods of lower priority may be evicted, as far as policies say so."""
+        return self.hold and self.preemption
+
+    @property
+    def evicts(self) -> bool:
+        """Whether pods may be evicted for others."""
+        return self.reclaims or self.preempts
 
     @field_validator("quota_cohort_nodes")
     @classmethod

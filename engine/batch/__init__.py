@@ -5,7 +5,16 @@ node is judged does not: that is `engine.policy`, and `engine.pipeline` decides 
 """
 
 from engine.batch.deciding import decide_batch
+from engine.batch.gang_placement import GangPlacement, StartingGang, place_gang
 from engine.batch.outcome import BatchOutcome
 from engine.batch.trial import Trial, place_all
 
-__all__ = ["BatchOutcome", "Trial", "decide_batch", "place_all"]
+__all__ = [
+    "BatchOutcome",
+    "GangPlacement",
+    "StartingGang",
+    "Trial",
+    "decide_batch",
+    "place_all",
+    "place_gang",
+]

@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.batch.placements import Placements
 from engine.batch.ranking import Ranking
 from engine.batch.template_rules import TemplateRules
 from engine.model.pod import Pod
-from engine.view import BoolColumn, IntColumn, WhatIf
+from engine.view import BoolColumn, IntColumn
 
 _FIRST_ROWS: Final = 64
 _MOST_ROWS: Final = 512
@@ -84,13 +85,13 @@ class LookAhead:
         """Drop what is known of rows that took other pods."""
         self._left[rows] = 0
 
-    def take_up(self, row: int, pod: Pod, what_if: WhatIf) -> bool:
+    def take_up(self, row: int, pod: Pod, placements: Placements) -> bool:
         """Bring the ranking up to date for a row that took one more pod of the template.
 
         Args:
             row: the row.
             pod: of the template; no report knows it.
-            what_if: the cluster with the pod.
+            placements: with the pod.
 
         Returns:
             Whether that is possible; see `Ranking.update`.
@@ -99,7 +100,7 @@ class LookAhead:
             UnevenError: some score could not be evaluated.
         """
         if not self._left[row]:
-            self._compute(row, pod, what_if)
+            self._compute(row, pod, placements)
         table, at = self._known[row]
         self._known[row] = table, at + 1
         self._left[row] -= 1
@@ -112,7 +113,7 @@ class LookAhead:
         scores = [each[at : at + 1][passes] for each in table.raw]
         return self._ranking.update(np.array([row]), passes, scores)
 
-    def _compute(self, row: int, pod: Pod, what_if: WhatIf) -> None:
+    def _compute(self, row: int, pod: Pod, placements: Placements) -> None:
         """Compute a row as it is, and with more pods; and the best others with more pods."""
         best = self._ranking.best_rows(self._most)
         others = best[(self._left.take(best) == 0) & (best != row)]
@@ -123,7 +124,7 @@ class LookAhead:
         rows = np.repeat(each, depth)
         counts = np.arange(rows.size) - np.repeat(first, depth) + 1
         counts[: depth[0]] -= 1  # the row itself has taken its pod already
-        view = what_if.ahead(pod, rows, counts)
+        view = placements.what_if.ahead(pod, rows, counts)
         passes, scores = self._rules.evaluate_moving(view, np.arange(rows.size))
         raw = [np.zeros(rows.size, score.dtype) for score in scores]
         for column, score in zip(raw, scores, strict=True):

@@ -22,43 +22,56 @@ class Placements:
     """The cluster with the pods of a batch, and the part of it where they are.
 
     That part is a small cluster of its own, quick to evaluate: the rows that have taken pods, and
-    those that probably will. When a pod goes elsewhere, it begins anew.
+    those that probably will. When a pod goes elsewhere, it begins anew. Pods are counted when
+    somebody looks.
 
     Args:
         view: the cluster without them.
         rankings: gives those by which more pods will be placed.
 
     Attributes:
-        what_if: the whole cluster.
         rows: of the pods, in order.
     """
 
     def __init__(self, view: ClusterView, rankings: Callable[[], Sequence[Ranking]]) -> None:
-        self.what_if = WhatIf(view)
         self.rows: list[int] = []
+        self._pods: list[Pod] = []
+        self._whole = WhatIf(view)
+        self._in_whole = 0  # pods that are counted there
         self._rankings = rankings
         self._part: WhatIf | None = None
+        self._in_part = 0
         self._place = np.full(len(view), _OUTSIDE, np.intp)
+
+    @property
+    def what_if(self) -> WhatIf:
+        """The whole cluster, right until the next pod is placed."""
+        new, self._in_whole = slice(self._in_whole, None), len(self.rows)
+        if self._pods[new]:
+            self._whole.place_each(self._pods[new], self.rows[new])
+        return self._whole
 
     def add(self, pod: Pod, row: int) -> None:
         """Place a pod."""
         self.rows.append(row)
-        self.what_if.place(pod, row)
-        if self._part is not None:
-            place = int(self._place[row])
-            if place == _OUTSIDE:
-                self._part = None
-            else:
-                self._part.place(pod, place)
+        self._pods.append(pod)
+
+    def is_reported(self, pod: Pod, row: int) -> bool:
+        """Return whether the usage report of a row knows a pod; see `WhatIf.is_reported`."""
+        return self._whole.is_reported(pod, row)
 
     def part_with(self, rows: NDArray[np.intp]) -> tuple[ClusterView, NDArray[np.intp]]:
         """Return a view of a part of the cluster, and where in it rows that took pods are."""
-        if self._part is None:
-            part = self._rows_of_part()
+        part, new, self._in_part = self._part, slice(self._in_part, None), len(self.rows)
+        places = self._place.take(self.rows[new])
+        if part is None or (places == _OUTSIDE).any():
+            own = self._rows_of_part()
             self._place[:] = _OUTSIDE
-            self._place[part] = np.arange(part.size)
-            self._part = self.what_if.take(part)
-        return self._part.view, self._place.take(rows)
+            self._place[own] = np.arange(own.size)
+            part = self._part = self.what_if.take(own)
+        elif places.size:
+            part.place_each(self._pods[new], places.tolist())
+        return part.view, self._place.take(rows)
 
     def _rows_of_part(self) -> NDArray[np.intp]:
         """Return the rows that took pods, and those that are among the best of some rankings."""
@@ -66,8 +79,8 @@ class Placements:
         most = max(_LEAST_ROWS, _ROOM * touched.size)
         if most > n // 2:
             return np.arange(n)
-        some = self._rankings()[-_MOST_RANKINGS:]
-        best = [ranking.best_rows(most - touched.size) for ranking in some]
+        latest = self._rankings()[-_MOST_RANKINGS:]
+        best = [ranking.best_rows(most - touched.size) for ranking in latest]
         votes = np.bincount(np.concatenate(best), minlength=n)
         votes[touched] = len(best) + 1
         return np.sort(np.argpartition(votes, -most)[-most:])

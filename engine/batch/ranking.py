@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.batch.score_column import ScoreColumn
 from engine.batch.template_rules import RawScores, TemplateRules
+from engine.batch.tied_places import TiedPlaces
 from engine.model.pod import Pod
 from engine.pipeline import first_of_best
 from engine.view import BoolColumn, ClusterView, name_hashes
@@ -47,7 +48,8 @@ class Ranking:
         self._place[self._rows] = np.arange(self._rows.size)
         self._is_in = np.ones(self._rows.size, np.bool_)
         self._inside: NDArray[np.intp] | None = None  # of the candidates; None while all are
-        self._hashes = name_hashes(view)
+        self._hashes = name_hashes(view).take(self._rows)
+        self._tied: TiedPlaces | None = None  # as the totals are
         self._totals = np.zeros(self._rows.size, np.int64)
         self.count = self._rows.size
         self.ends_version = 0
@@ -56,9 +58,11 @@ class Ranking:
 
     def best(self, pod: Pod) -> tuple[int, int]:
         """Return the row of the best candidate for a pod, and its total; there must be one."""
-        best = int(self._totals.max())
-        tied = self._rows.take((self._totals == best).nonzero()[0])
-        return first_of_best(best, self.count, tied, self._hashes, pod), best
+        tied = self._tied
+        if tied is None:
+            tied = self._tied = TiedPlaces(self._totals, self._hashes)
+        at = first_of_best(tied.total, self.count, tied.hashes, pod)
+        return int(self._rows[tied.places[at]]), tied.total
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, in any order."""
@@ -108,6 +112,7 @@ class Ranking:
             if column.write(stays, new, self._inside)
         ]
         self._totals[stays] = sum(column.points.take(stays) for column in self._columns)
+        self._tied = None
         if stale:
             self._rank(stale)
         return True
@@ -121,19 +126,22 @@ class Ranking:
             points: for these, as long as the ends remain.
             total: of all its points, likewise.
         """
-        place = self._place[row]
+        place = int(self._place[row])
         stale = [
             column
             for column, new, new_points in zip(self.moving, raw, points, strict=True)
             if column.write_one(place, new, new_points, self._inside)
         ]
         self._totals[place] = total
+        if self._tied is not None and not self._tied.keep(place, total):
+            self._tied = None
         if stale:
             self._rank(stale)
 
     def _rank(self, columns: Sequence[ScoreColumn]) -> None:
         """Give all candidates points by some scores, and the totals of all scores."""
         self.ends_version += 1
+        self._tied = None
         if not self.count:
             return
         for column in columns:

@@ -33,8 +33,9 @@ class Template:
         self.decision = self.ranking.decision
 
     def _begin(self) -> None:
-        self.ranking = Ranking(self._rules, self._placements.what_if.view)
-        self._ahead = LookAhead(self._rules, self.ranking, len(self._placements.what_if.view))
+        view = self._placements.what_if.view
+        self.ranking = Ranking(self._rules, view)
+        self._ahead = LookAhead(self._rules, self.ranking, len(view))
         self._seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 
@@ -49,20 +50,19 @@ class Template:
         if not new:
             return
         is_alone, self._own = self._own and len(new) == 1, False
-        what_if = self._placements.what_if
         if is_alone:
-            can = self._ahead.take_up(new[0], pod, what_if)
+            can = self._ahead.take_up(new[0], pod, self._placements)
         else:
             rows = np.unique(new)
-            view, places = self._placements.part_with(rows)
+            part, places = self._placements.part_with(rows)
             self._ahead.forget(rows)
-            can = self.ranking.update(rows, *self._rules.evaluate_moving(view, places))
+            can = self.ranking.update(rows, *self._rules.evaluate_moving(part, places))
         if not can:
             self._begin()
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""
-        if self._placements.what_if.is_reported(pod, row):
+        if self._placements.is_reported(pod, row):
             self._ahead.forget(np.array([row]))
         self._own = True
         self._placements.add(pod, row)

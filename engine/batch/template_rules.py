@@ -14,11 +14,11 @@ from engine.model.request import PlacementRequest
 from engine.pipeline import decide_in
 from engine.policy import (
     MOST_ITERATIONS,
-    SCHEDULER_FILTERS,
     CompiledPolicy,
     FilterRule,
     RuleContext,
     ScoreRule,
+    scheduler_filters,
 )
 from engine.view import BoolColumn, ClusterView, Domain
 
@@ -61,7 +61,7 @@ class TemplateRules:
         self._nodes = judge.nodes
         now, freshness = judge.now, judge.freshness
         self._contexts = [policy.context(request, view, now, freshness) for policy in policies]
-        self._filters = [(rule, 0) for rule in SCHEDULER_FILTERS]
+        self._filters = [(rule, 0) for rule in scheduler_filters(self._contexts[0])]
         self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
         scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
         rules: list[tuple[FilterRule | ScoreRule, int]] = [*self._filters, *scores]
@@ -86,6 +86,8 @@ class TemplateRules:
         _check(contexts)
         if any(score.faults for score in decision.scored):
             raise UnevenError
+        if len(decision.filters) != len(self._filters):
+            raise UnevenError  # pods that were placed meanwhile concern another filter
         may_pass = decision.valid
         for bound, outcome in zip(self._filters, decision.filters, strict=True):
             if not self._is_moving(*bound):

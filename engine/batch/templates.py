@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from itertools import chain
+from operator import attrgetter
+from typing import Final
 
 import msgspec
-from msgspec.structs import asdict
 
+from engine.cel import Reference
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet, request_key
 
-_OWN = ("name", "generate_name", "uid", "owner_uid", "created", "annotations", "labels", "shape")
+_OWN: Final = frozenset(
+    ("name", "generate_name", "uid", "owner_uid", "created", "annotations", "labels", "shape")
+)
 """Fields in which pods of a template may differ, or which are looked at by themselves."""
 
+_fields_of = attrgetter(*(name for name in Pod.__struct_fields__ if name not in _OWN))
 _encode = msgspec.msgpack.Encoder().encode
+
+_OWN_PATHS: Final = frozenset(("name", "generateName", "annotations", "labels"))
+"""What expressions read of a pod that its other fields and its shape do not determine."""
 
 
 class TemplateKeys:
@@ -29,9 +38,8 @@ class TemplateKeys:
 
     def __init__(self, policies: PolicySet) -> None:
         programs = chain.from_iterable(policy.programs for policy in policies)
-        self._paths = frozenset[tuple[str, ...]]().union(
-            *(program.references for program in programs)
-        )
+        paths = chain.from_iterable(program.references for program in programs)
+        self._paths = frozenset(path for path in paths if _may_differ(path))
         selectors = (policy.object_selector for policy in policies)
         requirements = chain.from_iterable(selector.requirements for selector in selectors)
         self._labels = sorted({requirement.key for requirement in requirements})
@@ -45,9 +53,14 @@ class TemplateKeys:
         expressions = request_key(self._paths, request) if self._paths else ""
         if expressions is None or request.expired is not None:
             return None
-        fields = asdict(pod)
-        for name in _OWN:
-            del fields[name]
         labels = [pod.labels.get(name) for name in self._labels]
-        others = (fields, labels, request.namespace_labels, pod.is_mirror)
+        others = (_fields_of(pod), labels, request.namespace_labels, pod.is_mirror)
         return id(pod.shape), expressions, _encode(others)
+
+
+def _may_differ(path: Reference) -> bool:
+    """Return whether pods that are alike in all else may differ in what an expression reads."""
+    root, *fields = path
+    if root == "pod":
+        return not fields or fields[0] in _OWN_PATHS
+    return root not in {"node", "now", "variables"}

@@ -29,7 +29,7 @@ from engine.gang.membership import (
     names_missing_pod_group,
     pod_group_of_gang,
 )
-from engine.gang.phase import MemberPhase, next_status, settled_status
+from engine.gang.phase import MemberPhase, is_final, next_status, settled_status
 from engine.gang.room import min_resources_gap
 from engine.model.gang import (
     Gang,
@@ -64,6 +64,7 @@ __all__ = [
     "gang_key_of",
     "gang_metadata_of",
     "gang_of",
+    "is_final",
     "keeps_waiting",
     "member_of",
     "min_resources_gap",

@@ -30,6 +30,11 @@ class MemberPhase(NamedTuple):
     owners: tuple[str, ...] = ()
 
 
+def is_final(status: PodGroupStatus) -> bool:
+    """Return whether no other status follows upon this one, whatever happens."""
+    return status.phase in _FINAL
+
+
 def next_status(pod_group: PodGroup, members: Sequence[MemberPhase]) -> PodGroupStatus:
     """Return the status that follows upon that of a PodGroup: one step, of which it may take two.
 
@@ -38,7 +43,7 @@ def next_status(pod_group: PodGroup, members: Sequence[MemberPhase]) -> PodGroup
         members: all of it, those that have finished too; of the first the owners are told.
     """
     status = pod_group.status
-    if status.phase in _FINAL or _is_abandoned(pod_group):
+    if is_final(status) or _is_abandoned(pod_group):
         return status
     if not status.phase:
         return replace(status, phase=PENDING)

@@ -181,6 +181,18 @@ class TopologySpreadConstraint(WireStruct, frozen=True):
     match_label_keys: list[str] | None = None
 
 
+class Present(WireStruct, frozen=True):
+    """An object of which only matters that it is there."""
+
+
+class Volume(WireStruct, frozen=True):
+    """A volume of a pod, as far as it may tie the pod to nodes."""
+
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+    csi: Present | None = None
+
+
 class PodSchedulingGate(WireStruct, frozen=True):
     """A condition that the scheduler waits for before it considers a pod."""
 
@@ -204,6 +216,8 @@ class PodSpec(WireStruct, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[Present] | None = None
     tolerations: list[Toleration] | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
     scheduling_group: PodSchedulingGroup | None = None

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.label_condition import LabelCondition
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
@@ -72,6 +73,8 @@ class PlacementOptions:
 
     Attributes:
         at: when pods are decided.
+        preemption: what is done for a held pod that no node takes: whether pods of lower priority
+            are evicted for it.
         max_nodes: the most node names written in preferred terms, and in `NotIn`.
         group_labels: labels that may stand for a set of nodes where they describe it exactly.
     """
@@ -79,6 +82,7 @@ class PlacementOptions:
     at: PlacementAt = PlacementAt.ADMISSION
     dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
     when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
+    preemption: ReclaimMode = ReclaimMode.OFF
     max_nodes: int = 64
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
 

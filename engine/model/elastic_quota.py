@@ -34,6 +34,9 @@ RECLAIM_ANNOTATION = "stowplan.dev/reclaim"
 REVOKE_ANNOTATION = "stowplan.dev/revoke"
 """Annotation of an ElasticQuota of a tree: whether its pods above its runtime are evicted."""
 
+SURGE_ANNOTATION = "stowplan.dev/surge"
+"""Annotation of an ElasticQuota: pods that each Deployment may have above `max` in a rollout."""
+
 DEFAULT_WEIGHT = 1
 MOST_WEIGHT = 1_000_000
 DEFAULT_MAX_QUEUED = 1_000
@@ -42,7 +45,7 @@ _MOST_DIGITS: Final = 18
 
 
 class ReclaimMode(StrEnum):
-    """Whether pods are evicted to take room back."""
+    """Whether pods are evicted to make room for others."""
 
     OFF = "Off"
     DRY_RUN = "DryRun"  # plans are made and reported
@@ -70,6 +73,8 @@ class ElasticQuota:
         max_queued: pods that may wait for it.
         reclaim: whether its pods within `min` take back what others borrow.
         revoke: whether pods are evicted of what it uses above its runtime.
+        allows_surge: whether one pod of each Deployment may be above `max` while it is to replace
+            another.
         figures: texts of the annotations in `FIGURE_ANNOTATIONS` that it has.
     """
 
@@ -87,6 +92,7 @@ class ElasticQuota:
     max_queued: int = DEFAULT_MAX_QUEUED
     reclaim: ReclaimMode = ReclaimMode.DRY_RUN
     revoke: ReclaimMode = ReclaimMode.OFF
+    allows_surge: bool = False
     figures: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -118,6 +124,7 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
         reclaim=_mode(annotations, RECLAIM_ANNOTATION, ReclaimMode.DRY_RUN),
         revoke=_mode(annotations, REVOKE_ANNOTATION, ReclaimMode.OFF),
+        allows_surge=annotations.get(SURGE_ANNOTATION) == "1",
         figures={name: annotations[name] for name in FIGURE_ANNOTATIONS if name in annotations},
     )
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, is_held_for_gang, is_queued
+from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
@@ -38,6 +38,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         topology_spread: its constraints that forbid nodes (`DoNotSchedule`), as written.
         host_ports: ports of the node that it takes.
         preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
+        has_claims: whether it has volumes or devices that the scheduler must find: nothing here
+            knows the nodes where these are.
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
         has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
@@ -70,6 +72,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topology_spread: tuple[api.TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     tolerations: tuple[api.Toleration, ...] = ()
+    has_claims: bool = False
     scheduling_gates: tuple[str, ...] = ()
     has_scheduling_group: bool = False
     nominated_node_name: str = ""
@@ -104,6 +107,14 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_held_by_us_alone(self) -> bool:
         """Whether the scheduler considers it as soon as we release it."""
         return self.scheduling_gates == (HOLD_GATE,)
+
+    @property
+    def is_reclaimed_for(self) -> bool:
+        """Whether it says that others are evicted for it; while it is held, nobody else nominates.
+
+        Whoever may write it can write the annotation, but not its status.
+        """
+        return bool(self.nominated_node_name) and RECLAIM_PLAN_ANNOTATION in self.annotations
 
     @property
     def is_queued(self) -> bool:
@@ -147,7 +158,9 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
     scheduled_at, initialized_at = _condition_times(status.conditions or ())
     owners = meta.owner_references or ()
     affinity = spec.affinity or _NO_AFFINITY
-    is_stored = meta.creation_timestamp is not None
+    near, away = affinity.pod_affinity, affinity.pod_anti_affinity
+    spread = spec.topology_spread_constraints
+    label_keys = labels if meta.creation_timestamp is None else None
     return Pod(
         namespace=meta.namespace or namespace,
         name=meta.name,
@@ -167,11 +180,14 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         preemption_policy=spec.preemption_policy or "",
         node_selector=spec.node_selector or {},
         affinity=affinity.node_affinity,
-        pod_affinity=_required(affinity.pod_affinity, labels, is_stored=is_stored),
-        pod_anti_affinity=_required(affinity.pod_anti_affinity, labels, is_stored=is_stored),
-        topology_spread=_hard_constraints(spec.topology_spread_constraints),
+        pod_affinity=() if near is None else _required(near, label_keys),
+        pod_anti_affinity=() if away is None else _required(away, label_keys),
+        topology_spread=() if spread is None else _hard_constraints(spread),
         host_ports=host_ports_of(spec),
         tolerations=tuple(spec.tolerations or ()),
+        has_claims=bool(
+            spec.resource_claims or (spec.volumes and any(map(_is_claim, spec.volumes)))
+        ),
         scheduling_gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
         has_scheduling_group=spec.scheduling_group is not None,
         nominated_node_name=status.nominated_node_name,
@@ -185,22 +201,29 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
 
 
 def _required(
-    affinity: api.PodAffinity | None, labels: Mapping[str, str], *, is_stored: bool
+    affinity: api.PodAffinity, labels: Mapping[str, str] | None
 ) -> tuple[api.PodAffinityTerm, ...]:
-    """Return the required terms of an affinity to pods, with label keys in their selectors."""
-    terms = affinity and affinity.required_during_scheduling_ignored_during_execution
-    if not terms:
-        return ()
-    return tuple(terms) if is_stored else with_label_keys(terms, labels)
+    """Return the required terms of an affinity to pods.
+
+    Args:
+        affinity: as written.
+        labels: of a pod that is not stored yet, so that label keys are not in the selectors; else
+            None.
+    """
+    terms = affinity.required_during_scheduling_ignored_during_execution or ()
+    return tuple(terms) if labels is None else with_label_keys(terms, labels)
 
 
 def _hard_constraints(
-    constraints: list[api.TopologySpreadConstraint] | None,
+    constraints: Sequence[api.TopologySpreadConstraint],
 ) -> tuple[api.TopologySpreadConstraint, ...]:
     """Return the constraints of which a node must not break any."""
-    if not constraints:
-        return ()
     return tuple([each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"])
+
+
+def _is_claim(volume: api.Volume) -> bool:
+    """Return whether a volume may be out of reach of some nodes, or too much for them."""
+    return (volume.persistent_volume_claim or volume.ephemeral or volume.csi) is not None
 
 
 def _images(spec: api.PodSpec) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ class QueuedReason(StrEnum):
     WAITING_FOR_CAPACITY = "WaitingForCapacity"  # no node has room, and reclaim may make some
     WAITING_FOR_GANG = "WaitingForGang"  # members of its gang are missing, or have no room
     WAITING_FOR_RECLAIM = "WaitingForReclaim"  # pods that borrow are being evicted for it
+    WAITING_FOR_PREEMPTION = "WaitingForPreemption"  # pods of lower priority are being evicted
     BLOCKED_BY_PDB = "BlockedByPDB"  # they cannot be evicted now
     EXCEEDS_MAX = "ExceedsMax"  # it alone requests more than max: it will never be released
     WAITING_FOR_OTHER_GATES = "WaitingForOtherGates"  # ours goes last

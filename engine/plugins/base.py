@@ -167,6 +167,7 @@ class Plugin:
         reads_other_nodes: whether for a pod, in a view, a result for a node depends on more than
             its row of the view: a pod that comes to another node may change it, or it reads counts
             that are kept by name.
+        concerns: whether its filter may reject any node for a pod, in a view; asked before.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
     """
@@ -178,4 +179,5 @@ class Plugin:
     score: Callable[[Any], Score] | None = None
     sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
     reads_other_nodes: Callable[[Pod, ClusterView], bool] = for_no_pod
+    concerns: Callable[[Pod, ClusterView], bool] = for_every_pod
     estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None

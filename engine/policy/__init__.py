@@ -11,7 +11,7 @@ from engine.policy.expressions import NodeExpression
 from engine.policy.loader import CASES_FILE, load_policies
 from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
-from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule
+from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule, scheduler_filters
 from engine.policy.scheduler_policy import SCHEDULER_POLICY
 from engine.policy.schema import Mode, PlacementPolicy
 
@@ -33,4 +33,5 @@ __all__ = [
     "load_policies",
     "node_markers",
     "request_key",
+    "scheduler_filters",
 ]

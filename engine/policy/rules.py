@@ -32,7 +32,15 @@ ScoreEvaluator: TypeAlias = PluginScore | ScoreExpression
 STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintToleration"})
 """Plugins whose filters read labels, taints and cordons of a node, not its changing state."""
 
-_SCHEDULER_PLUGINS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit")
+_SCHEDULER_PLUGINS = (
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 _NO_POINTS = "it gives no candidate any points"
 
 
@@ -213,3 +221,15 @@ SCHEDULER_FILTERS: Final = tuple(map(_scheduler_filter, _SCHEDULER_PLUGINS))
 
 A node that fails one of them cannot win; they are in the scheduler's order.
 """
+
+_CONCERNS: Final = tuple(PLUGINS[rule.name].concerns for rule in SCHEDULER_FILTERS)
+
+
+def scheduler_filters(context: RuleContext) -> list[FilterRule]:
+    """Return those of SCHEDULER_FILTERS that may reject any node."""
+    pod, view = context.request.pod, context.view
+    return [
+        rule
+        for rule, concerns in zip(SCHEDULER_FILTERS, _CONCERNS, strict=True)
+        if concerns(pod, view)
+    ]

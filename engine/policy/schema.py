@@ -24,6 +24,7 @@ from engine.model.decision import (
     PlacementAt,
     WhenNoneFits,
 )
+from engine.model.elastic_quota import ReclaimMode
 from engine.plugins import PLUGINS, UPSTREAM_NAMES
 
 KIND: Final = "PlacementPolicy"
@@ -322,6 +323,15 @@ class Placement(Model):
             "the scheduler would take: it passes, with what they say of labels, or is denied."
         ),
     ] = WhenNoneFits.ALLOW
+    preemption: Annotated[
+        ReclaimMode,
+        Field(
+            description="What is done for a held pod that no node takes: `On` evicts pods of lower "
+            "priority for it, as far as budgets, gangs, quotas and PriorityClasses allow it; "
+            "`DryRun` says in an Event whom, and releases it. Needs `at: Release` and "
+            "`stowplan serve --preemption`."
+        ),
+    ] = ReclaimMode.OFF
     max_nodes: Annotated[
         int, Field(strict=True, ge=1, le=256, description="The most node names written.")
     ] = 64
@@ -340,6 +350,15 @@ class Placement(Model):
             raise several_mistakes(
                 [(("whenNoneFits",), "a pod that is decided at release cannot be denied any more")],
                 hint="drop `whenNoneFits`, or decide `at: Admission`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_is_evicted_at_admission(self) -> Self:
+        if self.at is PlacementAt.ADMISSION and self.preemption is not ReclaimMode.OFF:
+            raise several_mistakes(
+                [(("preemption",), "pods are evicted for held pods alone")],
+                hint="decide `at: Release`, or drop `preemption`",
             )
         return self
 

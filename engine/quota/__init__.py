@@ -5,7 +5,14 @@ replica (`QuotaState`), the validation of quotas, their figures. Never: where re
 stored, how a request waits, and how an answer travels.
 """
 
-from engine.quota.batch import BatchResult, QuotaRequest, draw, judge_batch, record_demand
+from engine.quota.batch import (
+    BatchResult,
+    QuotaRequest,
+    draw,
+    end_surges,
+    judge_batch,
+    record_demand,
+)
 from engine.quota.bounds import CohortUsage, cohort_usage, limited
 from engine.quota.figures import QuotaFigures, quota_figures
 from engine.quota.local_allowance import AllowanceConfig
@@ -33,6 +40,7 @@ from engine.quota.rules import (
 from engine.quota.sharing import Sharing, sharing
 from engine.quota.state import PendingWrite, QuotaState
 from engine.quota.status import StatusCounts, status_used
+from engine.quota.surge import CountedPods, ReplacedPods, no_replaced_pods
 from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
 from engine.quota.validation import Findings, check_deletion, check_quota, quota_defaults
 from engine.quota.verdict import QuotaVerdict, is_exceeded, judge, judge_queued
@@ -46,6 +54,7 @@ __all__ = [
     "BatchResult",
     "Borrowing",
     "CohortUsage",
+    "CountedPods",
     "Findings",
     "PendingWrite",
     "PodAccounting",
@@ -56,6 +65,7 @@ __all__ = [
     "QuotaState",
     "QuotaUsage",
     "QuotaVerdict",
+    "ReplacedPods",
     "Reservation",
     "ReservationTimeouts",
     "Reservations",
@@ -67,12 +77,14 @@ __all__ = [
     "cohort_usage",
     "decode_reservations",
     "draw",
+    "end_surges",
     "is_exceeded",
     "judge",
     "judge_batch",
     "judge_queued",
     "limited",
     "mode_of",
+    "no_replaced_pods",
     "queues_pods",
     "quota_defaults",
     "quota_figures",

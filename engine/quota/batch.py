@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgspec
 
+from engine.model.deployment_pod import DeploymentPod
 from engine.model.resources import Amounts, greater
 from engine.quota.bounds import CohortUsage, effective_max, excess, limited, sum_of
 from engine.quota.reservations import MOST_BYTES, Reservation
 from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
-from engine.quota.state import CountedPods, PendingWrite, QuotaState, no_pods
+from engine.quota.state import PendingWrite, QuotaState, no_pods
+from engine.quota.surge import CountedPods, ReplacedPods, beside, no_replaced_pods, surplus_of
 from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
 
 _MOST_NAMES = 8  # a pod can name thousands of resources
+_MOST_REPLACED = 16  # pods of an older revision that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +28,12 @@ class QuotaRequest:
     Attributes:
         reservation: to be made; its amounts are all that the pod requests.
         dry_run: whether to judge only, and reserve nothing.
+        of: the Deployment that a new pod is of; None for none, or for a change of a pod.
     """
 
     reservation: Reservation
     dry_run: bool = False
+    of: DeploymentPod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class _Tally:
         used: by pods and reservations, those of admitted requests included.
         recallable: part of `used` in allowances of other replicas.
         size: bytes of the annotation, at most.
+        surging: reservations of the pods that are above `max` until others have ended.
         added: reservations of admitted requests.
     """
 
@@ -66,6 +73,7 @@ class _Tally:
     used: dict[str, int]
     recallable: Amounts
     size: int
+    surging: list[Reservation]
     added: list[Reservation] = field(default_factory=list)
 
     def free(self, rules: QuotaRules) -> Amounts:
@@ -83,6 +91,21 @@ class _Tally:
             return self.used
         return {name: amount - shared.get(name, 0) for name, amount in self.used.items()}
 
+    def may_surge(self, reservation: Reservation, rules: QuotaRules) -> bool:
+        """Whether a surge fits but for what comes back with the pod that it is to replace."""
+        # A pod is replaced once; none replaces itself, or one that surges.
+        taken = {name for pod in self.surging for name in (pod.name, pod.replaces)}
+        taken.add(reservation.name)
+        if (
+            not self.state.quota.allows_surge
+            or reservation.replaces in taken
+            or any(pod.surge == reservation.surge for pod in self.surging)
+        ):
+            return False
+        surplus = surplus_of([*self.surging, reservation], self.counted)
+        used = beside(self.used_beside(reservation), surplus)
+        return judge(reservation.amounts, used, [self.state.quota], rules).allowed
+
     def fits_after_recall(self, reservation: Reservation, rules: QuotaRules) -> bool:
         """Whether a request fits once other replicas have given their allowances back."""
         used = excess(self.used_beside(reservation), self.recallable)
@@ -91,6 +114,8 @@ class _Tally:
     def add(self, reservation: Reservation) -> None:
         """Count an admitted request, for those that follow."""
         self.added.append(reservation)
+        if reservation.surge:
+            self.surging.append(reservation)
         self.size += reservation.size
         shared = self.shared(reservation)
         for name, amount in reservation.amounts.items():
@@ -110,7 +135,7 @@ class _Tally:
         }
 
 
-def judge_batch(
+def judge_batch(  # noqa: PLR0913 - what is known of a namespace, and of its pods by name
     batch: Iterable[QuotaRequest],
     used: Amounts,
     states: Sequence[QuotaState],
@@ -119,6 +144,7 @@ def judge_batch(
     cohort: CohortUsage | None = None,
     *,
     counted: CountedPods = no_pods,
+    replaced: ReplacedPods = no_replaced_pods,
 ) -> BatchResult:
     """Judge requests; each must fit every quota of the namespace.
 
@@ -130,14 +156,15 @@ def judge_batch(
         rules: what is compared.
         cohort: usage of all namespaces by pods in the view; None without borrowing.
         counted: part of `used` that the pod of a name holds.
+        replaced: the pods that a pod of a Deployment may replace.
     """
-    tallies = [_tally(state, used, counted, now) for state in states]
+    tallies = [_tally(state, used, counted, now, rules) for state in states]
     if cohort is not None and states:
         cohort = cohort.with_more(states[0].unobserved(counted))
     verdicts, awaits_recall = [], []
     for request in batch:
         more = {} if cohort is None else _more(request.reservation, tallies)
-        verdict = _judge(request, tallies, rules, cohort)
+        verdict = _judge(request, tallies, rules, cohort, replaced)
         is_allowed = verdict is not None and verdict.allowed
         verdicts.append(verdict)
         awaits_recall.append(
@@ -151,9 +178,23 @@ def judge_batch(
     for tally in tallies:
         state, free = tally.state, tally.free(rules)
         if tally.added or state.needs_rewriting(free, now):
-            write = state.pending_write(tally.added, now, free if takes_ahead else None)
+            # Nothing is taken ahead beyond `max`; and a surge is listed, for all to know it.
+            is_ahead = takes_ahead and not tally.surging
+            write = state.pending_write(tally.added, now, free if is_ahead else None)
             writes.append((state, write))
     return BatchResult(tuple(verdicts), tuple(writes), tuple(awaits_recall))
+
+
+def end_surges(state: QuotaState, used: Amounts, counted: CountedPods, rules: QuotaRules) -> None:
+    """End the surges of a quota that are over, so that the next write removes them.
+
+    Args:
+        state: of the quota.
+        used: by the pods in the view.
+        counted: part of `used` that the pod of a name holds.
+        rules: what is compared.
+    """
+    _surging(state, sum_of((used, state.unobserved(counted))), counted, rules)
 
 
 def record_demand(
@@ -178,15 +219,27 @@ def draw(
     return state.draw(_entry_on(state, reservation, rules), now)
 
 
-def _tally(state: QuotaState, used: Amounts, counted: CountedPods, now: float) -> _Tally:
+def _tally(
+    state: QuotaState, used: Amounts, counted: CountedPods, now: float, rules: QuotaRules
+) -> _Tally:
+    total = sum_of((used, state.unobserved(counted)))
     return _Tally(
         state=state,
         counted=counted,
         named=state.reserved_by_name(),
-        used=sum_of((used, state.unobserved(counted))),
+        used=total,
         recallable=state.recallable(now),
+        surging=_surging(state, total, counted, rules),
         size=state.listed_bytes(now),
     )
+
+
+def _surging(
+    state: QuotaState, total: Amounts, counted: CountedPods, rules: QuotaRules
+) -> list[Reservation]:
+    bounds = effective_max(state.quota, rules)
+    is_within_max = all(total.get(name, 0) <= bound for name, bound in bounds.items())
+    return state.surging(counted, is_within_max=is_within_max)
 
 
 def _awaits_recall(request: QuotaRequest, tallies: Sequence[_Tally], rules: QuotaRules) -> bool:
@@ -201,10 +254,10 @@ def _judge(
     tallies: Sequence[_Tally],
     rules: QuotaRules,
     cohort: CohortUsage | None,
+    replaced: ReplacedPods,
 ) -> QuotaVerdict | None:
     """Return the verdict on a request; if it is admitted, the next one finds it counted."""
-    reservation = request.reservation
-    amounts = reservation.amounts
+    reservation, amounts = request.reservation, request.reservation.amounts
     if any(tally.state.is_missing(reservation.key) for tally in tallies):
         return None
     # Quotas that limit the pod and have no reservation for it yet, with the amounts they limit.
@@ -214,10 +267,7 @@ def _judge(
         if not tally.state.has_reservation(reservation.key)
         and ((held := limited(amounts, tally.state.quota, rules)) or rules.compares_every_pod)
     ]
-    verdicts = [
-        judge(amounts, tally.used_beside(reservation), [tally.state.quota], rules)
-        for tally, _ in concerned
-    ]
+    reservation, verdicts = _compared(request, [tally for tally, _ in concerned], rules, replaced)
     if cohort is not None and concerned:
         verdicts.append(judge_borrowing(_more(reservation, tallies), cohort))
     denials = [verdict for verdict in verdicts if not verdict.allowed]
@@ -234,6 +284,27 @@ def _judge(
     for tally, entry in entries:
         tally.add(entry)
     return QuotaVerdict()
+
+
+def _compared(
+    request: QuotaRequest, tallies: Sequence[_Tally], rules: QuotaRules, replaced: ReplacedPods
+) -> tuple[Reservation, list[QuotaVerdict]]:
+    """Return the reservation to be made, as a surge where it fits so alone, and the verdicts."""
+    reservation = request.reservation
+    verdicts = [
+        judge(reservation.amounts, tally.used_beside(reservation), [tally.state.quota], rules)
+        for tally in tallies
+    ]
+    exceeded = [
+        tally for tally, verdict in zip(tallies, verdicts, strict=True) if not verdict.allowed
+    ]
+    if request.of is None or not any(tally.state.quota.allows_surge for tally in exceeded):
+        return reservation, verdicts
+    for name in islice(replaced(request.of), _MOST_REPLACED):
+        surge = msgspec.structs.replace(reservation, surge=request.of.deployment, replaces=name)
+        if all(tally.may_surge(surge, rules) for tally in exceeded):
+            return surge, []
+    return reservation, verdicts
 
 
 def _more(reservation: Reservation, tallies: Sequence[_Tally]) -> Amounts:

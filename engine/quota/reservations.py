@@ -58,6 +58,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             another has queued the pod again.
         request: uid of the request to change the pod, empty for its creation.
         whole: whether a change is reserved all that the pod requests, not what it adds.
+        surge: the Deployment whose rollout it is admitted beyond `max` for, "" for none.
+        replaces: the name of the pod of that Deployment that it is to replace.
     """
 
     uid: str
@@ -66,6 +68,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     after: _Natural = 0
     request: str = ""
     whole: bool = False
+    surge: str = ""
+    replaces: str = ""
 
     @property
     def key(self) -> str:

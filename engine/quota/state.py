@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
@@ -37,9 +36,7 @@ from engine.quota.reservations import (
     encode,
     split_by_name,
 )
-
-CountedPods: TypeAlias = Callable[[str], Amounts]
-"""Returns what a view counts for the pod of a name, none if it has no such pod."""
+from engine.quota.surge import CountedPods, Surges
 
 
 def no_pods(_name: str) -> Amounts:
@@ -102,6 +99,7 @@ class QuotaState:
         self._known_since: dict[str, float] = {}
         self._observed: dict[str, _Observation] = {}
         self._missing: set[str] = set()
+        self._surges = Surges()
         self._unchanged_since: dict[tuple[str, int], float] = {}  # allowances of other replicas
         self._drained: dict[tuple[str, int], int] = {}  # no pod of it is newer than that version
         self._observed_version = 0
@@ -123,6 +121,7 @@ class QuotaState:
         self._known_since = {key: self._known_since.get(key, now) for key in keys}
         self._observed = {key: seen for key, seen in self._observed.items() if key in keys}
         self._missing &= keys
+        self._surges.retain(keys)
         others = [allowance.identity for allowance in self._allowances_of_others()]
         self._unchanged_since = {key: self._unchanged_since.get(key, now) for key in others}
         self._drained = {key: self._drained[key] for key in others if key in self._drained}
@@ -201,6 +200,19 @@ class QuotaState:
             if allowance.identity not in drained
         )
         return sum_of([*beyond, *additive, *allowances])
+
+    def surging(self, counted: CountedPods, *, is_within_max: bool) -> list[Reservation]:
+        """Return the reservations of pods that are above `max` until others have ended.
+
+        Args:
+            counted: what the view counts for the pod of a name.
+            is_within_max: whether all that counts is within `max`.
+        """
+        listed = [pod for key, pod in self.reservations.by_key.items() if key not in self._missing]
+        self._surges.update(
+            listed, counted, is_observed=self._observed.__contains__, is_within_max=is_within_max
+        )
+        return [pod for pod in listed if self._surges.lasts(pod)]
 
     def reserved_by_name(self) -> dict[str, dict[str, int]]:
         """Greatest amounts reserved for a whole pod of each name."""
@@ -283,7 +295,7 @@ class QuotaState:
         return Reservations(
             max(self.reservations.seen_up_to, *settled.values(), *drained.values(), 0),
             {
-                key: pod
+                key: self._surges.plain(pod)
                 for key, pod in self.reservations.by_key.items()
                 if key not in settled and key not in self._missing
             },
@@ -297,7 +309,7 @@ class QuotaState:
     def pruning_write(self, now: float) -> PendingWrite | None:
         """Return the write that removes ended reservations, None where there are none."""
         pruned = self.pruned(now)
-        if pruned.size == self.reservations.size:
+        if pruned == self.reservations:
             return None
         return PendingWrite(pruned, self._own.drawn)
 
@@ -381,7 +393,7 @@ class QuotaState:
         return {
             key: observation.version
             for key, observation in self._observed.items()
-            if key in pods and observation.at <= since
+            if key in pods and observation.at <= since and not self._surges.lasts(pods[key])
         }
 
     def _settled_seconds(self) -> float:

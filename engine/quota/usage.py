@@ -10,7 +10,7 @@ from engine.model.resources import Amounts
 from engine.quota.bounds import effective_max, excess, sum_of
 from engine.quota.reservations import Reservations, decode, split_by_name
 from engine.quota.rules import QuotaRules, quotas_of, used_by_namespace
-from engine.quota.state import CountedPods
+from engine.quota.surge import CountedPods
 from engine.quota.verdict import exceeded_clause
 from engine.view import ClusterView
 

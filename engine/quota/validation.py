@@ -10,10 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota, quota_of
+from engine.model.elastic_quota import (
+    KOORDINATOR_GROUP,
+    RECLAIM_ANNOTATION,
+    REVOKE_ANNOTATION,
+    SURGE_ANNOTATION,
+    UPSTREAM_GROUP,
+    ElasticQuota,
+    ReclaimMode,
+    quota_of,
+)
 from engine.model.koordinator_quota import namespaces_in
 from engine.model.quantity import amount_text, quantity_of
 from engine.model.resource_names import PODS
@@ -25,6 +35,13 @@ from engine.quota.tree import defaults
 from engine.quota.tree.defaults import QuotaDefaults
 from engine.quota.tree.topology import KnownQuotas
 from engine.view import ClusterView
+
+_ANNOTATION_VALUES: Final = {
+    RECLAIM_ANNOTATION: tuple(ReclaimMode),
+    REVOKE_ANNOTATION: tuple(ReclaimMode),
+    SURGE_ANNOTATION: ("1",),
+}
+_MOST_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +71,12 @@ def check_quota(
         view: the cluster.
         rules: meaning of its bounds.
     """
+    misread = tuple(_misread(wire, old))
     if wire.api_version.partition("/")[0] == KOORDINATOR_GROUP:
-        return _check_koordinator_quota(wire, old, view)
+        found = _check_koordinator_quota(wire, old, view)
+        return Findings(found.problems, (*misread, *found.warnings))
     if old is not None and old.spec == wire.spec:
-        return Findings()  # most updates: reservations, status, labels
+        return Findings(warnings=misread)  # most updates: reservations, status, labels
     problems = [*_unreadable(wire.spec), *_misspelt(wire.spec)]
     if problems:
         return Findings(tuple(problems))
@@ -66,7 +85,18 @@ def check_quota(
     problems += _min_over_max(quota, rules)
     if old is None:
         problems += _already_limited(quota, others)
-    return Findings(tuple(problems), tuple(_guaranteed_too_much(quota, others, view)))
+    return Findings(tuple(problems), (*misread, *_guaranteed_too_much(quota, others, view)))
+
+
+def _misread(wire: api.ElasticQuota, old: api.ElasticQuota | None) -> Iterator[str]:
+    """Yield what new annotations say that nobody reads."""
+    annotations = wire.metadata.annotations or {}
+    before = {} if old is None else old.metadata.annotations or {}
+    for name, values in _ANNOTATION_VALUES.items():
+        value = annotations.get(name)
+        if value is not None and value not in values and value != before.get(name):
+            known = " or ".join(f"`{each}`" for each in values)
+            yield f"annotation `{name}`: `{value[:_MOST_SHOWN]}` counts as none; it may be {known}"
 
 
 def check_deletion(group: str, namespace: str, name: str, view: ClusterView) -> Findings:

@@ -18,6 +18,7 @@ from engine.view.columns import (
     integer_label_column,
     label_column,
     name_hashes,
+    node_label_keys,
     taint_column,
 )
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
@@ -76,6 +77,7 @@ __all__ = [
     "label_column",
     "name_hashes",
     "namespaces_matching",
+    "node_label_keys",
     "pods_matching",
     "pods_using",
     "repelling_pods",

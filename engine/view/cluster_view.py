@@ -159,7 +159,7 @@ class ClusterView:
         """
         if self.parent is not None:
             whole, rows = self.parent
-            return whole.node_column(key, domains, compute)[..., rows]
+            return whole.node_column(key, domains, compute).take(rows, axis=-1)
         return self.memo.node_columns.get(key, self, domains, compute)
 
     def dictionary_column(
@@ -215,21 +215,23 @@ class ClusterView:
 
     def take(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return the view of some rows alone, in the order given."""
+        at = rows.tolist()
+        names = tuple(map(self.names.__getitem__, at))
         return replace(
             self,
-            names=tuple(self.names[row] for row in rows),
-            nodes=[self.nodes[row] for row in rows],
-            usages=[self.usages[row] for row in rows],
-            traits=[self.traits[row] for row in rows],
-            valid=self.valid[rows],
-            unschedulable=self.unschedulable[rows],
-            allocatable=self.allocatable[:, rows],
+            names=names,
+            nodes=[*map(self.nodes.__getitem__, at)],
+            usages=[*map(self.usages.__getitem__, at)],
+            traits=[*map(self.traits.__getitem__, at)],
+            valid=self.valid.take(rows),
+            unschedulable=self.unschedulable.take(rows),
+            allocatable=self.allocatable.take(rows, axis=1),
             sums=self.sums[:, :, rows],
-            assumed=self.assumed[rows],
-            metric_time=self.metric_time[rows],
-            changed=self.changed[:, rows],
-            pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
-            rows={self.names[row]: i for i, row in enumerate(rows.tolist())},
+            assumed=self.assumed.take(rows),
+            metric_time=self.metric_time.take(rows),
+            changed=self.changed.take(rows, axis=1),
+            pod_sums={profile: sums.take(rows, axis=1) for profile, sums in self.pod_sums.items()},
+            rows=dict(zip(names, range(len(names)), strict=True)),
             parent=(self, rows),
             scratch={},
         )

@@ -35,6 +35,20 @@ def label_column(view: ClusterView, key: str) -> LabelColumn:
     )
 
 
+def node_label_keys(view: ClusterView) -> frozenset[str]:
+    """Return the keys of the labels of all nodes of the cluster: of any other no node has one."""
+
+    def keys(rows: ClusterView) -> frozenset[str]:
+        column = rows.dictionary_column(
+            "label keys",
+            _NODES,
+            lambda part: (None if node is None else frozenset(node.labels) for node in part.nodes),
+        )
+        return frozenset[str]().union(*filter(None, column.values))
+
+    return view.whole.node_aggregate("label keys", _NODES, keys)
+
+
 def integer_label_column(view: ClusterView, key: str) -> tuple[IntColumn, BoolColumn]:
     """Return the numbers that a label spells, shape (n,), and where it spells one.
 

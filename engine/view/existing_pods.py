@@ -16,11 +16,11 @@ from engine.model.pod_affinity import AffinityTerm
 from engine.model.selectors import LabelSelector
 from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView
+from engine.view.columns import node_label_keys
 from engine.view.trait_book import PodQuery
 from engine.view.trait_numbers import NUMBER_BYTES
 
 _PODS: Final = (Domain.PODS,)
-_NODES: Final = (Domain.NODES,)
 _MOST_KEYS: Final = 16
 """Node labels by which pods are kept away: a column for each costs half a millisecond at first."""
 
@@ -58,15 +58,15 @@ def pods_using(view: ClusterView, ports: tuple[HostPort, ...]) -> IntColumn:
 def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
     """Return how many pods on each row require to be away from a pod, by topology key, (n,).
 
-    Nothing where no pod does, which takes no time where none requires to be away from any. Of very
-    many keys that nodes have as labels only the first count.
+    Only keys by which some pod does; it takes no time where no pod requires to be away from any. Of
+    very many keys that nodes have as labels only the first are heeded.
     """
     terms = view.trait_book.anti_affinity
     if not terms:
         return {}
     labels = view.namespaces.labels.get(pod.namespace, {})
     against = terms.against(pod.namespace, pod.labels, labels)
-    known = _label_keys(view.whole) if against else frozenset[str]()
+    known = node_label_keys(view) if against else frozenset[str]()
     keys = dict.fromkeys(term.topology_key for term in against if term.topology_key in known)
     counts: dict[str, IntColumn] = {}
     for key in islice(keys, _MOST_KEYS):
@@ -75,7 +75,9 @@ def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
         def count(rows: ClusterView, of_key: tuple[AffinityTerm, ...] = of_key) -> IntColumn:
             return _count(rows, rows.trait_book.repelling(of_key))
 
-        counts[key] = view.pod_column(("repelling pods", of_key), _PODS, count)
+        column = view.pod_column(("repelling pods", of_key), _PODS, count)
+        if column.any():  # terms of pods that are gone are known for a while
+            counts[key] = column
     return counts
 
 
@@ -83,20 +85,6 @@ def namespaces_matching(view: ClusterView, selector: LabelSelector) -> frozenset
     """Return the names of the known namespaces that a selector selects, remembered."""
     facts = view.namespaces
     return view.memo.namespace_sets.get(selector, facts.labels, facts.labels_version)
-
-
-def _label_keys(view: ClusterView) -> frozenset[str]:
-    """Return the keys of the labels of all nodes."""
-
-    def keys(rows: ClusterView) -> frozenset[str]:
-        of_nodes = rows.dictionary_column(
-            "label keys",
-            _NODES,
-            lambda part: (None if node is None else frozenset(node.labels) for node in part.nodes),
-        )
-        return frozenset[str]().union(*(some for some in of_nodes.values if some is not None))
-
-    return view.node_aggregate("label keys", _NODES, keys)
 
 
 def _count(view: ClusterView, is_counted: BoolColumn) -> IntColumn:

@@ -20,6 +20,7 @@ from engine.view.pod_sums import PodChange
 from engine.view.pod_table import NO_ROW, QUEUED, RUNNING, SCHEDULED, PodEntry, PodTable
 from engine.view.rows import NodeRows
 from engine.view.shape_contributions import ShapeContributions
+from engine.view.trait_numbers import with_number, without_number
 
 _PODS = int(Domain.PODS)  # numpy takes plain integers twice as fast
 
@@ -174,16 +175,29 @@ class PodAccounting:
                 return
         leaves = old is not None and (new is None or new.row != old.row)
         recount = old is None or new is None or leaves or new.shape is not old.shape
+        if recount or old is None or new is None or new.traits != old.traits:
+            self._count_traits(old, new)
         if old is not None and old.row != NO_ROW:
             self._count(-1, key, old, with_sums=recount)
             if leaves:
                 self._rows.release(old.row)
         if new is not None and new.row != NO_ROW:
             self._count(1, key, new, with_sums=recount)
+
+    def _count_traits(self, old: PodEntry | None, new: PodEntry | None) -> None:
+        """Count what other pods' rules read of a pod by its new entry in place of the old one."""
+        table, traits = self.table, self._rows.traits
+        if old is not None and old.row != NO_ROW:
+            number = table.traits.number(old.traits)
+            traits[old.row] = without_number(traits[old.row], number)
         if new is not None:
-            numbers = self.table.renew_traits()
-            if numbers is not None:
-                self._rows.renumber_traits(numbers)
+            number = table.traits.number(new.traits)
+            if new.row != NO_ROW:
+                traits[new.row] = with_number(traits[new.row], number)
+            if number >= table.most_traits:
+                numbers = table.renew_traits()
+                if numbers is not None:
+                    self._rows.renumber_traits(numbers)
 
     def _count(self, sign: int, key: str, pod: PodEntry, *, with_sums: bool) -> None:
         """Count a pod that came to its node, 1, or went from it, -1."""
@@ -192,7 +206,6 @@ class PodAccounting:
             amounts = self._contributions.of(pod.shape).sums  # first: it may replace `rows.sums`
             column = rows.sums[:, row]
             (np.add if sign > 0 else np.subtract)(column, amounts, out=column)
-        rows.count_traits(row, self.table.traits.number(pod.traits), sign)
         if pod.assumed:
             rows.assumed[row] += sign
         rows.touch(row, _PODS)

@@ -25,7 +25,8 @@ PodChange: TypeAlias = tuple[int, str, PodEntry]
 class PodSumProfile(Protocol):
     """The summands of each pod, added up per node; rules with equal profiles share the sums.
 
-    Hashable; a contribution depends on nothing but the arguments.
+    Hashable; a contribution depends on nothing but the arguments. INVARIANT: that of an assumed pod
+    depends on a report that does not know it only by whether there is one.
     """
 
     @property

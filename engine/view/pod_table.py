@@ -72,6 +72,7 @@ class PodTable:
     Attributes:
         traits: numbers of traits. One with many of pods that are gone is replaced: the others are
             copied a few at a time, for 10,000 would take 50 ms.
+        most_traits: before that is due.
     """
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ class PodTable:
         self._shape_pods: list[int] = []
         self._free_slots: list[int] = []
         self._free_shapes: list[int] = []
-        self._most_traits = _SPARE_TRAITS  # before they are copied
+        self.most_traits = _SPARE_TRAITS
         self._copied: tuple[TraitBook, Iterator[bytes]] | None = None
 
     def __len__(self) -> int:
@@ -153,16 +154,14 @@ class PodTable:
             yield self._keys[slot], self._entry(slot)
 
     def renew_traits(self) -> NDArray[np.int32] | None:
-        """Go on replacing the book of traits, if many are of pods that are gone.
+        """Go on replacing the book of traits.
 
-        To be called once after each pod is stored.
+        To be called after each pod whose traits have a number of at least `most_traits`.
 
         Returns:
             The new number of each old one, when the book was replaced.
         """
         if self._copied is None:
-            if len(self.traits) <= self._most_traits:
-                return None
             texts = [self.traits.texts[number] for number in self._used_traits()]
             self._copied = TraitBook(), iter(texts)
         book, left = self._copied
@@ -174,7 +173,7 @@ class PodTable:
         for number in self._used_traits():
             numbers[number] = book.number(self.traits.texts[number])
         self._traits = array("i", numbers[np.frombuffer(self._traits, np.int32)].tobytes())
-        self._most_traits = 2 * len(book) + _SPARE_TRAITS
+        self.most_traits = 2 * len(book) + _SPARE_TRAITS
         self.traits, self._copied = book, None
         return numbers
 

@@ -13,7 +13,6 @@ from engine.model.node import Node
 from engine.model.usage import NodeUsage
 from engine.view.axis import ResourceAxis
 from engine.view.pod_table import PodTable
-from engine.view.trait_numbers import with_number, without_number
 
 _FIRST_ROWS = 64
 _NODES, _METRICS = int(Domain.NODES), int(Domain.METRICS)  # numpy takes these twice as fast
@@ -156,10 +155,6 @@ class NodeRows:
             del self.of[self.names[row]]
             self._rename(row, "")
             self._free.append(row)
-
-    def count_traits(self, row: int, number: int, sign: int) -> None:
-        """Note that a pod with traits of a number came to a row, 1, or went from it, -1."""
-        self.traits[row] = (with_number if sign > 0 else without_number)(self.traits[row], number)
 
     def renumber_traits(self, numbers: NDArray[np.int32]) -> None:
         """Give the traits of all pods other numbers, by their old ones."""

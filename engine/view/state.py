@@ -101,6 +101,11 @@ class ClusterState:
         """Return whether any ElasticQuota limits a namespace."""
         return namespace in self._namespaces.quotas
 
+    def allows_surge(self, namespace: str) -> bool:
+        """Return whether a quota of a namespace lets Deployments surge above `max`."""
+        quotas = self._namespaces.quotas.get(namespace, ())
+        return any(quota.allows_surge for quota in quotas)
+
     def usage(self, node_name: str) -> NodeUsage | None:
         """Return the latest usage report of a node, None where there is none."""
         row = self._rows.of.get(node_name)

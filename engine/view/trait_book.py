@@ -42,6 +42,11 @@ class PodQuery(NamedTuple):
     namespaces: frozenset[str] | None
     selector: LabelSelector
 
+    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether it selects a pod of a namespace with these labels."""
+        is_there = self.namespaces is None or namespace in self.namespaces
+        return is_there and self.selector.matches(labels)
+
 
 class TraitBook:
     """Traits by number, in the order in which they were first seen; NO_TRAITS is 0.

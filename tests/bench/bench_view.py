@@ -27,10 +27,11 @@ from engine.model import api
 from engine.model.elastic_quota import quota_of
 from engine.model.node import node_of
 from engine.model.pod import pod_of
+from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.model.time import micros
 from engine.model.usage import usage_of_node_metric
 from engine.plugins.load_aware.sums import LoadProfile
-from engine.view import ClusterState
+from engine.view import ClusterState, ClusterView, PodQuery, pods_matching
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import resident_mib
 from tests.bench.texts import NOW
@@ -79,6 +80,7 @@ def main() -> None:
     print(f"resident memory: {after:.0f} MiB, {after - before:.0f} MiB of it the view")
     _time_events(state, cluster)
     _time_views(state, cluster)
+    _time_existing_pods(state, cluster)
 
 
 def machine() -> str:
@@ -238,6 +240,28 @@ def _time_views(state: ClusterState, cluster: GeneratedCluster) -> None:
         state.set_usage(usage)
         spent.append(_timed(None, lambda _: state.view(), _same, _same)[0])
     print(f"a view after a usage report {median(spent) / 1e3:15.1f} us")
+
+
+def _time_existing_pods(state: ClusterState, cluster: GeneratedCluster) -> None:
+    """Print what it takes to count the pods that a selector selects, on every node."""
+    pods = [pod_of(_decode_pod(text)) for text in islice(cluster.pods(), 0, 40_000, 200)]
+    first, again = [], []
+    for pod in pods:
+        if not pod.labels:
+            continue
+        key, value = next(iter(pod.labels.items()))
+        selector = LabelSelector((Requirement(key, Operator.IN, frozenset({value})),))
+        queries = (PodQuery(frozenset({pod.namespace}), selector),)
+
+        def count(view: ClusterView, queries: tuple[PodQuery, ...] = queries) -> object:
+            return pods_matching(view, queries, terminating=True)
+
+        first.append(_timed(state.view(), count, _same, _same)[0])
+        state.delete_pod(pod.key)
+        again.append(_timed(state.view(), count, _same, _same)[0])
+        state.set_pod(pod, seen_at=_NOW)
+    print(f"pods of a selector that is new {median(first) / 1e3:12.1f} us")
+    print(f"the same after a pod went {median(again) / 1e3:17.1f} us")
 
 
 def _timed(text: Any, decode: _Step, make: _Step, apply: _Step) -> tuple[int, int, int]:  # noqa: ANN401 (what the first step takes)

@@ -46,11 +46,13 @@ CHARTS_OWN = frozenset(
         "metrics_port",
         "namespace",
         "node_marks",
+        "preemption",
         "placement_mode",
         "policies",
         "port",
         "probe_port",
         "quota_mode",
+        "recreate_gangs",
         "shutdown_delay_seconds",  # the sleep of its preStop hook
         "tls_cert",
         "tls_key",

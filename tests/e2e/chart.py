@@ -21,6 +21,7 @@ VALUE_SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 """Files of values that the chart is tried with."""
 
 ELASTIC_QUOTAS = "elasticquotas.scheduling.x-k8s.io"
+POD_GROUPS = "podgroups.scheduling.x-k8s.io"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 IMAGE = {"image.repository": "stowplan.example/stowplan"}

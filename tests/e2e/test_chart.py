@@ -20,6 +20,7 @@ from tests.e2e.chart import (
     CHART,
     ELASTIC_QUOTAS,
     IMAGE,
+    POD_GROUPS,
     VALUE_SETS,
     HelmError,
     helm,
@@ -110,6 +111,7 @@ def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
 @pytest.mark.usefixtures("operators")
 async def test_every_manifest_is_accepted(cluster: Cluster, namespace: str) -> None:
     await undefined(cluster, ELASTIC_QUOTAS)
+    await undefined(cluster, POD_GROUPS)
     for values in VALUE_SETS:
         manifests = rendered(values, namespace=namespace)
         await _create_accounts(cluster, manifests)

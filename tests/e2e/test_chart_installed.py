@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.e2e.chart import CONFIGURATIONS, ELASTIC_QUOTAS, Release, rendered, undefined
+from tests.e2e.chart import (
+    CONFIGURATIONS,
+    ELASTIC_QUOTAS,
+    POD_GROUPS,
+    Release,
+    rendered,
+    undefined,
+)
 from tests.e2e.chart_pods import run_container, started_pod
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
@@ -103,11 +110,13 @@ async def test_a_cold_start_waits_for_nobody_and_the_off_switch_frees_the_rest(
     await eventually(is_free, "pods are created again")
 
 
-async def test_elastic_quota_is_defined_where_it_is_not_and_stays(
-    cluster: Cluster, release: Release
+@pytest.mark.parametrize(
+    ("kind", "name"), [("elasticQuota", ELASTIC_QUOTAS), ("podGroup", POD_GROUPS)]
+)
+async def test_a_kind_is_defined_where_it_is_not_and_stays(
+    cluster: Cluster, release: Release, kind: str, name: str
 ) -> None:
-    definitions, name = "customresourcedefinitions", ELASTIC_QUOTAS
-    wanted = {"elasticQuota": {"install": "IfAbsent"}}
+    definitions, wanted = "customresourcedefinitions", {kind: {"install": "IfAbsent"}}
     await undefined(cluster, name)
     try:
         await release.change(crds=wanted)

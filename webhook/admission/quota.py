@@ -133,7 +133,7 @@ class QuotaReviews:
         if not above.allowed:
             return above
         if not demand.is_queued:
-            quota_request = QuotaRequest(reservation, bool(request.dry_run))
+            quota_request = QuotaRequest(reservation, bool(request.dry_run), demand.of)
             return await self._ledger.admit(namespace, quota_request)
         if not self._ledger.has_quota(namespace):
             return QuotaVerdict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.model import api
+from engine.model.deployment_pod import DeploymentPod, deployment_pod_of
 from engine.model.hold import is_queued
 from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.resource_names import PODS
@@ -22,11 +23,13 @@ class Demand:
         reservation: to be made.
         is_queued: whether it is not to be made yet: the pod waits for quota.
         quota_name: the quota of Koordinator that the pod's label names, "" for none.
+        of: the Deployment of a pod that is charged as a whole, None for none.
     """
 
     reservation: Reservation
     is_queued: bool = False
     quota_name: str = ""
+    of: DeploymentPod | None = None
 
 
 def demand_of(request: AdmissionRequest, *, queues: bool) -> Demand | None:
@@ -43,10 +46,11 @@ def demand_of(request: AdmissionRequest, *, queues: bool) -> Demand | None:
     waits, label = _is_queued(new), (new.metadata.labels or {}).get(NAME_LABEL, "")
     if request.creates_pod:
         whole = _whole(new, uid=new.metadata.uid or request.uid)
-        return Demand(whole, waits and queues, label)
+        return Demand(whole, waits and queues, label, _deployment_of(new))
     old = request.old_pod()
     if _is_queued(old) and not waits:
-        return Demand(_release(new, old, request.uid), quota_name=label)
+        release = _release(new, old, request.uid)
+        return Demand(release, quota_name=label, of=_deployment_of(new))
     if waits and queues:
         return None  # all that it requests by then is judged when it waits no longer
     # The kubelet writes what it has allocated: a report, not a request.
@@ -58,6 +62,12 @@ def demand_of(request: AdmissionRequest, *, queues: bool) -> Demand | None:
 def _is_queued(pod: api.Pod) -> bool:
     gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
     return is_queued(gates, pod.metadata.annotations or {})
+
+
+def _deployment_of(pod: api.Pod) -> DeploymentPod | None:
+    meta = pod.metadata
+    kinds = [owner.kind for owner in meta.owner_references or ()]
+    return deployment_pod_of(meta.generate_name, meta.labels or {}, kinds)
 
 
 def _whole(pod: api.Pod, uid: str) -> Reservation:

@@ -45,7 +45,7 @@ class _Selection:
 
     Attributes:
         overdue: those past their time alone.
-        queued: of those, also the ones that wait for quota.
+        queued: of those, also the ones that wait for quota or for their gang.
         namespace: "" for all.
         hold_seconds: the bound of a hold.
     """
@@ -73,7 +73,7 @@ class _Selection:
         }
 
     def _is_due(self, hold: HeldPod, now: Micros) -> bool:
-        return hold.release_by < now and (self.queued or not hold.is_queued)
+        return hold.release_by < now and (self.queued or not hold.is_unbounded)
 
     def __str__(self) -> str:
         where = f" in namespace {self.namespace}" if self.namespace else ""
@@ -98,8 +98,8 @@ def release(
 
     Args:
         overdue: those past their time, and only while no leader has released pods for a minute.
-        queued: with `--overdue`, also those that wait for quota; what exceeds it is refused while
-            the webhook of quotas is there to do so.
+        queued: with `--overdue`, also those that wait for quota or for their gang; what exceeds a
+            quota is refused while the webhook of quotas is there to do so.
         every: every one.
         namespace: of the pods; all of them, if not given.
         dry_run: only show which.

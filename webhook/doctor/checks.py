@@ -11,6 +11,7 @@ from webhook.cluster.client.connection import ApiError
 from webhook.doctor.admission import admission, webhooks
 from webhook.doctor.certificates import certificates
 from webhook.doctor.finding import Finding, Level
+from webhook.doctor.gangs import gangs
 from webhook.doctor.held_pods import held_pods
 from webhook.doctor.hold_limits import hold_limits
 from webhook.doctor.installation import Installation
@@ -35,6 +36,7 @@ CHECKS: Mapping[str, Check] = {
     "held pods": held_pods,
     "hold limits": hold_limits,
     "quota queues": quota_queues,
+    "gangs": gangs,
     "marks": node_marks,
     "platform": platform,
 }

@@ -10,11 +10,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from engine.model import topology_api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
-from engine.model.pod_group import pod_group_of
-from engine.model.pod_group_api import KoordinatorPodGroup, PodGroup
 from engine.model.time import SECOND, Micros, micros
 from engine.queue import QUEUE_SORTS, QueueOrder
 from engine.quota.queueing import NamespaceQueues, QueueRules
@@ -23,6 +20,7 @@ from engine.view import ClusterState
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.held_pod_list import ListedPod, list_held_pods
 from webhook.doctor.objects import Deployment, Lease, ObjectList
+from webhook.doctor.pod_group_list import list_pod_groups
 from webhook.doctor.quota_list import list_quotas
 from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 
@@ -169,18 +167,10 @@ async def _read_what_order_needs(
             state.set_extra(app_group_of(app_group))
     if order.sort != "Coscheduling":
         return True
-    upstreams = await _read(connection, _pod_groups(UPSTREAM_GROUP), ObjectList[PodGroup])
-    koordinators = await _read(
-        connection, _pod_groups(KOORDINATOR_GROUP), ObjectList[KoordinatorPodGroup]
-    )
-    for pod_groups in (upstreams, koordinators):
-        for pod_group in () if pod_groups is None else pod_groups.items:
-            state.set_extra(pod_group_of(pod_group))
-    return upstreams is not None or koordinators is not None
-
-
-def _pod_groups(group: str) -> str:
-    return f"/apis/{group}/v1alpha1/podgroups"
+    pod_groups = await list_pod_groups(connection)
+    for pod_group in pod_groups or ():
+        state.set_extra(pod_group)
+    return pod_groups is not None
 
 
 async def _read(connection: Connection, path: str, kind: type[_Object]) -> _Object | None:

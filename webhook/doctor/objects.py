@@ -228,6 +228,21 @@ class Deployment(_Part, frozen=True):
     spec: DeploymentSpec
 
 
+class StatefulSetSpec(_Part, frozen=True):
+    """Spec of a StatefulSet."""
+
+    template: Pod
+    replicas: int | None = None
+    pod_management_policy: str = ""
+
+
+class StatefulSet(_Part, frozen=True):
+    """A StatefulSet."""
+
+    metadata: Metadata
+    spec: StatefulSetSpec
+
+
 class Used(_Part, frozen=True):
     """Limits of a ResourceQuota, and what counts against them."""
 

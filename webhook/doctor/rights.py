@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.model.elastic_quota import UPSTREAM_GROUP
 from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_RECLAIM
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
@@ -34,6 +35,7 @@ class Right(NamedTuple):
 _HOLD_RIGHTS: Final = (
     Right("patch", "", "pods"),
     Right("patch", "", "pods/status"),
+    Right("patch", UPSTREAM_GROUP, "podgroups/status"),
     Right("create", "", "events"),
     Right("get", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
 )
@@ -104,7 +106,8 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
         yield Right("patch", "", "nodes")
     if spec.setting("STOWPLAN_HOLD") == "true":
         yield from _HOLD_RIGHTS
-        if spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
+        preempts = spec.setting("STOWPLAN_PREEMPTION") == "true"
+        if preempts or spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
             yield from _RECLAIM_RIGHTS
             yield Right("create", "", "configmaps", namespace)
             for verb in ("get", "patch"):

@@ -25,6 +25,10 @@ DEFAULT_HOLD_MAX: Final = 10_000
 NEVER: Final = Micros(INT64_MAX)
 """The bound of a pod that waits for quota or its gang: it waits for as long as that takes."""
 
+_RECLAIM: Final = 720 * SECOND
+"""By which a hold is longer while others are evicted for a pod: their end is waited for, at most
+600 s, beside some writes."""
+
 _MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
 _MOST_OBSOLETE = 1024
 _decode: Final = msgspec.json.Decoder(api.Pod).decode
@@ -55,8 +59,8 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         raw: the object as the API server sent it, which expressions may read any field of. Empty
             where it is too large to be kept or for a decision: it is to be released without one.
         release_by: the moment by which it is to be released: its creation and the bound of a hold.
-            Not what its annotation says, which whoever creates a pod may write. NEVER of a pod that
-            waits for quota or for its gang.
+            Not what its annotation says, which whoever creates a pod may write. Later while others
+            are evicted for it. NEVER of a pod that waits for quota or for its gang.
         seen_at: when this replica first saw it held by our gate alone, waiting for quota or not as
             it is.
         is_queued: whether it waits for quota; also of a pod without `raw`.
@@ -184,7 +188,7 @@ class HeldPods:
             raw=bytes(raw) if is_kept else b"",
             release_by=NEVER
             if is_queued or is_held_for_gang
-            else Micros(created + self._hold_micros),
+            else Micros(created + self._hold_micros + pod.is_reclaimed_for * _RECLAIM),
             seen_at=seen_at,
             is_queued=is_queued,
             is_held_for_gang=is_held_for_gang,
@@ -192,7 +196,7 @@ class HeldPods:
         self._held[pod.key] = held
         self._bytes += len(held.raw)
         self.changed.set()
-        if old is None:
+        if old is None or old.release_by != held.release_by:
             self._enqueue(held)
 
     def pod_deleted(self, namespace: str, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from engine.batch import BatchOutcome, decide_batch
+from engine.batch import BatchOutcome, Trial, decide_batch, place_all
 from engine.model import api
 from engine.model.decision import SCHEDULER, Decision, PlacementAt, Verdict
 from engine.model.pod import Pod, pod_of
@@ -197,6 +197,20 @@ class Placer:
             if outcome.decision.pod is request.pod:  # the first of its template
                 self._explain(outcome.decision)
         return outcomes, view
+
+    def place_all(
+        self, requests: Sequence[PlacementRequest], policies: PolicySet
+    ) -> tuple[Trial, ClusterView]:
+        """Find nodes for all pods, each as if those before it were on theirs, or say why not all.
+
+        Returns:
+            What would become of them, and the view without them; keeps the view alive.
+        """
+        view = self._view()
+        completed = [self._completed(request, view) for request in requests]
+        freshness, scope = self._freshness(), self._scope
+        trial = place_all(completed, policies, view, self._now(), scope=scope, freshness=freshness)
+        return trial, view
 
     def warm_up(self, policies: PolicySet) -> Iterator[None]:
         """Decide for plain pods and drop the decisions; one between each yield and the next.

@@ -8,6 +8,7 @@ replica's watch has observed of them, and the Events about denials. Never: the a
 """
 
 from webhook.quota.config import MonotonicClock, QuotaConfig
+from webhook.quota.deployment_pods import DeploymentPods
 from webhook.quota.events import QuotaEventRecorder, reference_of
 from webhook.quota.ledger import QuotaLedger
 from webhook.quota.metrics import QuotaCollector
@@ -15,6 +16,7 @@ from webhook.quota.observed import ObservedCluster, ObservedPods, observe_cluste
 from webhook.quota.store import MemoryStore
 
 __all__ = [
+    "DeploymentPods",
     "MemoryStore",
     "MonotonicClock",
     "ObservedCluster",

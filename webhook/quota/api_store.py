@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import urlencode
 
 import msgspec
 
+from engine.errors import QuantityError
 from engine.model import api
 from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, quota_of
-from engine.model.pod import TERMINAL_PHASES
+from engine.model.pod import TERMINAL_PHASES, Pod, pod_of
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.client.envelopes import meta_of, page_of
 from webhook.cluster.decode_errors import UNREADABLE
@@ -80,7 +83,28 @@ class ApiStore:
         Raises:
             StoreError: there is no answer.
         """
-        newest, query = 0, {"limit": _PAGE_SIZE}
+        newest = 0
+        async for page in self._pages(namespace):
+            versions = (meta_of(raw).resource_version for raw in page)
+            newest = max(newest, *map(api.version_number, versions), 0)
+        return newest
+
+    async def pods(self, namespace: str) -> Sequence[Pod]:
+        """Return the pods of a namespace that can be read.
+
+        Raises:
+            StoreError: there is no answer.
+        """
+        found = []
+        async for page in self._pages(namespace):
+            for raw in page:
+                with suppress(*UNREADABLE, QuantityError):
+                    found.append(pod_of(_pod_in(raw)))
+        return found
+
+    async def _pages(self, namespace: str) -> AsyncIterator[Sequence[msgspec.Raw]]:
+        """Yield the pods of a namespace, some at a time."""
+        query = {"limit": _PAGE_SIZE}
         while True:
             path = f"/api/v1/namespaces/{namespace}/pods?{urlencode(query)}"
             body = await self._request("GET", path)
@@ -88,10 +112,9 @@ class ApiStore:
                 page = page_of(body or b"")
             except UNREADABLE as error:
                 raise UnreachableError(f"a list that cannot be read: {error}") from error
-            versions = (meta_of(raw).resource_version for raw in page.items or ())
-            newest = max(newest, *map(api.version_number, versions), 0)
+            yield page.items or ()
             if not page.metadata.token:
-                return newest
+                return
             query = {"limit": _PAGE_SIZE, "continue": page.metadata.token}
 
     async def _request(self, method: str, path: str, body: bytes = b"") -> bytes | None:
@@ -108,7 +131,7 @@ class ApiStore:
             raise UnreachableError(str(error)) from error
 
 
-def _pod_in(body: bytes) -> api.Pod:
+def _pod_in(body: bytes | msgspec.Raw) -> api.Pod:
     """Decode a pod as far as it can be read, like the watch: it counts there, too."""
     try:
         return _pod(body)

@@ -145,6 +145,17 @@ class QuotaCache:
                     return  # they still count
                 state.mark_drained(allowance, newest)
 
+    async def list_replaceable(self) -> None:
+        """List the pods that others may replace, once for a quota that lets Deployments surge."""
+        namespace, deployments = self._namespace, self._observed.deployments
+        if deployments.is_listed(namespace):
+            return
+        try:
+            async with asyncio.timeout(self._config.call_seconds):
+                deployments.add_listed(namespace, await self._store.pods(namespace))
+        except (StoreError, TimeoutError):
+            return  # a surge waits
+
     async def write(self, state: QuotaState, pending: PendingWrite) -> bool:
         """Write a quota; return whether that certainly succeeded.
 

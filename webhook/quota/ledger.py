@@ -91,7 +91,7 @@ class QuotaLedger:
             if namespace not in quotas and batcher.is_idle:
                 del self._batchers[namespace]
         for namespace, listed in list(quotas.items()):
-            if any(quota.reservations for quota in listed):
+            if any(quota.reservations or quota.allows_surge for quota in listed):
                 try:
                     await self._batcher(namespace).prune_reservations()
                 except StoreError as error:

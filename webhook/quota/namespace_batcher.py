@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from engine.errors import QuotaUndecidedError
 from engine.model.resources import Amounts
@@ -22,6 +23,7 @@ from engine.quota import (
     QuotaVerdict,
     cohort_usage,
     draw,
+    end_surges,
     judge_batch,
     record_demand,
     used_by_namespace,
@@ -130,7 +132,13 @@ class NamespaceBatcher:
         async with self._lock:
             if not await self._read():
                 return
-            for state in self._cache.sync():
+            states = self._cache.sync()
+            if self._cache.is_current_for(states):
+                used = used_by_namespace(self._observed.view(), self._rules.count_pods)
+                for state in states:
+                    of_pods = used.get(self._namespace, {})
+                    end_surges(state, of_pods, self._counted, self._rules)
+            for state in states:
                 pending = state.pruning_write(self._clock.now())
                 if pending is not None:
                     await self._cache.write(state, pending)
@@ -216,6 +224,7 @@ class NamespaceBatcher:
             rules,
             None if rules.borrowing == "Off" else cohort_usage(view.namespaces.quotas, used),
             counted=self._counted,
+            replaced=partial(self._observed.deployments.replaced_by, self._namespace),
         )
 
         # 4. Write, if those are still the newest versions; only then answer.
@@ -239,6 +248,7 @@ class NamespaceBatcher:
         """Read stale quotas and unconfirmed pods from the API server; False if that fails."""
         if not await self._cache.refetch_stale():
             return False
+        await self._cache.list_replaceable()
         await self._cache.confirm_overdue()
         await self._cache.confirm_abandoned()
         return True

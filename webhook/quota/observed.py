@@ -13,6 +13,7 @@ from engine.model.quantity import INT64_MAX
 from engine.model.resources import Amounts
 from engine.view import ClusterState, ClusterView
 from webhook.cluster.watch.source_status import SourceStatus
+from webhook.quota.deployment_pods import DeploymentPods
 
 _MOST_PODS = 32_768  # some 8 MiB; one that is evicted counts twice until the API server is asked
 
@@ -64,18 +65,23 @@ class ObservedCluster:
             first list.
         requests: what a pod, by `namespace/name`, adds to the view's requests of its namespace, or
             to those of scheduled pods alone; nothing if it is unknown.
+        deployments: the pods that others may replace.
         quotas_synced: whether a namespace without a quota in the view has none.
     """
 
     view: Callable[[], ClusterView]
     pods: ObservedPods = field(default_factory=ObservedPods)
+    deployments: DeploymentPods = field(default_factory=DeploymentPods)
     observed_version: Callable[[], int] = lambda: INT64_MAX
     quotas_synced: Callable[[], bool] = lambda: True
     requests: Callable[[str, bool], Amounts] = lambda _key, _scheduled: {}
 
 
 def observe_cluster(
-    state: ClusterState, sources: Mapping[str, SourceStatus], pods: ObservedPods
+    state: ClusterState,
+    sources: Mapping[str, SourceStatus],
+    pods: ObservedPods,
+    deployments: DeploymentPods,
 ) -> ObservedCluster:
     """Return a live cluster.
 
@@ -83,6 +89,7 @@ def observe_cluster(
         state: kept by the sources.
         sources: of pods and of ElasticQuotas among others, by name.
         pods: an observer of the pods of the same cluster.
+        deployments: another one.
     """
     pod_source = sources["pods"]
     quota_sources = [
@@ -94,9 +101,11 @@ def observe_cluster(
 
     # Until the quotas are synced, any pod may have a reservation.
     pods.is_tracked = lambda namespace: state.has_quota(namespace) or not quotas_synced()
+    deployments.is_tracked = state.allows_surge
     return ObservedCluster(
         view=state.view,
         pods=pods,
+        deployments=deployments,
         observed_version=lambda: pod_source.version,
         quotas_synced=quotas_synced,
         requests=lambda key, scheduled: state.requests(key, scheduled=scheduled),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.errors import StowplanError
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
+from engine.model.pod import Pod
 
 
 class StoreError(StowplanError):
@@ -51,6 +53,9 @@ class Store(Protocol):
     async def newest_pod_version(self, namespace: str) -> int:
         """Return the newest resourceVersion of a pod in a namespace, 0 if there is none."""
 
+    async def pods(self, namespace: str) -> Sequence[Pod]:
+        """Return the pods of a namespace that can be read."""
+
 
 class MemoryStore:
     """Reservations of this process alone, on quotas that nobody else writes."""
@@ -75,3 +80,7 @@ class MemoryStore:
     async def newest_pod_version(self, _namespace: str) -> int:
         """Return 0: none is ever added."""
         return 0
+
+    async def pods(self, _namespace: str) -> Sequence[Pod]:
+        """Return none: a recording shows whom a surge might replace, and nobody else."""
+        return ()

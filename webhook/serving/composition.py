@@ -27,7 +27,7 @@ from webhook.admission.review_result import ignored
 from webhook.background import in_background, on_change
 from webhook.cluster import Cluster, Recording
 from webhook.cluster.watch.source_status import log_changes
-from webhook.controllers.release import QuotaQueue
+from webhook.controllers.release import QuotaQueue, SurgingPods
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import HeldPod
@@ -175,6 +175,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         settings.queue_rules(),
         now=now,
         reclaims=settings.reclaims,
+        surges=SurgingPods(cluster.state, services.deployments.replaced_by),
     )
     controller = release_controller(
         services,
@@ -185,6 +186,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         order=settings.queue_order(),
         quota_queue=quota_queue,
         node_for=partial(_node_for, cluster, policies, settings.scope()),
+        recreates_gangs=settings.recreate_gangs,
         registry=metrics.registry,
         now=now,
     )

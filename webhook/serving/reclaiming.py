@@ -26,13 +26,15 @@ from webhook.controllers.reclaim import (
     Guards,
     OveruseParts,
     OveruseRevocation,
+    PlanParts,
+    PreemptionSource,
     QuotaSource,
-    QuotaSourceParts,
     QuotaStanding,
     ReclaimController,
     ReclaimMetrics,
     ReclaimParts,
     RunningPods,
+    WaitingForQuota,
 )
 from webhook.controllers.release import PodWriter, QuotaQueue
 from webhook.placement.held_pods import HeldPod
@@ -68,12 +70,11 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     metrics = ReclaimMetrics(registry)
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
     claims = Claims(running, now)
-    plans = QuotaSourceParts(
+    waiting = WaitingForQuota(quota_queue.blocked, partial(quota_mode, quota_queue))
+    plans = PlanParts(
         state=cluster.state,
         running=running,
         claims=claims,
-        blocked=quota_queue.blocked,
-        quota_mode=partial(quota_mode, quota_queue),
         standing=partial(quota_standing, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
@@ -115,7 +116,10 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     sources = [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM]
     return ReclaimController(
         parts,
-        [QuotaSource(plans, Micros(settings.reclaim_after_seconds * SECOND))],
+        [
+            QuotaSource(plans, waiting, Micros(settings.reclaim_after_seconds * SECOND)),
+            PreemptionSource(plans, services.preemptors.blocked),
+        ],
         OveruseRevocation(overuse),
         is_ready=lambda: (
             cluster.is_synced and policies.is_loaded and all(each.synced for each in sources)

@@ -25,6 +25,7 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    Preemptors,
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
@@ -44,6 +45,7 @@ from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.quota import DeploymentPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +58,12 @@ class ReleaseServices:
         held: the pods that are held.
         unbound: those that are released and not bound.
         gang_members: the members of all gangs.
+        deployments: the pods that others may replace.
         metrics: of writes, holds and landings.
         outcomes: whether schedulers follow nominations.
         pace: how long pods wait for their quotas.
         reclaims: the held pods that others are evicted for.
+        preemptors: those that no node takes, and that pods of lower priority may be evicted for.
         running: the pods that may be evicted; None where none ever is.
     """
 
@@ -68,10 +72,12 @@ class ReleaseServices:
     held: HeldPods
     unbound: UnboundReleases
     gang_members: GangMembers
+    deployments: DeploymentPods
     metrics: ReleaseMetrics
     outcomes: Outcomes
     pace: QuotaPace
     reclaims: Reclaims
+    preemptors: Preemptors
     running: RunningPods | None
 
 
@@ -85,6 +91,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     order: QueueOrder,
     quota_queue: QuotaQueue,
     node_for: Callable[[HeldPod], str],
+    recreates_gangs: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
 ) -> ReleaseController:
@@ -99,6 +106,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         order: of the held pods.
         quota_queue: the pods that wait for quota.
         node_for: a node that would take a pod that no policy places, "" for none.
+        recreates_gangs: whether members of gangs that failed to start may be evicted.
         registry: of metrics.
         now: the time of day.
     """
@@ -144,7 +152,9 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             decided=decided,
             decider=decider,
             writer=writer,
-            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader),
+            evictions=EvictionWriter(services.connection, may_write=lambda: elector.is_leader)
+            if recreates_gangs
+            else None,
             events=GangEvents(
                 services.connection, identity=elector.identity, view=cluster.state.view
             ),
@@ -164,6 +174,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
         node_for=node_for,
+        preemptors=services.preemptors,
     )
     return ReleaseController(
         parts, is_ready=lambda: cluster.is_synced and policies.is_loaded, now=now

@@ -36,12 +36,14 @@ from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     Outcomes,
+    Preemptors,
     QuotaPace,
     Reclaims,
     ReleaseMetrics,
@@ -54,6 +56,7 @@ from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
 from webhook.quota import (
+    DeploymentPods,
     MemoryStore,
     ObservedCluster,
     ObservedPods,
@@ -153,18 +156,18 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
-        pods = ObservedPods()
+        pods, deployments = ObservedPods(), DeploymentPods()
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
-        running = RunningPods(excluded) if settings.reclaims else None
+        running = RunningPods(excluded) if settings.evicts else None
         gang_members = GangMembers()
-        observers: list[PodObserver] = [pods, held, unbound, gang_members]
+        observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
         if running is not None:
             observers.append(running)
         cluster = await self._live_cluster(connection, observers)
 
-        observed = observe_cluster(cluster.state, cluster.sources, pods)
+        observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
         ledger = self._ledger(observed, ApiStore(connection))
         in_background(self.stack, ledger.run())
         denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
@@ -177,8 +180,18 @@ class ServiceBuilder:
         # Before the elector runs: what its tasks write with must be closed after they have ended.
         releasing = None
         if settings.hold:
-            releasing = await self._releasing(elector, held, unbound, gang_members, running)
+            releasing = await self._releasing(
+                elector, held, unbound, gang_members, deployments, running
+            )
         controllers: list[Duty] = []
+        if releasing is not None:
+            phases = PodGroupStatusController(
+                connection,
+                view=cluster.state.view,
+                members=gang_members.of,
+                may_write=lambda: elector.is_leader,
+            )
+            controllers.append(phases.run)
         if settings.quota_mode != "Off":
             controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
             controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
@@ -228,6 +241,7 @@ class ServiceBuilder:
         held: HeldPods,
         unbound: UnboundReleases,
         gang_members: GangMembers,
+        deployments: DeploymentPods,
         running: RunningPods | None,
     ) -> ReleaseServices:
         """Services of the release; its writes have a connection of their own, beside the Lease."""
@@ -241,10 +255,12 @@ class ServiceBuilder:
             held=held,
             unbound=unbound,
             gang_members=gang_members,
+            deployments=deployments,
             metrics=metrics,
             outcomes=Outcomes(show=metrics.landed),
             pace=QuotaPace(self.now),
             reclaims=Reclaims(),
+            preemptors=Preemptors(is_enabled=self.settings.preempts),
             running=running,
         )
 
@@ -284,7 +300,7 @@ class ServiceBuilder:
             usage=settings.stale_usage_seconds,
         )
         usage = await self._usage(connection, applier)
-        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.reclaims else WATCHED
+        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.evicts else WATCHED
         clock = Clock(now=self.now)
         return await self.stack.enter_async_context(
             live_cluster(

@@ -149,9 +149,14 @@ matchExpressions:
 {{ add .Values.shutdown.delaySeconds .Values.shutdown.drainSeconds 10 }}
 {{- end }}
 
-{{/* "true" where pods may be evicted for pods of other quotas, as far as quotas say so. */}}
+{{/* "true" where pods may be evicted for others, as far as quotas and policies say so. */}}
 {{- define "stowplan.reclaims" -}}
-{{- and .Values.hold.enabled (eq (include "stowplan.mode" .Values.quota.mode) "Queue") }}
+{{- and .Values.hold.enabled (or .Values.preemption.enabled (eq (include "stowplan.mode" .Values.quota.mode) "Queue")) }}
+{{- end }}
+
+{{/* Whether anything may be evicted: "true" or "false". */}}
+{{- define "stowplan.evicts" -}}
+{{- or (eq (include "stowplan.reclaims" .) "true") (and .Values.hold.enabled .Values.hold.recreateGangs) }}
 {{- end }}
 
 {{/* A setting as an environment variable holds it. */}}
@@ -197,6 +202,10 @@ matchExpressions:
   value: {{ .Values.hold.max | int | quote }}
 - name: STOWPLAN_HOLD_SECONDS
   value: {{ .Values.hold.seconds | int | quote }}
+- name: STOWPLAN_PREEMPTION
+  value: {{ .Values.preemption.enabled | quote }}
+- name: STOWPLAN_RECREATE_GANGS
+  value: {{ .Values.hold.recreateGangs | quote }}
 {{- end }}
 - name: STOWPLAN_NODE_MARKS
   value: {{ .Values.nodeMarks.enabled | quote }}

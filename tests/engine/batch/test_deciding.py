@@ -12,7 +12,7 @@ from engine.batch import BatchOutcome, decide_batch
 from engine.model.node import Node
 from engine.model.request import PlacementRequest
 from engine.pipeline import decide
-from tests.engine.batch.worlds import BatchWorld, request, worlds
+from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds
 from tests.engine.measured_cluster import GI, NOW, node, report
 from tests.engine.policy.worlds import Json, policies
 
@@ -33,7 +33,7 @@ def one_by_one(world: BatchWorld) -> list[BatchOutcome]:
     return outcomes
 
 
-@settings(max_examples=200)
+@settings(max_examples=EXAMPLES)
 @given(worlds())
 def test_a_batch_is_decided_as_its_pods_are_one_by_one(world: BatchWorld) -> None:
     view = world.state().view()

@@ -16,7 +16,7 @@ from engine.model.request import PlacementRequest
 from engine.pipeline import Scope, decide, policies_for
 from engine.policy import SCHEDULER_POLICY, PolicySet
 from engine.view import Freshness
-from tests.engine.batch.worlds import BatchWorld, request, worlds
+from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds
 from tests.engine.measured_cluster import NOW, node
 from tests.engine.policy.worlds import Json, policies, policy
 
@@ -51,7 +51,7 @@ def one_by_one(world: BatchWorld, nodes: Sequence[str]) -> list[tuple[str, int, 
     return placed
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(worlds(), st.data())
 def test_a_trial_places_pods_as_one_by_one(world: BatchWorld, data: st.DataObject) -> None:
     view = world.state().view()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ from tests.engine.measured_cluster import GI, NOW, report
 from tests.engine.policy.worlds import Json, policy
 from tests.engine.topology_cluster import app_group, disks, network, zones
 
+EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "150"))
 GPU = "x.com/gpu"
 
 _RULES = {

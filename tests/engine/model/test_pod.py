@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import msgspec
 import pytest
 
 from engine.errors import QuantityError
@@ -123,3 +125,20 @@ def test_requests_alone_are_those_of_the_shape(count: int) -> None:
     requirements = api.ResourceRequirements(requests={"cpu": "100m", "memory": "1Mi"})
     wire = api.Pod(spec=api.PodSpec(containers=[api.Container(resources=requirements)] * count))
     assert requests_of(wire) == shape_of(wire).requests
+
+
+@pytest.mark.parametrize(
+    ("spec", "has_claims"),
+    [
+        ({}, False),
+        ({"volumes": [{"name": "token", "projected": {"sources": []}}]}, False),
+        ({"volumes": [{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "data"}}]}, True),
+        ({"volumes": [{"ephemeral": {"volumeClaimTemplate": {}}}]}, True),
+        ({"volumes": [{"csi": {"driver": "example.com"}}]}, True),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}, True),
+    ],
+)
+def test_a_pod_has_claims_where_volumes_or_devices_may_tie_it_to_nodes(
+    spec: dict[str, Any], *, has_claims: bool
+) -> None:
+    assert pod_of(msgspec.convert({"spec": spec}, api.Pod)).has_claims is has_claims

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from engine.model import api
-from engine.model.node import node_of
+from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW
@@ -34,11 +34,43 @@ _POD_LABELS = {"app": _APPS, "tier": _TIERS, "version": _VERSIONS}
 
 def random_cluster(random: Random, *, most_nodes: int = 6, most_pods: int = 10) -> PlainCluster:
     """Return a cluster of some nodes, with pods on them."""
-    nodes = [_node(random, f"node-{i}") for i in range(random.randint(1, most_nodes))]
+    nodes = [random_node(random, f"node-{i}") for i in range(random.randint(1, most_nodes))]
     names = [node["metadata"]["name"] for node in nodes]
     count = random.randint(0, most_pods)
-    pods = [_on_a_node(random, f"existing-{i}", names) for i in range(count)]
+    pods = [random_pod_on(random, f"existing-{i}", names) for i in range(count)]
     return PlainCluster(nodes, pods, NAMESPACES)
+
+
+def random_node(random: Random, name: str) -> Json:
+    """Return a node."""
+    labels = {HOSTNAME: name}
+    if random.random() < 0.85:
+        labels[ZONE] = f"z{random.randint(0, 2)}"
+    if random.random() < 0.6:
+        labels[RACK] = f"r{random.randint(0, 1)}"
+    taints = []
+    if random.random() < 0.3:
+        effect = random.choice(["NoSchedule", "NoExecute", "PreferNoSchedule"])
+        taints.append({"key": "dedicated", "value": "x", "effect": effect})
+    amounts = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+def random_pod_on(random: Random, name: str, nodes: Sequence[str]) -> Json:
+    """Return a pod that is on one of some nodes."""
+    pod = _pod(random, name)
+    pod["spec"]["nodeName"] = random.choice(nodes)
+    pod["spec"]["tolerations"] = [{"operator": "Exists"}]
+    if random.random() < 0.15:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        pod["metadata"]["finalizers"] = [FINALIZER]
+    return pod
 
 
 def random_pod(random: Random, name: str = "incoming") -> Json:
@@ -68,45 +100,20 @@ def state_of(cluster: PlainCluster) -> ClusterState:
     for name, labels in cluster.namespaces.items():
         state.set_namespace(name, labels)
     for node in cluster.nodes:
-        state.set_node(node_of(msgspec.convert(node, api.Node, strict=False)))
+        state.set_node(node_model_of(node))
     for pod in cluster.pods:
         state.set_pod(model_of(pod), seen_at=NOW)
     return state
 
 
+def node_model_of(node: Json) -> Node:
+    """Return the model of a node."""
+    return node_of(msgspec.convert(node, api.Node, strict=False))
+
+
 def model_of(pod: Json) -> Pod:
     """Return the model of a pod."""
     return pod_of(msgspec.convert(pod, api.Pod, strict=False))
-
-
-def _node(random: Random, name: str) -> Json:
-    labels = {HOSTNAME: name}
-    if random.random() < 0.85:
-        labels[ZONE] = f"z{random.randint(0, 2)}"
-    if random.random() < 0.6:
-        labels[RACK] = f"r{random.randint(0, 1)}"
-    taints = []
-    if random.random() < 0.3:
-        effect = random.choice(["NoSchedule", "NoExecute", "PreferNoSchedule"])
-        taints.append({"key": "dedicated", "value": "x", "effect": effect})
-    amounts = {"cpu": "64", "memory": "64Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": taints},
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
-
-
-def _on_a_node(random: Random, name: str, nodes: Sequence[str]) -> Json:
-    pod = _pod(random, name)
-    pod["spec"]["nodeName"] = random.choice(nodes)
-    pod["spec"]["tolerations"] = [{"operator": "Exists"}]
-    if random.random() < 0.15:
-        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        pod["metadata"]["finalizers"] = [FINALIZER]
-    return pod
 
 
 def _pod(random: Random, name: str) -> Json:

@@ -160,12 +160,29 @@ _affinities = st.fixed_dictionaries(
 )
 _containers = st.lists(
     st.builds(
-        lambda image, requests: {"image": image, "resources": {"requests": requests}},
+        lambda image, requests, ports: {
+            "image": image,
+            "resources": {"requests": requests},
+            "ports": [{"hostPort": port} for port in ports],
+        },
         st.sampled_from(["a", "a@sha256:1", "b:v1", "c", ""]),
         _amounts,
+        st.lists(st.integers(80, 81), max_size=1),
     ),
     max_size=3,
 )
+_pod_terms = st.lists(
+    st.fixed_dictionaries(
+        {
+            "topologyKey": st.sampled_from(["zone", "gen", "absent"]),
+            "labelSelector": st.sampled_from(
+                [{}, {"matchLabels": {"app": "a"}}, {"matchLabels": {"app": "b"}}]
+            ),
+        }
+    ),
+    max_size=1,
+).map(lambda terms: {"requiredDuringSchedulingIgnoredDuringExecution": terms})
+_apps = st.sampled_from(["a", "b", "c"])
 _tolerations = st.lists(
     st.fixed_dictionaries(
         {
@@ -179,9 +196,9 @@ _tolerations = st.lists(
 
 
 def _labelled_pod(
-    name: str, spec: dict[str, Any], nominated: str = "", *, deleting: bool = False
+    name: str, spec: dict[str, Any], app: str, nominated: str = "", *, deleting: bool = False
 ) -> Pod:
-    wire = {"metadata": {"name": name}, "spec": spec}
+    wire = {"metadata": {"name": name, "labels": {"app": app}}, "spec": spec}
     made = pod_of(msgspec.convert(wire, api.Pod), namespace="default")
     return msgspec.structs.replace(made, deleting=deleting, nominated_node_name=nominated)
 
@@ -212,10 +229,17 @@ LABELLED = RandomCluster(
             {
                 "containers": _containers,
                 "nodeSelector": _optional(zone=["a", "c"], gen=["a", "3"]),
-                "affinity": st.fixed_dictionaries({"nodeAffinity": _affinities}),
+                "affinity": st.fixed_dictionaries(
+                    {
+                        "nodeAffinity": _affinities,
+                        "podAffinity": _pod_terms,
+                        "podAntiAffinity": _pod_terms,
+                    }
+                ),
                 "tolerations": _tolerations,
             }
         ),
+        _apps,
         st.just("") | _nodes,
     ),
     st.lists(
@@ -227,8 +251,13 @@ LABELLED = RandomCluster(
                 _labelled_pod,
                 _pods,
                 st.fixed_dictionaries(
-                    {"nodeName": st.just("") | _nodes, "containers": _containers}
+                    {
+                        "nodeName": st.just("") | _nodes,
+                        "containers": _containers,
+                        "affinity": st.fixed_dictionaries({"podAntiAffinity": _pod_terms}),
+                    }
                 ),
+                _apps,
                 st.just("") | _nodes,
                 deleting=st.booleans(),
             ),

@@ -41,10 +41,18 @@ NODE = node_of(
     )
 )
 SELECTOR = {"zone": "z1", "rack": "r1"}
+SPREAD = {
+    "topologyKey": "zone",
+    "maxSkew": 2,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]},
+    "nodeAffinityPolicy": "Ignore",
+}
 INCOMING = pod(
     limits={"cpu": "2"},
     requests={"cpu": "1", "memory": "1Gi"},
     nodeSelector=SELECTOR,
+    topologySpreadConstraints=[SPREAD],
     containers=[
         {
             "image": "shop:v1",
@@ -141,6 +149,12 @@ SENTENCES: list[tuple[str, dict[str, Any], str, dict[str, str]]] = [
     ("TaintToleration", {}, "score", {"taints": "old=:PreferNoSchedule"}),
     ("NodeAffinity", {}, "filter", {"label rack": "absent", "label zone": "z1"}),
     ("PodState", {}, "score", {"pods that leave": "0", "pods to come": "0"}),
+    (
+        "PodTopologySpread",
+        {},
+        "filter",
+        {"pods in zone=z1": "2 of 3, 1 of it this pod", "fewest in a domain": "1"},
+    ),
     ("NodeMetadata", METADATA, "score", {"label cost": "3"}),
     ("ImageLocality", {}, "score", {"shop:v1": "512 MiB, on 50% of nodes"}),
     ("NodeResourcesAllocatable", {}, "score", {"cpu": "8 cores", "memory": "16 GiB"}),

@@ -153,6 +153,13 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ),
         ),
         (
+            "placement: {preemption: On}",
+            (
+                "pods are evicted for held pods alone",
+                "decide `at: Release`, or drop `preemption`",
+            ),
+        ),
+        (
             "{placement: {at: Release}, variables: [{name: a, expression: request.userInfo.uid}]}",
             (
                 "`request.userInfo` is not known when a pod is released",

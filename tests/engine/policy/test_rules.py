@@ -279,5 +279,6 @@ def test_each_filter_of_the_scheduler_turns_away_what_it_would() -> None:
     assert not any("good" in names for names in rejected.values())
 
 
-def test_only_free_resources_change_by_themselves() -> None:
-    assert [rule.name for rule in SCHEDULER_FILTERS if rule.dynamic] == ["NodeResourcesFit"]
+def test_free_resources_and_the_pods_around_change_by_themselves() -> None:
+    dynamic = [rule.name for rule in SCHEDULER_FILTERS if rule.dynamic]
+    assert dynamic == ["NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"]

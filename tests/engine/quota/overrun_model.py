@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from engine.model.deployment_pod import DeploymentPod
 from engine.model.elastic_quota import ElasticQuota
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
@@ -19,6 +20,7 @@ from engine.quota import (
     Reservation,
     ReservationTimeouts,
     draw,
+    end_surges,
     judge_batch,
     record_demand,
 )
@@ -218,11 +220,19 @@ class Cluster(RuleBasedStateMachine):
         )
         return replica, state
 
+    def request(self, reservation: Reservation) -> QuotaRequest:
+        """Return what a review asks for."""
+        return QuotaRequest(reservation)
+
+    def replaced(self, _replica: Replica, _new: DeploymentPod) -> Iterable[str]:
+        """Return the pods that one of a Deployment may replace, as a replica sees them."""
+        return ()
+
     def admit(self, index: int, requests: list[tuple[Reservation, int]]) -> None:
         """Draw requests from the allowance; judge the others, and send the write they need."""
         state, rest = self.replicas[index].state, []
         for reservation, cpu in requests:
-            request = QuotaRequest(reservation)
+            request = self.request(reservation)
             states = [] if state is None else [state]
             record_demand(request, states, RESOURCE_QUOTA_RULES, self.now)
             if draw(request, states, RESOURCE_QUOTA_RULES, self.now):
@@ -236,8 +246,15 @@ class Cluster(RuleBasedStateMachine):
             return
         replica, state = ready
         used = {"cpu": used_of(replica.pods)}
-        batch = [QuotaRequest(reservation) for reservation, _ in requests]
-        result = judge_batch(batch, used, [state], self.now, counted=partial(counted, replica))
+        batch = [self.request(reservation) for reservation, _ in requests]
+        result = judge_batch(
+            batch,
+            used,
+            [state],
+            self.now,
+            counted=partial(counted, replica),
+            replaced=partial(self.replaced, replica),
+        )
         granted = [
             Granted(reservation, cpu, self.now)
             for (reservation, cpu), verdict in zip(requests, result.verdicts, strict=True)
@@ -449,3 +466,60 @@ class BusyAllowanceCluster(AllowanceCluster):
     """Both: large allowances, and reservations that end at once."""
 
     timeouts = ReservationTimeouts(settled_seconds=0)
+
+
+class SurgeCluster(Cluster):
+    """A cluster where pods belong to two Deployments, which may surge."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quota = replace(self.quota, allows_surge=True, version=2)
+        self.version = 2
+
+    def request(self, reservation: Reservation) -> QuotaRequest:
+        """Each pod is of a revision of its own; the change of a pod is of none."""
+        of = DeploymentPod(_deployment_of(reservation.name), reservation.uid)
+        is_whole = not reservation.request or reservation.whole
+        return QuotaRequest(reservation, of=of if is_whole else None)
+
+    def replaced(self, replica: Replica, new: DeploymentPod) -> Iterable[str]:
+        """Any other pod of the Deployment."""
+        return [name for name in replica.pods if _deployment_of(name) == new.deployment]
+
+    @rule(steps=st.lists(st.tuples(REPLICAS, st.sampled_from("abcdefgh")), min_size=3, max_size=9))
+    def roll_out(self, steps: list[tuple[int, str]]) -> None:
+        """Create pods through replicas that are up to date; one that exists ends instead."""
+        for index, name in steps:
+            self.watch_quota(index)
+            self.watch(index, most=99)
+            if name in self.pods:
+                self.write(name, None)
+            else:
+                self.create_at_once(index, name, 4)
+
+    @rule(index=REPLICAS)
+    def prune(self, index: int) -> None:
+        """Prune as the leader does, which sees the end of surges first."""
+        if (ready := self.judging(index)) is not None:
+            replica, state = ready
+            used = {"cpu": used_of(replica.pods)}
+            end_surges(state, used, partial(counted, replica), RESOURCE_QUOTA_RULES)
+        super().prune(index)
+
+    @invariant()
+    def max_holds(self) -> None:
+        """Beyond `max` is at most what one pod of each Deployment has in common with another."""
+        surplus = sum(self._common(deployment) for deployment in "xy")
+        assert used_of(self.pods) - surplus <= MAX
+
+    def _common(self, deployment: str) -> int:
+        sizes = sorted(
+            pod.cpu
+            for name, pod in self.pods.items()
+            if _deployment_of(name) == deployment and not pod.queued
+        )
+        return sizes[-2] if len(sizes) > 1 else 0
+
+
+def _deployment_of(name: str) -> str:
+    return "x" if name in "aceg" else "y"

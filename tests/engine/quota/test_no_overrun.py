@@ -13,6 +13,7 @@ from tests.engine.quota.overrun_model import (
     BusyCluster,
     Cluster,
     Granted,
+    SurgeCluster,
 )
 
 Cluster.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
@@ -23,6 +24,8 @@ AllowanceCluster.TestCase.settings = Cluster.TestCase.settings
 TestQuotasWithAllowancesAreNotOverrun = AllowanceCluster.TestCase
 BusyAllowanceCluster.TestCase.settings = Cluster.TestCase.settings
 TestBusyQuotasWithAllowancesAreNotOverrun = BusyAllowanceCluster.TestCase
+SurgeCluster.TestCase.settings = Cluster.TestCase.settings
+TestSurgesStayWithinWhatTheyReplace = SurgeCluster.TestCase
 
 FAST, SLOW = 0, 1
 
@@ -252,3 +255,13 @@ def test_a_slow_watch_waits_for_the_pods_whose_allowance_was_given_back() -> Non
     assert cluster.judging(SLOW) is None
     cluster.fill(SLOW)
     cluster.max_holds()
+
+
+def test_one_pod_of_a_deployment_surges_and_the_next_one_once_a_pod_has_ended() -> None:
+    cluster = SurgeCluster()
+    # 4 + 4 of 10: the third is above, and the fourth is not admitted by any replica.
+    cluster.roll_out([(FAST, "a"), (FAST, "c"), (FAST, "e"), (FAST, "g"), (SLOW, "g")])
+    assert sorted(cluster.pods) == ["a", "c", "e"]
+    cluster.delete("a")
+    cluster.roll_out([(SLOW, "g")])
+    assert sorted(cluster.pods) == ["c", "e", "g"]

@@ -121,3 +121,15 @@ def test_a_quota_stays_while_a_label_of_a_pod_names_it() -> None:
     assert findings.problems == ("delete quota failed, quota team has 1 child pods: in shop",)
     state.delete_pod("shop/a")
     assert not check_deletion("scheduling.sigs.k8s.io", "quotas", "team", state.view()).problems
+
+
+def test_an_annotation_that_nobody_reads_is_a_warning_when_it_is_written() -> None:
+    plain, view = wire(most={"cpu": 1}), ClusterState().view()
+    metadata = msgspec.structs.replace(
+        plain.metadata, annotations={"stowplan.dev/surge": "2", "stowplan.dev/revoke": "On"}
+    )
+    surging = msgspec.structs.replace(plain, metadata=metadata)
+    for old in (None, plain):
+        (found,) = check_quota(surging, old, view, USUAL).warnings
+        assert found == "annotation `stowplan.dev/surge`: `2` counts as none; it may be `1`"
+    assert check_quota(surging, surging, view, USUAL) == Findings()

@@ -113,15 +113,16 @@ def test_the_overdue_ones_are_released_where_nobody_else_does(
     assert release("--overdue", "--yes", "--hold-seconds", "600").out == "no pod is overdue\n"
 
 
-def test_pods_that_wait_for_quota_are_released_where_that_is_wanted(
+def test_pods_that_wait_for_quota_or_a_gang_are_released_where_that_is_wanted(
     server: FakeApiServer, release: Command
 ) -> None:
     hold(server, "held", reasons="placement")
     hold(server, "queued", reasons="placement,quota")
+    hold(server, "member", reasons="gang")
     assert release("--overdue", "--yes").out == "released 1 pod\n"
-    assert gates(server, "queued") == [HOLD_GATE]
+    assert gates(server, "queued") == gates(server, "member") == [HOLD_GATE]
     assert release("--overdue", "--yes").out == "no pod is overdue\n"
-    assert release("--overdue", "--queued", "--yes").out == "released 1 pod\n"
+    assert release("--overdue", "--queued", "--yes").out == "released 2 pods\n"
     hold(server, "another", reasons="quota")
     assert release("--all", "--yes").out == "released 1 pod\n"
     ran = release("--all", "--queued", "--yes")

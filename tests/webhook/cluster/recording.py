@@ -32,6 +32,7 @@ PLURALS = (
     "podgroups.scheduling.sigs.k8s.io",
     "nodemetrics.slo.koordinator.sh",
     "poddisruptionbudgets.policy",
+    "priorityclasses.scheduling.k8s.io",
     "nodes.metrics.k8s.io",
     "pods.metrics.k8s.io",
 )

@@ -28,6 +28,7 @@ from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, 
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.quota import (
+    DeploymentPods,
     MonotonicClock,
     ObservedPods,
     QuotaConfig,
@@ -226,7 +227,8 @@ class Replica:
     async def start(self) -> None:
         """Listen until `crash`."""
         pods, world, clock = ObservedPods(), self._world, Time().clock
-        applier = EventApplier(now=clock.now, observers=[pods])
+        deployments = DeploymentPods()
+        applier = EventApplier(now=clock.now, observers=[pods, deployments])
         self._cluster = await self._stack.enter_async_context(
             live_cluster(self._connection, applier, clock, config=BRISK)
         )
@@ -236,7 +238,7 @@ class Replica:
             jitter=world.random.random,
         )
         self.ledger = QuotaLedger(
-            observe_cluster(applier.state, self._cluster.sources, pods),
+            observe_cluster(applier.state, self._cluster.sources, pods, deployments),
             ApiStore(self._connection),
             QuotaConfig(clock=monotonic, call_seconds=world.call_seconds),
             count_write=self.counted.append,

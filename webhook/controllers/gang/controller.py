@@ -8,20 +8,23 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Final
 
 from engine.gang import (
     Gang,
+    GangBackoff,
     GangKey,
     GangStage,
     OnGangFailure,
     Readiness,
     WhenNoRoom,
     count_members,
+    min_resources_gap,
     pod_group_of_gang,
     readiness_of,
 )
+from engine.model.quantity import amount_text
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, date, micros
 from engine.view import ClusterState, ClusterView
@@ -35,6 +38,7 @@ from webhook.controllers.gang.starts import Start, is_starting, partial_start, s
 from webhook.controllers.reclaim import EvictionWriter
 from webhook.controllers.release import (
     DecidedPods,
+    GangDecision,
     HeldPodDecider,
     PodWriter,
     QueueTurns,
@@ -51,6 +55,9 @@ that waits for it."""
 _RELEASED_WITHOUT_ROOM_AFTER: Final = 30.0
 _AGED_AFTER: Final = 600 * SECOND
 
+_DESCRIBED_WITHIN: Final = 2 * SECOND
+
+_UNKNOWN: Final = "nothing says how many members must run together"
 _RESERVING: Final = "there is room for it, which is being reserved"
 _RECREATING: Final = "members of it are being evicted, as too few were bound in time"
 _GIVING_BACK: Final = "room that an earlier leader reserved is given back"
@@ -74,7 +81,7 @@ class GangParts:
         decided: writes releases.
         decider: decides where members go.
         writer: writes nominations.
-        evictions: evicts what runs of a gang that failed.
+        evictions: evicts what runs of a gang that failed; None where nothing may be.
         events: tells what became of a gang.
         now: the time of day.
         count: called with each outcome.
@@ -88,7 +95,7 @@ class GangParts:
     decided: DecidedPods
     decider: HeldPodDecider
     writer: PodWriter
-    evictions: EvictionWriter
+    evictions: EvictionWriter | None
     events: GangEvents
     now: Callable[[], Micros]
     count: Callable[[GangOutcome], None] = lambda _outcome: None
@@ -118,6 +125,7 @@ class GangController:
             sleep=parts.sleep,
         )
         self._memories = GangMemories(parts.clock)
+        self._backoff = GangBackoff()
         self._releases: dict[GangKey, GangRelease] = {}
         self._tasks: dict[GangKey, asyncio.Task[None]] = {}  # of releases, recreations and Events
         self._starting: set[GangKey] | None = None  # None where all are to be looked at
@@ -130,6 +138,7 @@ class GangController:
     def begin(self) -> None:
         """Begin to release gangs; those that an earlier leader has left are found on their pods."""
         self._memories.clear()
+        self._backoff = GangBackoff()
         self._starting = None
 
     async def end(self) -> None:
@@ -156,6 +165,8 @@ class GangController:
         found = {key: gang for key in held if (gang := self._gang(key, view)) is not None}
         self._kept, self._units, self._messages = {}, {}, {}
         states = Counter[GangState]()
+        for key in held.keys() - found.keys():
+            self._await_description(key, held[key])
         for key, gang in found.items():
             state = self._state(gang, found, held)
             if state is not None:
@@ -188,9 +199,10 @@ class GangController:
         memory, now = self._memories.of(unit.key), parts.clock()
         if self._is_aged(unit):
             self._give_up_aged()
-        placed = parts.decider.decide_gang(unit.parts)
+        reason = self._lacks(unit)
+        placed = GangDecision({}, reason) if reason else parts.decider.decide_gang(unit.parts)
         if not placed.reason:
-            memory.without_room_since = None
+            memory.has_room()
             self._start(unit, placed.decisions)
             return
         self._messages[unit.key] = placed.reason
@@ -236,6 +248,11 @@ class GangController:
             return None
         return Wait(QueuedReason.WAITING_FOR_GANG, f"gang `{gang}`: {message}")
 
+    @property
+    def failed_at(self) -> Mapping[GangKey, datetime]:
+        """When gangs that have not started since failed last."""
+        return self._backoff.failed_at
+
     # Whose turn may come.
 
     def _by_gang(self, ordered: Sequence[HeldPod]) -> dict[GangKey, list[HeldPod]]:
@@ -252,6 +269,30 @@ class GangController:
         """Return a gang as its PodGroup or its oldest member says, None if neither does."""
         pod_group = pod_group_of_gang(key, view)
         return self._parts.members.described(key) if pod_group is None else pod_group.gang
+
+    def _await_description(self, key: GangKey, members: Sequence[HeldPod]) -> None:
+        """Keep pods for a moment of a gang that nobody describes.
+
+        Its PodGroup may have been created just before them, and be seen after them.
+        """
+        before = self._parts.now() - _DESCRIBED_WITHIN
+        young = [each.key for each in members if each.is_held_for_gang and each.seen_at > before]
+        self._kept |= dict.fromkeys(young, key)
+        self._messages[key] = _UNKNOWN
+
+    def _lacks(self, unit: GangUnit) -> str:
+        """Return what all nodes together lack of what gangs say that they need, "" for nothing."""
+        state, members = self._parts.state, self._parts.members
+        view = state.view()
+        for gang in unit.gangs:
+            running = filter(None, (state.placement(each.key) for each in members.of(gang.key)))
+            gap = min_resources_gap(gang, view, running)
+            if gap:
+                lacking = ", ".join(
+                    f"{amount_text(name, gap[name])} {name}" for name in sorted(gap)
+                )
+                return f"`minResources` of `{gang.key}` needs {lacking} more than is free"
+        return ""
 
     def _readiness(self, gang: Gang) -> Readiness:
         return readiness_of(gang, count_members(self._parts.members.of(gang.key)))
@@ -282,8 +323,9 @@ class GangController:
         if readiness.stage is not GangStage.READY:
             self._messages[gang.key] = readiness.message
             return GangState.GATHERING
-        if self._parts.clock() < memory.not_before:
-            self._messages[gang.key] = memory.message
+        refusal = self._backoff.refusal(key, self._parts.now())
+        if refusal:
+            self._messages[gang.key] = "; ".join(filter(None, (memory.message, refusal)))
             return GangState.BACKING_OFF
         if memory.without_room_since is not None:
             self._messages[gang.key] = memory.message
@@ -395,7 +437,8 @@ class GangController:
             for gang, members in unit.parts:
                 await parts.events.released(gang.key, member, len(members))
             return
-        self._memories.of(unit.key).failed(parts.clock(), release.message)
+        self._memories.of(unit.key).failed(release.message)
+        self._backoff.failed(unit.key, parts.now())
         await parts.events.taken_back(unit.key, member, release.message)
 
     def _run(self, key: GangKey, work: Awaitable[None]) -> None:
@@ -427,7 +470,7 @@ class GangController:
         if start.is_over:
             starting.discard(gang.key)
             if start.bound >= gang.min_member:
-                memory.started()
+                self._backoff.started(group_of(gang)[0])
                 self._parts.count(GangOutcome.STARTED)
         elif start.is_late:
             starting.discard(gang.key)
@@ -436,18 +479,21 @@ class GangController:
                 f"{start.bound} of {gang.min_member} members are bound after"
                 f" {gang.schedule_timeout_seconds} s"
             )
-            memory.failed(self._parts.clock(), text)
+            memory.failed(text)
+            self._backoff.failed(group_of(gang)[0], self._parts.now())
             self._run(group_of(gang)[0], self._end_failed(gang, start, text))
 
     async def _end_failed(self, gang: Gang, start: Start, text: str) -> None:
         """Do what is to be done with the members of a gang that has failed to start."""
         parts, members = self._parts, self._parts.members.of(gang.key)
+        member = next(iter(members), None)
         partial = partial_start(members, start.moment)
         is_kept = gang.on_failure is OnGangFailure.KEEP or not partial
-        follows = "they are kept" if is_kept else f"{len(partial)} are evicted"
-        member = next(iter(members), None)
-        await parts.events.failed(gang.key, member, f"{text}; {follows}")
-        if not is_kept:
-            left = await recreate(partial, parts.evictions, clock=parts.clock, sleep=parts.sleep)
-            if left:
-                _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)
+        if is_kept or parts.evictions is None:
+            why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
+            await parts.events.failed(gang.key, member, f"{text}; they are kept{why}")
+            return
+        await parts.events.failed(gang.key, member, f"{text}; {len(partial)} are evicted")
+        left = await recreate(partial, parts.evictions, clock=parts.clock, sleep=parts.sleep)
+        if left:
+            _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)

@@ -237,7 +237,9 @@ class GangRelease:
         return ""
 
     def _node(self, held: HeldPod) -> str:
-        return self._decisions[held.key].node_name
+        """Return the node to nominate for a member, "" for none."""
+        decision = self._decisions[held.key]
+        return decision.node_name if decision.nominates else ""
 
     def _members(self) -> list[HeldPod]:
         """Return all members as they are seen now.

@@ -9,7 +9,6 @@ import msgspec
 
 from engine.gang import GangKey
 
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 10.0, 600.0
 _LOOK_AGAIN_SECONDS: Final = 2.0
 """After which a gang that has no room is placed again."""
 
@@ -21,36 +20,26 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
     """What is remembered of one gang; moments by the controller's steady clock.
 
     Attributes:
-        failures: attempts that failed, one after the other.
-        not_before: when it may be tried again after a failure.
         look_at: when it may be placed again.
         without_room_since: since when no nodes have room for all of it, None while that is not so.
-        message: what it waits for, for people; "" where nothing is known.
+        message: why it was not released at the last attempt, for people; "" where that is unknown.
         seen_at: when it last had held members.
     """
 
-    failures: int = 0
-    not_before: float = 0.0
     look_at: float = 0.0
     without_room_since: float | None = None
     message: str = ""
     seen_at: float = 0.0
 
-    def failed(self, now: float, message: str) -> None:
-        """Note that an attempt failed: the next one waits 10 s, twice as long each, up to 10 min.
-
-        As Kueue does: a gang that fails again and again must not keep others from trying.
-        """
-        wait = min(_FIRST_WAIT_SECONDS * 2**self.failures, _LONGEST_WAIT_SECONDS)
-        self.failures += 1
-        self.not_before = now + wait
+    def failed(self, message: str) -> None:
+        """Note that an attempt failed though there was room."""
         self.without_room_since = None
-        self.message = f"{message}; it is tried again after {wait:g} s"
+        self.message = message
 
-    def started(self) -> None:
-        """Note that as many members run as must."""
-        self.failures, self.not_before, self.message = 0, 0.0, ""
+    def has_room(self) -> None:
+        """Note that nodes have room for all of it."""
         self.without_room_since = None
+        self.message = ""
 
     def has_no_room(self, now: float, reason: str) -> float:
         """Note that no nodes have room for all of it; return the seconds since that is so."""

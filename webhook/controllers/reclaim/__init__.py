@@ -13,8 +13,10 @@ from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.metrics import ReclaimMetrics
 from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
+from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding
 from webhook.controllers.reclaim.plan_source import EventReasons, PlanSource
-from webhook.controllers.reclaim.quota_source import QuotaSource, QuotaSourceParts, QuotaStanding
+from webhook.controllers.reclaim.preemption_source import PreemptionSource
+from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
 
@@ -28,12 +30,14 @@ __all__ = [
     "Guards",
     "OveruseParts",
     "OveruseRevocation",
+    "PlanParts",
     "PlanSource",
+    "PreemptionSource",
     "QuotaSource",
-    "QuotaSourceParts",
     "QuotaStanding",
     "ReclaimController",
     "ReclaimMetrics",
     "ReclaimParts",
     "RunningPods",
+    "WaitingForQuota",
 ]

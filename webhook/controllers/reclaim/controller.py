@@ -26,6 +26,9 @@ _MOST_AT_ONCE: Final = 10
 _MOST_PLANS: Final = 4
 """Plans in a cycle: each takes some milliseconds, in which no review is answered."""
 
+_IN_VAIN: Final = {NoPlanReason.NO_VICTIMS, NoPlanReason.NEVER_PREEMPTS}
+"""Why no plan will be there soon: an autoscaler must see the pod."""
+
 _TOO_MANY: Final = ReclaimNote(None, "too many pods are being evicted, or were a moment ago")
 
 _log = logging.getLogger(__name__)
@@ -118,7 +121,7 @@ class ReclaimController:
         self._due.planned(held)
         no_plans: list[NoPlan] = []
         for source in _by_mode(due.sources, held):
-            if source.mode_of(held.pod) is ReclaimMode.OFF:
+            if source.mode_of(held) is ReclaimMode.OFF:
                 break
             plan = await source.plan(held, parts.guards.state)
             if isinstance(plan, Plan):
@@ -127,15 +130,16 @@ class ReclaimController:
                 return len(no_plans) + 1
             no_plans.append(plan)
         reasons = {no_plan.reason for no_plan in no_plans}
-        parts.reclaims.set_in_vain(held, in_vain=reasons == {NoPlanReason.NO_VICTIMS})
+        in_vain = due.is_due_everywhere and bool(reasons) and reasons <= _IN_VAIN
+        parts.reclaims.set_in_vain(held, in_vain=in_vain)
         parts.reclaims.set_note(held, _note_of(no_plans[0]) if no_plans else None)
         return len(no_plans)
 
     async def _begin(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Carry out a plan, or say why not."""
         parts = self._parts
-        if source.mode_of(held.pod) is ReclaimMode.DRY_RUN:
-            text = f"reclaim (DryRun) would evict {victims_text(plan.victims)}"
+        if source.mode_of(held) is ReclaimMode.DRY_RUN:
+            text = f"{source.name} (DryRun) would evict {victims_text(plan.victims)}"
             parts.reclaims.set_note(held, ReclaimNote(None, text))
             if self._due.may_report(held):
                 await self._report(held, plan, source)
@@ -153,19 +157,16 @@ class ReclaimController:
     async def _report_unplaced(self) -> None:
         """Say what mode On would do for pods that were released and that no node has taken."""
         parts = self._parts
-        after = max(source.after for source in self._sources)
-        for held in parts.reclaims.take_unplaced(Micros(self._now() - after)):
-            is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
-            if not (held.raw and is_waiting):
-                continue
-            for source in self._sources:
-                if source.mode_of(held.pod) is not ReclaimMode.DRY_RUN:
+        for source in self._sources:
+            before = Micros(self._now() - source.after)
+            for held in parts.reclaims.take_unplaced(source.name, before):
+                is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
+                if not (held.raw and is_waiting):
                     continue
                 plan = await source.plan(held, parts.guards.state)
                 if isinstance(plan, Plan):
                     await self._report(held, plan, source)
-                    break
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)
 
     def _start(self, held: HeldPod, plan: Plan | None, source: PlanSource) -> None:
         uid = held.pod.uid
@@ -211,7 +212,7 @@ class ReclaimController:
 def _by_mode(sources: Sequence[PlanSource], held: HeldPod) -> list[PlanSource]:
     """Return sources of plans for a pod, those in mode On first, those in mode Off last."""
     modes = [ReclaimMode.ON, ReclaimMode.DRY_RUN, ReclaimMode.OFF]
-    return sorted(sources, key=lambda source: modes.index(source.mode_of(held.pod)))
+    return sorted(sources, key=lambda source: modes.index(source.mode_of(held)))
 
 
 def _note_of(no_plan: NoPlan) -> ReclaimNote | None:

@@ -27,10 +27,12 @@ class DuePod(NamedTuple):
 
     Attributes:
         sources: of plans, in their order; at least one.
+        is_due_everywhere: whether these are all that it waits in.
     """
 
     held: HeldPod
     sources: Sequence[PlanSource]
+    is_due_everywhere: bool = True
 
 
 @dataclass(slots=True)
@@ -81,16 +83,23 @@ class DuePods:
         """
         now, found = self._now(), False
         due: dict[str, tuple[HeldPod, list[PlanSource]]] = {}
+        later = set[str]()
         for source in self._sources:
             for blocked in source.blocked():
                 found = True
                 held = blocked.held
                 waiting = self._seen(held, now)
-                is_due = now - waiting.since >= source.after and now >= waiting.plan_at
+                if now - waiting.since < source.after:
+                    later.add(held.pod.uid)
+                    continue
+                is_due = now >= waiting.plan_at
                 if is_due and held.raw and held.pod.uid not in busy:
                     due.setdefault(held.pod.uid, (held, []))[1].append(source)
         self._is_first = self._is_first and not found
-        return [DuePod(*each) for each in due.values()]
+        return [
+            DuePod(held, sources, is_due_everywhere=uid not in later)
+            for uid, (held, sources) in due.items()
+        ]
 
     def planned(self, held: HeldPod) -> None:
         """Note that a plan for a due pod is made now."""

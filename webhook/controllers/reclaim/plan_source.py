@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from engine.model.elastic_quota import ReclaimMode
-from engine.model.pod import Pod
+from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.reclaim import GuardState, NoPlan, Plan
 from webhook.controllers.release.reclaims import BlockedPod
@@ -42,6 +42,10 @@ class PlanSource(Protocol):
         """The value of the label `source` in metrics."""
 
     @property
+    def wait_reason(self) -> QueuedReason:
+        """The reason of the condition of a pod while its victims end."""
+
+    @property
     def after(self) -> Micros:
         """Time for which a pod waits before others are evicted for it."""
 
@@ -52,7 +56,7 @@ class PlanSource(Protocol):
     def blocked(self) -> Sequence[BlockedPod]:
         """Return the held pods that may get room by evictions, in queue order."""
 
-    def mode_of(self, pod: Pod) -> ReclaimMode:
+    def mode_of(self, held: HeldPod) -> ReclaimMode:
         """Return what is to be done for a pod; nobody is evicted for one that is not On."""
 
     async def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:

@@ -131,7 +131,7 @@ class Reclaim:
         for _ in range(_MOST_PLANS):
             if plan is not None:
                 await self._nominate(plan)
-            if source.mode_of(held.pod) is not ReclaimMode.ON:
+            if source.mode_of(held) is not ReclaimMode.ON:
                 raise EndedError(Outcome.CHANGED, "nobody is to be evicted for it any more")
             again = await source.plan(held, self._parts.guards.state)
             if isinstance(again, NoPlan):
@@ -148,7 +148,7 @@ class Reclaim:
         parts, held = self._parts, self._held
         self._node_name = plan.node_name
         parts.claims.claim(held.pod.uid, plan.victims)
-        parts.reclaims.set_note(held, _waiting(plan))
+        parts.reclaims.set_note(held, self._waiting(plan))
         parts.state.nominate(held.key, plan.node_name)
         # In this order: whoever finds the nomination finds why.
         await parts.writer.note_plan(held, f"{plan.node_name}: {victims_text(plan.victims)}")
@@ -176,7 +176,7 @@ class Reclaim:
         about = pod_reference(held.key, held.pod.uid)
         await parts.events.evicting(about, plan, self._source.event_reasons)
         await evictions.evict()
-        parts.reclaims.set_note(held, _waiting(plan))
+        parts.reclaims.set_note(held, self._waiting(plan))
         await evictions.wait_until_gone()
 
     async def _bound(self) -> None:
@@ -205,6 +205,10 @@ class Reclaim:
             raise EndedError(Outcome.ABANDONED, "the pod is not held any more")
         return now
 
+    def _waiting(self, plan: Plan) -> ReclaimNote:
+        text = f"waits for the end of {victims_text(plan.victims)}: {plan.message}"
+        return ReclaimNote(self._source.wait_reason, text)
+
     def _note_blocked(self, text: str) -> None:
         note = ReclaimNote(QueuedReason.BLOCKED_BY_PDB, text)
         self._parts.reclaims.set_note(self._held, note)
@@ -230,11 +234,6 @@ class Reclaim:
             except WriteError as error:
                 _log.info("nomination of pod `%s` stays: %s", held.key, error)
         parts.reclaims.give_up(held)
-
-
-def _waiting(plan: Plan) -> ReclaimNote:
-    text = f"waits for the end of {victims_text(plan.victims)}: {plan.message}"
-    return ReclaimNote(QueuedReason.WAITING_FOR_RECLAIM, text)
 
 
 def _outcome_of(no_plan: NoPlan) -> Outcome:

@@ -13,6 +13,7 @@ from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.reclaims import Reclaims
@@ -20,6 +21,7 @@ from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.states import DecidedPod, ReleaseDecision
+from webhook.controllers.release.surging_pods import SurgingPods
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "HeldPodDecider",
     "Outcomes",
     "PodWriter",
+    "Preemptors",
     "QueueTurns",
     "QueuedConditions",
     "QuotaPace",
@@ -43,6 +46,7 @@ __all__ = [
     "ReleaseParts",
     "ReleasingStatus",
     "SchedulerLease",
+    "SurgingPods",
     "UnboundReleases",
     "Wait",
     "WriteError",

@@ -24,6 +24,7 @@ from webhook.controllers.release.decider import HeldPodDecider
 from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.node_room import has_room
 from webhook.controllers.release.outcomes import Outcomes
+from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.reclaims import ReclaimNote, Reclaims
 from webhook.controllers.release.scheduler_lease import SchedulerLease
@@ -44,6 +45,7 @@ _LONGEST_REST_SECONDS: Final = 0.5
 """The pause after a cycle over so many pods, as a multiple of it: reviews share the processor."""
 
 _ENOUGH: Final = Wait(QueuedReason.WAITING_FOR_BINDINGS, "the scheduler has enough pods to bind")
+_NO_NODE: Final = Wait(QueuedReason.WAITING_FOR_CAPACITY, "no node takes it")
 _OVERDUE: Final = "it was held for as long as a pod may be held"
 
 _log = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class ReleaseParts:
         scheduler_lease: tells when the scheduler was restarted.
         reclaims: the pods that others are evicted for.
         node_for: a node that would take a pod that no policy places, "" for none.
+        preemptors: the pods that no node takes, and that others may be evicted for.
     """
 
     writes: WriteParts
@@ -76,6 +79,7 @@ class ReleaseParts:
     scheduler_lease: SchedulerLease
     reclaims: Reclaims = field(default_factory=Reclaims)
     node_for: Callable[[HeldPod], str] = lambda _held: ""
+    preemptors: Preemptors = field(default_factory=Preemptors)
 
 
 class ReleaseController:
@@ -104,7 +108,7 @@ class ReleaseController:
         self._parts = parts
         self._held, self._unbound = parts.writes.held, parts.writes.unbound
         self._quota_queue = parts.writes.quota_queue
-        self._reclaims = parts.reclaims
+        self._reclaims, self._preemptors = parts.reclaims, parts.preemptors
         self._gangs = parts.gangs
         self._decided = parts.decided
         self._is_ready = is_ready
@@ -189,8 +193,11 @@ class ReleaseController:
         if not waiting:
             self._quota_queue.clear()
             self._gangs.turns((), view)
+            self._preemptors.retain(())
             return ()
-        ordered = self._parts.order.sorted(waiting, view, pod_of=_pod_of)
+        ordered = self._parts.order.sorted(
+            waiting, view, pod_of=_pod_of, failed_at=self._gangs.failed_at
+        )
         turns = self._gangs.turns(ordered, view)
         remaining = self._releasable(turns, view)
         del view  # each nomination would have to copy it
@@ -218,17 +225,9 @@ class ReleaseController:
         is_ready = self._reclaims.hand_over(held)
         if decision.fits_nowhere and (is_ready or self._gangs.reserves_from(held)):
             return
-        if not (decision.node_name or is_ready):
-            mode = self._quota_queue.mode_without_node(held)
-            if mode is ReclaimMode.DRY_RUN:
-                self._reclaims.add_unplaced(held, self._now())
-            if mode is ReclaimMode.ON and not self._reclaims.is_in_vain(held):
-                node_name = "" if decision.fits_nowhere else self._parts.node_for(held)
-                if not node_name:
-                    self._quota_queue.keep_without_node(held)
-                    return
-                # The scheduler may choose another; the next one finds room for one pod less.
-                self._parts.writes.state.nominate(held.key, node_name)
+        is_placed = decision.node_name or is_ready
+        if not is_placed and self._stays_without_node(held, decision):
+            return
         if is_ready and not decision.node_name:
             # No policy places it: it goes where others have made room.
             node_name = held.pod.nominated_node_name
@@ -236,13 +235,43 @@ class ReleaseController:
             decision = replace(decision, node_name=node_name, reason="")
         self._decided.reserve(held, decision)
 
+    def _stays_without_node(self, held: HeldPod, decision: ReleaseDecision) -> bool:
+        """Return whether a pod that no node takes stays held, as others are evicted for it."""
+        reclaim, preemption = self._quota_queue.mode_without_node(held), decision.preemption
+        is_possible = self._preemptors.is_enabled and self._reclaims.is_running
+        if not (decision.fits_nowhere and is_possible):
+            preemption = ReclaimMode.OFF
+        for source, mode in (("quota", reclaim), ("preemption", preemption)):
+            if mode is ReclaimMode.DRY_RUN:
+                self._reclaims.add_unplaced(source, held, self._now())
+        if ReclaimMode.ON not in {reclaim, preemption} or self._reclaims.is_in_vain(held):
+            return False
+        if node_name := "" if decision.fits_nowhere else self._parts.node_for(held):
+            # The scheduler may choose another; the next one finds room for one pod less.
+            self._parts.writes.state.nominate(held.key, node_name)
+            return False
+        if reclaim is ReclaimMode.ON:
+            self._quota_queue.keep_without_node(held)
+        if preemption is ReclaimMode.ON:
+            self._preemptors.keep(held)
+        return True
+
     def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
         """Return the pods that may be decided, those first whom others were evicted for."""
         reclaims, queue = self._reclaims, turns.queue
+        self._preemptors.retain(queue)
         ready = [held for held in queue if reclaims.is_ready(held)]
-        queued = [held for held in queue if not (reclaims.keeps(held) or reclaims.is_ready(held))]
+        queued = [
+            held
+            for held in queue
+            if not (reclaims.keeps(held) or reclaims.is_ready(held) or self._rests(held))
+        ]
         under_way = [*self._decided.keys, *(held.key for held in self._reserved())]
         return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
+
+    def _rests(self, held: HeldPod) -> bool:
+        """Return whether a pod that no node takes is not to be decided again yet."""
+        return self._preemptors.rests(held) and not self._reclaims.is_in_vain(held)
 
     def _reserved(self) -> Iterator[HeldPod]:
         """Return the pods that are nominated, and wait for others to be gone or nominated too."""
@@ -299,7 +328,12 @@ class ReleaseController:
         """Return whether a pod that nobody refuses waits for a write, and not for quota."""
         waiting = self._quota_queue.waits
         for held in self._held:
-            is_kept = held.key in waiting or self._reclaims.keeps(held) or self._gangs.keeps(held)
+            is_kept = (
+                held.key in waiting
+                or held in self._preemptors
+                or self._reclaims.keeps(held)
+                or self._gangs.keeps(held)
+            )
             if is_kept and held.key not in self._decided:
                 continue
             decided = self._decided.get(held.key)
@@ -325,6 +359,7 @@ class ReleaseController:
             return Wait(QueuedReason.RELEASE_REFUSED, refusal)
         in_order = _ENOUGH if len(self._unbound) else IN_ORDER
         of_quota = self._parts.pace.condition(self._gangs.first(held).key)
+        in_order = _NO_NODE if held in self._preemptors else in_order
         wait = of_quota or self._gangs.wait(held) or in_order
         note = self._reclaims.note(held)
         return wait if note is None else _with_note(wait, note)

@@ -81,26 +81,64 @@ class HeldPodDecider:
     def decide_gang(self, parts: Sequence[tuple[Gang, Sequence[HeldPod]]]) -> GangDecision:
         """Return where all members of some gangs go, which then count there; or why not all can.
 
+        A member that cannot be decided, as it is too large or by a bug, is to be released without a
+        node: it keeps no others.
+
         Args:
             parts: each gang with the members to place; where they count so far does not matter.
         """
-        for _, members in parts:
-            for held in members:
-                self._state.nominate(held.key, "")
+        members = [held for _, members in parts for held in members]
+        for held in members:
+            self._state.nominate(held.key, "")
         decisions: dict[str, ReleaseDecision] = {}
-        for _, members in parts:
-            decided = self.decide(members)
-            decisions |= {held.key: each for held, each in zip(members, decided, strict=True)}
-        reason = next((each.reason for each in decisions.values() if each.fits_nowhere), "")
+        reason = ""
+        for _, pods in parts:
+            placed = self._place_all([held for held in pods if held.raw])
+            for key, decision in placed.decisions.items():
+                self._state.nominate(key, decision.node_name)
+            decisions |= placed.decisions
+            reason = reason or placed.reason
+            if reason:
+                break
         if reason:
             for key in decisions:
                 self._state.nominate(key, "")
-        return GangDecision(decisions=decisions, reason=reason)
+            return GangDecision(decisions, reason)
+        advised = [held for held in members if held.raw and not self._follows(held)]
+        preferred = zip(advised, self._preferred(advised), strict=True)
+        return GangDecision(
+            {held.key: _TOO_LARGE for held in members}
+            | decisions
+            | {held.key: decision for held, decision in preferred}
+        )
+
+    def _place_all(self, pods: Sequence[HeldPod]) -> GangDecision:
+        """Place pods, all of them or none."""
+        try:
+            policies = self._policies()
+            requests = [held.placement_request for held in pods]
+            trial, view = self._placer.place_all(requests, policies)
+            outcomes = [each for each in trial.outcomes if each.node]
+            decisions = {
+                held.key: _decision_of(request, outcome, view)
+                for held, request, outcome in zip(pods, requests, outcomes, strict=False)
+            }
+        except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
+            _log.exception("a gang could not be placed")
+            return GangDecision({held.key: _FAILED for held in pods})
+        if trial.failed is None:
+            for outcome in outcomes:
+                self._counts.count_release(outcome.decision, outcome.verdict, policies)
+        return GangDecision(decisions, trial.message)
 
     def _kind(self, held: HeldPod) -> Callable[[Sequence[HeldPod]], list[ReleaseDecision]]:
         if not held.raw:
             return _too_large
-        return self._nominated if self._nominates(held.pod.scheduler_name) else self._preferred
+        return self._nominated if self._follows(held) else self._preferred
+
+    def _follows(self, held: HeldPod) -> bool:
+        """Return whether the scheduler of a pod follows nominations."""
+        return self._nominates(held.pod.scheduler_name)
 
     def _nominated(self, pods: Sequence[HeldPod]) -> list[ReleaseDecision]:
         """Decide pods together; one by one if that fails, so that one bug costs one pod."""
@@ -145,6 +183,7 @@ class HeldPodDecider:
             nominates=False,
             reason="" if nodes else decision.message,
             fits_nowhere=not decision.candidates.size and _has_filters(decision),
+            preemption=decision.placement.preemption,
             patch=ReleasePatch(operations=patch.operations),
         )
 
@@ -170,6 +209,7 @@ def _decision_of(
         node_name="" if reason else outcome.node,
         reason=reason,
         fits_nowhere=not outcome.candidates and _has_filters(outcome.decision),
+        preemption=outcome.decision.placement.preemption,
         patch=patch,
     )
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
+from engine.gang import GangKey
 from engine.view import ClusterView
 from webhook.controllers.release.conditions import Wait
 from webhook.placement.held_pods import HeldPod
@@ -32,6 +34,10 @@ class QueueTurns:
 
 class Gangs(Protocol):
     """The gangs whose members are held, as the release controller sees them."""
+
+    @property
+    def failed_at(self) -> Mapping[GangKey, datetime]:
+        """When gangs that have not started since failed last."""
 
     def begin(self) -> None:
         """Begin to release gangs; those that an earlier leader has left are found on their pods."""

@@ -32,6 +32,7 @@ class Outcome(Enum):
         NOMINATED: on its nominated node.
         ELSEWHERE: on another, although it would have fitted.
         NO_ROOM: on another, as something else took the room; no fault of the scheduler.
+        CLAIMS: on another, and it has volumes or devices: where these can be the scheduler knows.
         NOT_NOMINATED: it was released without a nomination.
         LOST: on none, in the time that a released pod has.
     """
@@ -39,6 +40,7 @@ class Outcome(Enum):
     NOMINATED = "nominated"
     ELSEWHERE = "elsewhere"
     NO_ROOM = "no-room"
+    CLAIMS = "claims"
     NOT_NOMINATED = "not-nominated"
     LOST = "lost"
 
@@ -121,7 +123,9 @@ class Outcomes:
             return Outcome.NOT_NOMINATED
         if pod.node_name == release.node_name:
             return Outcome.NOMINATED
-        return Outcome.ELSEWHERE if still_fits(pod, release.node_name) else Outcome.NO_ROOM
+        if not still_fits(pod, release.node_name):
+            return Outcome.NO_ROOM
+        return Outcome.CLAIMS if pod.has_claims else Outcome.ELSEWHERE
 
     def _judge(self, name: str, *, is_hit: bool) -> None:
         scheduler = self._schedulers.setdefault(name, _Scheduler())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ from engine.quota.queueing import (
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.reclaims import BlockedPod
+from webhook.controllers.release.surging_pods import SurgingPods
 from webhook.placement.held_pods import HeldPod, HeldPods
 
 _LOOK_AGAIN_SECONDS: Final = 2.0
@@ -83,6 +85,7 @@ class QuotaQueue:
         now: the time of day.
         reclaims: whether pods are evicted for others where their quota says so. Then a pod within
             min that no node takes stays held.
+        surges: finds the pods that may go above `max`; none does where it is not given.
         clock: seconds that only go forward.
 
     Attributes:
@@ -90,7 +93,7 @@ class QuotaQueue:
         within_min_since: when each pod within min that waits was first seen to, by key.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         state: ClusterState,
         held: HeldPods,
@@ -99,6 +102,7 @@ class QuotaQueue:
         *,
         now: Callable[[], Micros],
         reclaims: bool = False,
+        surges: SurgingPods | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = state
@@ -107,6 +111,7 @@ class QuotaQueue:
         self._queues = NamespaceQueues(rules)
         self._now = now
         self._reclaims = reclaims
+        self._surges = surges
         self._clock = clock
         self._pods: dict[int, tuple[HeldPod, QueuedPod]] = {}  # by id
         self._generation = -1  # of the queues that `_pods` are in
@@ -160,7 +165,7 @@ class QuotaQueue:
         )
         self._cycle = cycle
         self._note_within_min(cycle, now)
-        return self._in_order(ordered, cycle.releases())
+        return chain(self._in_order(ordered, cycle.releases()), self._surging(ordered, view))
 
     def clear(self) -> None:
         """Note that no pod waits for quota."""
@@ -367,6 +372,25 @@ class QuotaQueue:
                 self._wait_for_capacity(turn, release)
             else:
                 yield turn
+
+    def _surging(self, ordered: Sequence[HeldPod], view: ClusterView) -> Iterator[HeldPod]:
+        """Yield the pods of rollouts that may go though their quota has no room, after the rest."""
+        if self._surges is None:
+            return
+        waiting = (
+            held
+            for held in ordered
+            if id(held) in self._pods
+            and held.key not in self._let_go
+            and not self._is_refused(held, view)
+        )
+        decided = (self._held.get(key) for key in self._decided)
+        under_way = [held for held in decided if held is not None]
+        yield from self._surges.among(waiting, under_way, view)
+
+    def _is_refused(self, held: HeldPod, view: ClusterView) -> bool:
+        refusal = self._refusal(held.pod.namespace, view)
+        return refusal is not None and refusal.concerns(self._state.pod_requests(held.key))
 
     def _wait_for_capacity(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that a pod within min waits for a node, after those of its quota that do."""

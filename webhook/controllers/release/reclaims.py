@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from engine.model.hold import RECLAIM_PLAN_ANNOTATION
-from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from webhook.placement.held_pods import HeldPod
@@ -51,11 +49,16 @@ class Reclaims:
         self._notes: dict[str, ReclaimNote] = {}  # by uid
         self._given_up: set[str] = set()  # uids
         self._in_vain: set[str] = set()  # uids
-        self._unplaced: deque[tuple[Micros, HeldPod]] = deque(maxlen=_MOST_UNPLACED)
+        self._unplaced: dict[str, deque[tuple[Micros, HeldPod]]] = {}  # by source of plans
 
     def __iter__(self) -> Iterator[HeldPod]:
         """Iterate over the pods that are reclaimed for, and those whose room is there."""
         return iter(list(self._kept.values()))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether plans are made on this replica."""
+        return self._is_running
 
     def begin(self) -> None:
         """Begin to keep pods, those of an earlier leader among them."""
@@ -92,21 +95,28 @@ class Reclaims:
         """
         return (
             self._is_running
-            and is_reclaimed_for(held.pod)
+            and held.pod.is_reclaimed_for
             and held.key not in self._kept
             and held.pod.uid not in self._given_up
         )
 
-    def add_unplaced(self, held: HeldPod, at: Micros) -> None:
-        """Note that a pod is released unplaced, for which mode On would maybe evict others."""
-        if self._is_running:
-            self._unplaced.append((at, held))
+    def add_unplaced(self, source: str, held: HeldPod, at: Micros) -> None:
+        """Note that a pod is released unplaced, for which mode On would maybe evict others.
 
-    def take_unplaced(self, before: Micros) -> list[HeldPod]:
-        """Return the pods that were released unplaced before a moment, each once."""
-        due = []
-        while self._unplaced and self._unplaced[0][0] <= before:
-            due.append(self._unplaced.popleft()[1])
+        Args:
+            source: of plans, by its name.
+            held: the pod.
+            at: the moment.
+        """
+        if self._is_running:
+            unplaced = self._unplaced.setdefault(source, deque(maxlen=_MOST_UNPLACED))
+            unplaced.append((at, held))
+
+    def take_unplaced(self, source: str, before: Micros) -> list[HeldPod]:
+        """Return the pods noted for a source before a moment, each once."""
+        due, unplaced = list[HeldPod](), self._unplaced.get(source, deque())
+        while unplaced and unplaced[0][0] <= before:
+            due.append(unplaced.popleft()[1])
         return due
 
     def note(self, held: HeldPod) -> ReclaimNote | None:
@@ -157,8 +167,3 @@ class Reclaims:
         self._given_up &= uids
         self._in_vain &= uids
         self._notes = {uid: note for uid, note in self._notes.items() if uid in uids}
-
-
-def is_reclaimed_for(pod: Pod) -> bool:
-    """Return whether the objects say that pods are evicted for a held pod."""
-    return bool(pod.nominated_node_name) and RECLAIM_PLAN_ANNOTATION in pod.annotations

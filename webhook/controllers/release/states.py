@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.model.elastic_quota import ReclaimMode
 from engine.placement import ReleasePatch
 from webhook.controllers.release.write_error import WriteFailure
 from webhook.placement.held_pods import HeldPod
@@ -22,6 +23,7 @@ class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
         nominates: whether the node is nominated; else the patch prefers it.
         reason: why there is no node; "" where there is one.
         fits_nowhere: whether that is because no node would take the pod.
+        preemption: whether others are evicted for it then.
         patch: written with the release.
     """
 
@@ -29,6 +31,7 @@ class ReleaseDecision(msgspec.Struct, frozen=True, kw_only=True):
     nominates: bool = True
     reason: str = ""
     fits_nowhere: bool = False
+    preemption: ReclaimMode = ReclaimMode.OFF
     patch: ReleasePatch = ReleasePatch()
 
 

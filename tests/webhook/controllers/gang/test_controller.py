@@ -116,8 +116,26 @@ async def test_members_beyond_the_minimum_follow_when_it_runs(world: World) -> N
 
 async def test_a_pod_of_a_gang_that_nobody_describes_is_released_alone(world: World) -> None:
     world.member("one", "unknown")
-    await world.replica().cycle()
+    replica = world.replica()
+    await replica.cycle()
+    assert not world.releases()  # its PodGroup may be seen in a moment
+    world.seconds += 3
+    await replica.cycle()
     assert world.releases() == {"one"}
+
+
+async def test_a_gang_needs_all_that_it_says_to_be_free(world: World) -> None:
+    world.gang("train", 2, resources={"cpu": "13"})
+    for name in ("one", "two"):
+        world.member(name, "train", "1")
+    replica = world.replica()
+    await replica.cycle()
+    assert not world.releases()
+    assert "needs 1 cpu more than is free" in message(replica, "one")
+    world.node("d")
+    world.seconds += 3
+    await replica.cycle()
+    assert world.releases() == {"one", "two"}
 
 
 async def test_a_member_that_is_deleted_meanwhile_takes_all_back(world: World) -> None:
@@ -272,7 +290,8 @@ async def test_a_gang_that_failed_is_created_again_where_it_says_so(world: World
         world.member(name, "train")
     await replica.cycle()
     assert not world.releases()
-    assert "it is tried again after 10 s" in message(replica, "one")
+    assert "2 of 3 members are bound after 60 s" in message(replica, "one")
+    assert "it is tried again in 10 s" in message(replica, "one")
     world.seconds += 11
     await replica.cycle()
     assert len(world.releases()) == 3

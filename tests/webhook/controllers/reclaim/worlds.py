@@ -33,10 +33,13 @@ from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.outcome import Outcome
 from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
-from webhook.controllers.reclaim.quota_source import QuotaSource, QuotaSourceParts, QuotaStanding
+from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding
+from webhook.controllers.reclaim.preemption_source import PreemptionSource
+from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.reclaims import BlockedPod, Reclaims
 from webhook.placement.held_pods import HeldPod, HeldPods
 
@@ -62,6 +65,7 @@ class World:
         modes: by namespace, what its quota says of reclaim.
         minimums: by namespace, the millicores that its quota guarantees.
         tree: quotas of Koordinator.
+        policies: of preemption.
     """
 
     def __init__(self, server: FakeApiServer, connection: Connection) -> None:
@@ -71,6 +75,7 @@ class World:
         self.modes = {"shop": ReclaimMode.ON, "batch": ReclaimMode.ON}
         self.minimums = {"shop": 4_000, "batch": 2_000}
         self.tree: list[ElasticQuota] = []
+        self.policies = PolicySet()
 
     def now(self) -> Micros:
         return Micros(BEGIN + int(self.seconds * SECOND))
@@ -205,21 +210,20 @@ class Leader:
             connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
         claims = Claims(self.running, world.now)
-        source = QuotaSource(
-            QuotaSourceParts(
-                state=self.applier.state,
-                running=self.running,
-                claims=claims,
-                blocked=self.blocked,
-                quota_mode=lambda pod: world.modes.get(pod.namespace, ReclaimMode.OFF),
-                standing=self._standing,
-                policies=PolicySet,
-                freshness=lambda: FRESH,
-                scope=Scope(),
-                now=world.now,
-            ),
-            AFTER,
+        plans = PlanParts(
+            state=self.applier.state,
+            running=self.running,
+            claims=claims,
+            standing=self._standing,
+            policies=lambda: world.policies,
+            freshness=lambda: FRESH,
+            scope=Scope(),
+            now=world.now,
         )
+        waiting = WaitingForQuota(
+            self.blocked, lambda pod: world.modes.get(pod.namespace, ReclaimMode.OFF)
+        )
+        self.preemptors = Preemptors(is_enabled=True, clock=world.clock)
         self.parts = ReclaimParts(
             state=self.applier.state,
             held=self.held,
@@ -240,7 +244,10 @@ class Leader:
         )
         self.controller = ReclaimController(
             self.parts,
-            [source],
+            [
+                QuotaSource(plans, waiting, AFTER),
+                PreemptionSource(plans, self.preemptors.blocked),
+            ],
             OveruseRevocation(
                 OveruseParts(
                     state=self.applier.state,

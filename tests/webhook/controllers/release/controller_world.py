@@ -257,6 +257,7 @@ class World:
         *,
         timeout: int = 60,
         more: dict[str, str] | None = None,
+        resources: dict[str, str] | None = None,
         **annotations: str,
     ) -> None:
         """Store a PodGroup; annotations are ours, with underscores, and any others."""
@@ -274,7 +275,11 @@ class World:
                     }
                     | (more or {}),
                 },
-                "spec": {"minMember": minimum, "scheduleTimeoutSeconds": timeout},
+                "spec": {
+                    "minMember": minimum,
+                    "scheduleTimeoutSeconds": timeout,
+                    "minResources": resources,
+                },
             }
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 
 import msgspec
 
@@ -16,15 +15,14 @@ from engine.model.time import SECOND, Micros, date
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
-from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.queueing import QueueRules
-from engine.quota.tree import QuotaPaths
 from engine.reclaim import NodeFit
 from engine.view import FRESH, ClusterState, Sum, WhatIf
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
 from tests.webhook.controllers.release.gangs import gangs_beside
 from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
+from tests.webhook.controllers.release.reclaiming import reclaims_beside
 from tests.webhook.controllers.release.scheduler_model import (
     cpu_of,
     gates_of,
@@ -34,20 +32,7 @@ from tests.webhook.controllers.release.scheduler_model import (
 )
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
-from webhook.controllers.reclaim import (
-    Claims,
-    EvictionEvents,
-    EvictionWriter,
-    GuardRecord,
-    Guards,
-    OveruseParts,
-    OveruseRevocation,
-    QuotaSource,
-    QuotaSourceParts,
-    ReclaimController,
-    ReclaimParts,
-    RunningPods,
-)
+from webhook.controllers.reclaim import GuardRecord, Guards, RunningPods
 from webhook.controllers.release import (
     DecidedPods,
     HeldPodDecider,
@@ -70,7 +55,6 @@ from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
-from webhook.serving.reclaiming import quota_mode, quota_standing
 
 HOLD_SECONDS, RECLAIM_AFTER_SECONDS = 20, 10
 _MOST_UNBOUND = 3
@@ -123,8 +107,11 @@ class ReplicaModel:
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
         self.running, self.reclaims = RunningPods(), Reclaims()
-        observers = [self.held, self.unbound, self.gang_members, self.running]
-        self._applier = EventApplier(state, now=now, observers=observers)
+        self._applier = EventApplier(
+            state,
+            now=now,
+            observers=[self.held, self.unbound, self.gang_members, self.running],
+        )
         self._applier.state.track_sums(policies.sum_profiles)
         self._policies = policies
         parts = self._parts(policies, reclaims=reclaims)
@@ -132,8 +119,27 @@ class ReplicaModel:
             parts, is_ready=lambda: self.is_ready, now=now, clock=loop.time
         )
         self._duties = [controller.run]
+        self.guards = Guards(
+            GuardRecord(
+                self.connection, namespace="system", name="guards", may_write=lambda: self.leads
+            ),
+            now,
+        )
         if reclaims:
-            self._duties.append(self._reclaim_controller(parts.writes).run)
+            reclaiming = reclaims_beside(
+                writes=parts.writes,
+                running=self.running,
+                reclaims=self.reclaims,
+                guards=self.guards,
+                policies=policies,
+                connection=self.connection,
+                may_write=lambda: self.leads,
+                is_ready=lambda: self.is_ready,
+                now=now,
+                clock=loop.time,
+                after=Micros(RECLAIM_AFTER_SECONDS * SECOND),
+            )
+            self._duties.append(reclaiming.run)
         self._task: asyncio.Task[None] | None = None
 
     def _parts(self, policies: PolicySet, *, reclaims: bool) -> ReleaseParts:
@@ -188,58 +194,6 @@ class ReplicaModel:
         view, now = self._applier.state.view(), self._now()
         fit = NodeFit(held.placement_request, self._policies, view, now, Scope(), FRESH)
         return fit.first(WhatIf(view))
-
-    def _reclaim_controller(self, writes: WriteParts) -> ReclaimController:
-        state, queue, clock = writes.state, writes.quota_queue, self._loop.time
-        may_write = lambda: self.leads  # noqa: E731 - one for all writers
-        claims = Claims(self.running, self._now)
-        record = GuardRecord(
-            self.connection, namespace="system", name="guards", may_write=may_write
-        )
-        self.guards = Guards(record, self._now)
-        parts = ReclaimParts(
-            state=state,
-            held=self.held,
-            running=self.running,
-            reclaims=self.reclaims,
-            claims=claims,
-            guards=self.guards,
-            writer=writes.writer,
-            evictions=EvictionWriter(self.connection, may_write=may_write, clock=clock),
-            events=EvictionEvents(self.connection, identity="me"),
-            clock=clock,
-        )
-        plans = QuotaSourceParts(
-            state=state,
-            running=self.running,
-            claims=claims,
-            blocked=queue.blocked,
-            quota_mode=partial(quota_mode, queue),
-            standing=partial(quota_standing, queue, state),
-            policies=lambda: self._policies,
-            freshness=lambda: FRESH,
-            scope=Scope(),
-            now=self._now,
-        )
-        overuse = OveruseParts(
-            state=state,
-            running=self.running,
-            claims=claims,
-            guards=self.guards,
-            evictions=parts.evictions,
-            events=parts.events,
-            tree=QuotaPaths(RESOURCE_QUOTA_RULES).tree,
-            is_limited=lambda _view, _namespace: False,
-            now=self._now,
-            clock=clock,
-        )
-        return ReclaimController(
-            parts,
-            [QuotaSource(plans, Micros(RECLAIM_AFTER_SECONDS * SECOND))],
-            OveruseRevocation(overuse),
-            is_ready=lambda: self.is_ready,
-            now=self._now,
-        )
 
     def _date(self) -> datetime:
         return date(self._now()).astimezone(UTC)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from engine.model.pod import Pod
@@ -64,6 +65,17 @@ def test_each_landing_has_an_outcome(world: World) -> None:
         Outcome.LOST,
     ]
     assert world.hit_rates == {STOCK: 0.5}  # one followed, one not; the others tell nothing
+
+
+def test_a_pod_with_volumes_or_devices_tells_nothing_where_it_lands_elsewhere(world: World) -> None:
+    release = Release(key="shop/a", uid="uid-a", scheduler_name=STOCK, node_name="node-1")
+    moved = msgspec.structs.replace(pod(node="node-2"), has_claims=True)
+    assert world.outcomes.count(Landing(release, moved), world.still_fits) is Outcome.CLAIMS
+    assert not world.hit_rates
+    there = msgspec.structs.replace(pod(node="node-1"), has_claims=True)
+    assert world.outcomes.count(Landing(release, there), world.still_fits) is Outcome.NOMINATED
+    world.fits = False
+    assert world.outcomes.count(Landing(release, moved), world.still_fits) is Outcome.NO_ROOM
 
 
 def test_nine_of_ten_suffice(world: World) -> None:

@@ -1,0 +1,52 @@
+"""NodePorts: the ports of the node that a pod takes must be free.
+
+Source: pkg/scheduler/framework/plugins/nodeports/node_ports.go. Ports of sidecars count, as since
+Kubernetes 1.33; a port without an address is taken on every address.
+"""
+
+from __future__ import annotations
+
+from engine.model.decision import FilterResult
+from engine.model.pod import Pod
+from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.time import Micros
+from engine.plugins.base import Args, NeverFaults, Plugin
+from engine.view import ClusterView, Domain, pods_using
+
+
+class NodePortsArgs(Args):
+    """NodePorts takes none."""
+
+
+class NodePortsFilter(NeverFaults):
+    """Rejects nodes with a pod that has one of the host ports of the pod."""
+
+    def __init__(self, _: NodePortsArgs) -> None:
+        """Take the args, of which there are none."""
+
+    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+        """Return PASS, or 1 where a port is taken."""
+        if not pod.host_ports:
+            return FilterResult.passing(len(view))
+        is_taken = pods_using(view, pod.host_ports) > 0
+        return FilterResult(is_taken, is_taken.view("i1"))
+
+    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+        """Return the only reason."""
+        return ("node(s) didn't have free ports for the requested pod ports",)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+        """Return how many pods of the node have one of the ports."""
+        if not pod.host_ports:
+            return ()
+        pods = int(pods_using(view, pod.host_ports)[row])
+        return (RuleInput("pods with its ports", pods, Unit.COUNT),)
+
+
+def _has_ports(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (see `Plugin.concerns`)
+    return bool(pod.host_ports)
+
+
+PLUGIN = Plugin(
+    args=NodePortsArgs, filter=NodePortsFilter, reads=(Domain.PODS,), concerns=_has_ports
+)
