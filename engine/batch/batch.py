@@ -41,7 +41,8 @@ class Batch:
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
-        keys = TemplateKeys(self._judge.policies)
+        pods = [request.pod for request in self._requests]
+        keys = TemplateKeys(self._judge.policies, pods, self._view)
         by_request = [keys.key(request) for request in self._requests]
         pods_of = Counter(by_request)
         for request, key in zip(self._requests, by_request, strict=True):

@@ -45,7 +45,7 @@ class DomainRoom:
                 self._needed[name] = self._needed.get(name, 0) + amount
         self._usable = np.zeros(len(view), np.bool_)  # by some pod at least
         self._gangs = np.full(len(self._domains.book), np.inf)  # that each domain can hold
-        for first, count in _templates(requests, judge):
+        for first, count in _templates(requests, judge, view):
             candidates = judge.decide(first, view).candidates
             self._usable[candidates] = True
             places = self._by_domain(candidates, self._places(first, candidates))
@@ -118,10 +118,10 @@ class DomainRoom:
 
 
 def _templates(
-    requests: Sequence[PlacementRequest], judge: Judge
+    requests: Sequence[PlacementRequest], judge: Judge, view: ClusterView
 ) -> list[tuple[PlacementRequest, int]]:
     """Return the first pod of each template, and how many there are; of some templates."""
-    keys = TemplateKeys(judge.policies)
+    keys = TemplateKeys(judge.policies, [request.pod for request in requests], view)
     found: dict[object, list[PlacementRequest]] = {}
     for position, request in enumerate(requests):
         key = keys.key(request)

@@ -31,10 +31,12 @@ class Placements:
 
     Attributes:
         rows: of the pods, in order.
+        repelling: how many of them keep others away.
     """
 
     def __init__(self, view: ClusterView, rankings: Callable[[], Sequence[Ranking]]) -> None:
         self.rows: list[int] = []
+        self.repelling = 0
         self._pods: list[Pod] = []
         self._whole = WhatIf(view)
         self._in_whole = 0  # pods that are counted there
@@ -54,6 +56,7 @@ class Placements:
     def add(self, pod: Pod, row: int) -> None:
         """Place a pod."""
         self.rows.append(row)
+        self.repelling += bool(pod.pod_anti_affinity)
         self._pods.append(pod)
 
     def is_reported(self, pod: Pod, row: int) -> bool:

@@ -19,7 +19,8 @@ class Template:
         placements: the pods placed so far.
 
     Raises:
-        UnevenError: some score could not be evaluated; so do the methods.
+        UnevenError: some score could not be evaluated, or nodes are not independent any more; so do
+            the methods.
 
     Attributes:
         decision: for the first pod.
@@ -29,6 +30,7 @@ class Template:
     def __init__(self, rules: TemplateRules, placements: Placements) -> None:
         self._rules = rules
         self._placements = placements
+        self._repelling = placements.repelling
         self._begin()
         self.decision = self.ranking.decision
 
@@ -49,6 +51,9 @@ class Template:
         new, self._seen = placed[self._seen :], len(placed)
         if not new:
             return
+        if self._repelling != self._placements.repelling:
+            self._repelling = self._placements.repelling
+            self._rules.check_independence(self._placements.what_if.view)
         is_alone, self._own = self._own and len(new) == 1, False
         if is_alone:
             can = self._ahead.take_up(new[0], pod, self._placements)

@@ -64,13 +64,26 @@ class TemplateRules:
         self._filters = [(rule, 0) for rule in scheduler_filters(self._contexts[0])]
         self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
         scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
-        rules: list[tuple[FilterRule | ScoreRule, int]] = [*self._filters, *scores]
-        if any(rule.evaluator.reads_other_nodes(self._contexts[i]) for rule, i in rules):
-            raise UnevenError
+        self._rules: list[tuple[FilterRule | ScoreRule, int]] = [*self._filters, *scores]
+        self.check_independence(view)
         self._moving_filters = [bound for bound in self._filters if self._is_moving(*bound)]
         self._moving_scores = [bound for bound in scores if self._is_moving(*bound)]
         self.scores: Sequence[ScoreRule] = [rule for rule, _ in scores]
         self.moving_scores = [i for i, bound in enumerate(scores) if self._is_moving(*bound)]
+
+    def check_independence(self, view: ClusterView) -> None:
+        """Do nothing if nodes are independent of each other, as pods are on them now.
+
+        Raises:
+            UnevenError: they are not; a pod that keeps others away may make them so.
+        """
+        contexts = [context.on(view) for context in self._contexts]
+        of_scheduler = [(rule, 0) for rule in scheduler_filters(contexts[0])]
+        if any(
+            rule.evaluator.reads_other_nodes(contexts[i])
+            for rule, i in (*of_scheduler, *self._rules)
+        ):
+            raise UnevenError
 
     def decide(self, view: ClusterView) -> tuple[Decision, BoolColumn]:
         """Decide for the first pod of the template.
@@ -86,8 +99,6 @@ class TemplateRules:
         _check(contexts)
         if any(score.faults for score in decision.scored):
             raise UnevenError
-        if len(decision.filters) != len(self._filters):
-            raise UnevenError  # pods that were placed meanwhile concern another filter
         may_pass = decision.valid
         for bound, outcome in zip(self._filters, decision.filters, strict=True):
             if not self._is_moving(*bound):

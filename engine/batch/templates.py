@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -11,8 +11,10 @@ import msgspec
 
 from engine.cel import Reference
 from engine.model.pod import Pod
+from engine.model.pod_affinity import parse_affinity_terms
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet, request_key
+from engine.view import ClusterView
 
 _OWN: Final = frozenset(
     ("name", "generate_name", "uid", "owner_uid", "created", "annotations", "labels", "shape")
@@ -27,22 +29,26 @@ _OWN_PATHS: Final = frozenset(("name", "generateName", "annotations", "labels"))
 
 
 class TemplateKeys:
-    """Keys of pods, equal only where policies cannot tell two pods apart.
+    """Keys of pods, equal only where neither policies nor other pods can tell two pods apart.
 
-    Plugins read no annotation and no label of a pod but through its shape, so of these only what
-    selectors and expressions name counts.
+    Plugins read no annotation of a pod but through its shape, and no label but through that and
+    selectors of pods, so of these only what selectors and expressions name counts.
 
     Args:
         policies: the policies.
+        pods: those that get a key.
+        view: the cluster without them.
     """
 
-    def __init__(self, policies: PolicySet) -> None:
+    def __init__(self, policies: PolicySet, pods: Iterable[Pod], view: ClusterView) -> None:
         programs = chain.from_iterable(policy.programs for policy in policies)
         paths = chain.from_iterable(program.references for program in programs)
         self._paths = frozenset(path for path in paths if _may_differ(path))
         selectors = (policy.object_selector for policy in policies)
         requirements = chain.from_iterable(selector.requirements for selector in selectors)
-        self._labels = sorted({requirement.key for requirement in requirements})
+        of_policies = {requirement.key for requirement in requirements}
+        of_pods = [_keys_selected_by(pod) for pod in pods]
+        self._labels = sorted(of_policies.union(view.trait_book.anti_affinity.label_keys, *of_pods))
 
     def key(self, request: PlacementRequest) -> Hashable | None:
         """Return the key of a pod, None if it is one of its kind.
@@ -56,6 +62,15 @@ class TemplateKeys:
         labels = [pod.labels.get(name) for name in self._labels]
         others = (_fields_of(pod), labels, request.namespace_labels, pod.is_mirror)
         return id(pod.shape), expressions, _encode(others)
+
+
+def _keys_selected_by(pod: Pod) -> Iterable[str]:
+    """Return the keys of labels by which a pod keeps others away; that it selects itself by any."""
+    if not pod.pod_anti_affinity:
+        return ()
+    terms = parse_affinity_terms(pod.pod_anti_affinity, pod.namespace)
+    selectors = [term.selector for term in terms if term.selector is not None]
+    return [each.key for selector in selectors for each in selector.requirements]
 
 
 def _may_differ(path: Reference) -> bool:

@@ -5,12 +5,7 @@ Coscheduling and Koordinator's gangs would let start, back-off after a failure, 
 PodGroup. Never: nodes that members go to, and how members are released.
 """
 
-from engine.gang.backoff import (
-    FIRST_BACKOFF_SECONDS,
-    LONGEST_BACKOFF_SECONDS,
-    GangBackoff,
-)
-from engine.gang.failure import TOLERATED_PERCENT, keeps_waiting
+from engine.gang.backoff import GangBackoff
 from engine.gang.members import (
     GangMember,
     GangStage,
@@ -42,9 +37,6 @@ from engine.model.gang import (
 )
 
 __all__ = [
-    "FIRST_BACKOFF_SECONDS",
-    "LONGEST_BACKOFF_SECONDS",
-    "TOLERATED_PERCENT",
     "Gang",
     "GangBackoff",
     "GangKey",
@@ -65,7 +57,6 @@ __all__ = [
     "gang_metadata_of",
     "gang_of",
     "is_final",
-    "keeps_waiting",
     "member_of",
     "min_resources_gap",
     "names_missing_pod_group",

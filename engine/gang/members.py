@@ -99,11 +99,6 @@ class MemberCounts:
     prepared: int = 0
 
     @property
-    def total(self) -> int:
-        """All of them."""
-        return self.held + self.gated + self.started
-
-    @property
     def started(self) -> int:
         """Those that are held no longer."""
         return self.released + self.bound
@@ -171,7 +166,8 @@ def readiness_of(gang: Gang, counts: MemberCounts) -> Readiness:
         message = f"{missing} of {gang.min_member} members have gates of others"
         return Readiness(stage=GangStage.GATED, message=message)
     exist = counted + counts.held + counts.gated
-    message = f"{exist} of {gang.min_member} members exist"
+    expected = f", {gang.total} are expected" if gang.total > gang.min_member else ""
+    message = f"{exist} of {gang.min_member} members exist{expected}"
     return Readiness(stage=GangStage.GATHERING, message=message)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
@@ -174,7 +174,12 @@ class Gang:
     on_failure: OnGangFailure = OnGangFailure.KEEP
     created: datetime | None = None
     succeeded: int = 0
-    has_pod_group: bool = field(default=False)
+    has_pod_group: bool = False
+
+    @property
+    def is_recreated(self) -> bool:
+        """Whether members that run are to be created again where too few could be started."""
+        return self.on_failure is OnGangFailure.RECREATE and self.mode is GangMode.STRICT
 
 
 def gang_from(  # noqa: PLR0913 - what a PodGroup and what annotations say differently

@@ -161,9 +161,13 @@ class AntiAffinityTerms:
 
     Of very many terms that ask for the same label, or for none, only the first are heeded: anyone
     may write them, and they are looked at for every pod.
+
+    Attributes:
+        label_keys: of pods, by which any term tells them apart.
     """
 
     def __init__(self) -> None:
+        self.label_keys: set[str] = set()
         self._carriers: dict[AffinityTerm, list[int]] = {}
         # By namespace, None for any, and a label that they ask for, None for none.
         self._found_by: dict[tuple[str | None, tuple[str, str] | None], list[AffinityTerm]] = (
@@ -179,6 +183,8 @@ class AntiAffinityTerms:
             carriers = self._carriers.get(term)
             if carriers is None:
                 carriers = self._carriers[term] = []
+                if term.selector is not None:
+                    self.label_keys.update(each.key for each in term.selector.requirements)
                 for way in _ways_to(term):
                     found = self._found_by[way]
                     if len(found) < _MOST_ALIKE:

@@ -176,6 +176,8 @@ async def test_who_borrows_gives_back_as_much_as_is_guaranteed(stage: Stage) -> 
         "both are counted",
     )
     assert await stage.metric('stowplan_evictions_total{result="evicted"} 2.0')
+    labels = f'quota="team",quota_namespace="{stage.batch}"'
+    assert await stage.metric(f"stowplan_quota_evicted_pods_total{{{labels}}} 2.0")
     # The third is beyond min, and so takes nothing back: it waits for room to borrow.
     (waiting,) = (
         each["metadata"]["name"]

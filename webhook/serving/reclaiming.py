@@ -15,7 +15,7 @@ from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota import QuotaMode, mode_of
 from engine.quota.tree import QuotaPaths
-from engine.reclaim import QuotaAccount
+from engine.reclaim import QuotaAccount, is_paused
 from engine.view import ClusterState, ClusterView
 from webhook.cluster import Cluster
 from webhook.controllers.reclaim import (
@@ -67,7 +67,6 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         now: the time of day.
     """
     connection, elector = services.connection, services.elector
-    metrics = ReclaimMetrics(registry)
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
     claims = Claims(running, now)
     waiting = WaitingForQuota(quota_queue.blocked, partial(quota_mode, quota_queue))
@@ -88,6 +87,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         may_write=may_write,
     )
     guards = Guards(record, now)
+    metrics = ReclaimMetrics(registry, lambda: elector.is_leader and is_paused(guards.state, now()))
     evictions = EvictionWriter(connection, may_write=may_write, count=metrics.evicted)
     events = EvictionEvents(connection, identity=elector.identity)
     parts = ReclaimParts(
@@ -99,6 +99,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         guards=guards,
         writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
         evictions=evictions,
+        count_pod=metrics.evicted_pod,
         events=events,
     )
     overuse = OveruseParts(
@@ -107,6 +108,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         claims=claims,
         guards=guards,
         evictions=evictions,
+        count_pod=metrics.evicted_pod,
         events=events,
         tree=QuotaPaths(settings.quota_rules()).tree,
         is_limited=partial(_is_limited, settings.quota_mode),

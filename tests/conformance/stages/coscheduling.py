@@ -20,7 +20,6 @@ from engine.gang import (
     count_members,
     gang_key_of,
     gang_of,
-    keeps_waiting,
     member_of,
     min_resources_gap,
     next_status,
@@ -113,12 +112,17 @@ def _permit(case: Json, _: Json) -> str | None:
     return mismatch(case["expect"]["code"], _permit_code(pods[-1], pods, cluster_of(case)))
 
 
+def _gives_up(pod: Pod, pods: list[Pod], view: ClusterView) -> bool:
+    """Return whether others of a gang are taken back, as one of them fits nowhere."""
+    gang = gang_of(pod, view)
+    if gang is None:
+        return False
+    return readiness_of(gang, count_members(_members(pod, pods))).stage is not GangStage.STARTED
+
+
 def _postfilter(case: Json, _: Json) -> str | None:
     pods = _pods(case)
-    gang = gang_of(pods[-1], cluster_of(case))
-    bound = count_members(_members(pods[-1], pods)).bound
-    percent = case["args"]["podGroupRejectPercentage"]
-    rejects = gang is not None and not keeps_waiting(gang, bound, tolerated_percent=percent)
+    rejects = _gives_up(pods[-1], pods, cluster_of(case))
     return mismatch(case["expect"]["rejectGroup"], rejects)
 
 
@@ -133,7 +137,7 @@ def _backoff(case: Json, _: Json) -> str | None:
     needed = readiness_of(gang, count_members(members)).needed
     together = [each.key for each in members if each.state is MemberState.HELD][:needed]
     activated = [key for key in together if key != first.key]
-    if not keeps_waiting(gang, count_members(_members(second, pods)).bound):
+    if _gives_up(second, pods, view):
         backoff.failed(gang.key, NOW)
     return (
         mismatch(expect["permit"], _permit_code(first, pods, view))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import asdict
@@ -51,6 +53,7 @@ def _nodes(count: int) -> list[Node]:
 
 
 SPREAD = policies(spread="scores: [{name: few, expression: -node.podCount}]")
+FULL = policies(full="scores: [{name: full, expression: node.podCount}]")
 CONTAINERS = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
 
 
@@ -74,6 +77,59 @@ def test_pods_spread_as_each_sees_those_before_it() -> None:
         "0 of 2 nodes fit; left out: 2 NodeResourcesFit (Too many"
     )
     assert [outcome.candidates for outcome in outcomes] == [2, 2, 2, 2, 2, 1, 0]
+
+
+def _apart(key: str, value: str) -> Json:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {key: value}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {**CONTAINERS, "affinity": {"podAntiAffinity": required}}
+
+
+def _hosts(count: int) -> list[Node]:
+    return [replace(each, labels={"host": each.name}) for each in _nodes(count)]
+
+
+def test_pods_of_one_template_that_others_tell_apart_are_decided_apart() -> None:
+    # `half` is "0" and "1" by turns, and a pod on n0 keeps those with "1" away.
+    [keeper] = _alike(1, _apart("half", "1"))
+    running = msgspec.structs.replace(keeper.pod, name="keeper", node_name="n0")
+    world = BatchWorld(SPREAD, _hosts(2), [running], _alike(4, CONTAINERS))
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    assert [outcomes[i].node for i in (1, 3)] == ["n1", "n1"]
+    assert plain(outcomes) == plain(one_by_one(world))
+
+
+def test_a_pod_that_keeps_others_away_counts_for_templates_before_it() -> None:
+    plain_pods = _alike(6, CONTAINERS)
+    [keeper] = _alike(1, _apart("half", "1"))
+    keeper = replace(
+        keeper, pod=msgspec.structs.replace(keeper.pod, name="keeper", uid="uid-keeper")
+    )
+    requests = [*plain_pods[:2], keeper, *plain_pods[2:]]
+    world = BatchWorld(FULL, _hosts(3), [], requests)
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    nodes = [outcome.node for outcome in outcomes]
+    # p0, p1 and p2 fill a node; of those where p3 has room the keeper's is the fullest.
+    assert nodes[0] == nodes[1] == nodes[3] != nodes[2]
+    assert nodes[4] not in {nodes[0], nodes[2]}
+    assert plain(outcomes) == plain(one_by_one(world))
+
+
+def test_pods_that_spread_see_those_before_them() -> None:
+    constraint = {
+        "topologyKey": "host",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "shop"}},
+    }
+    spec = {**CONTAINERS, "topologySpreadConstraints": [constraint]}
+    template = {"metadata": {"namespace": "default", "labels": {"app": "shop"}}, "spec": spec}
+    world = BatchWorld(FULL, _hosts(3), [], [request(template, f"p{i}") for i in range(6)])
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    # The fullest node is the best, but each of three takes one pod before any takes two.
+    taken = [outcome.node for outcome in outcomes]
+    assert [len(set(taken[i : i + 3])) for i in (0, 3)] == [3, 3]
+    assert plain(outcomes) == plain(one_by_one(world))
 
 
 def test_a_batch_leaves_the_view_and_what_it_remembers_as_they_are() -> None:

@@ -210,6 +210,23 @@ _labels = st.builds(
     _optional(tier=["web", "db"], **{"koordinator.sh/priority-class": ["koord-batch"]}),
     st.sampled_from(["", "", "front", "cart"]),
 )
+_SPREAD = {
+    "topologyKey": "zone",
+    "maxSkew": 1,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"tier": "web"}},
+}
+
+
+def _near(key: str, value: str) -> Json:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {key: value}}}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _apart(key: str, value: str) -> Json:
+    return {"podAntiAffinity": _near(key, value)}
+
+
 _templates = st.builds(
     lambda requests, limits, labels, spec, annotations: {
         "metadata": {"namespace": "default", "labels": labels, "annotations": annotations},
@@ -231,6 +248,10 @@ _templates = st.builds(
             {"tolerations": [{"key": "gpu", "operator": "Exists"}]},
             {"nodeSelector": {"zone": "a"}},
             {"schedulerName": "other"},
+            {"affinity": _apart("half", "1")},
+            {"affinity": _apart("tier", "web")},
+            {"affinity": {"podAffinity": _near("half", "1")}},
+            {"topologySpreadConstraints": [_SPREAD]},
         ]
     ),
     st.sampled_from([{}, {}, {THROUGHPUT_ANNOTATION: '{"rbps":"30","wbps":"20"}'}]),
@@ -238,8 +259,10 @@ _templates = st.builds(
 
 
 def request(template: Mapping[str, Any], name: str, **status: str) -> PlacementRequest:
-    """Return the request of a pod of a template."""
-    metadata = {**template["metadata"], "name": name, "uid": f"uid-{name}"}
+    """Return the request of a pod of a template; one label differs, as that of an index."""
+    written = template["metadata"]
+    labels = {**written.get("labels", {}), "half": str(int(name[1:]) % 2)}
+    metadata = {**written, "labels": labels, "name": name, "uid": f"uid-{name}"}
     wire = {**template, "metadata": metadata, "status": status}
     raw = json.dumps(wire).encode()
     return PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)

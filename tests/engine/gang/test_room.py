@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from engine.gang import Gang, GangKey, keeps_waiting, min_resources_gap
+from engine.gang import Gang, GangKey, min_resources_gap
 from engine.model import api
 from engine.model.node import node_of
 from engine.model.pod import Pod, pod_of
@@ -66,11 +66,3 @@ def test_a_gang_that_does_not_say_what_it_needs_lacks_nothing() -> None:
 def test_a_resource_that_no_node_has_is_missing() -> None:
     gang = replace(_GANG, min_resources={"example.com/gpu": 2})
     assert min_resources_gap(gang, _view(), ()) == {"example.com/gpu": 2}
-
-
-def test_members_wait_for_the_rest_while_few_are_missing() -> None:
-    ten = replace(_GANG, min_member=10)
-    assert keeps_waiting(ten, 9)
-    assert not keeps_waiting(ten, 8)
-    assert keeps_waiting(ten, 10, tolerated_percent=0)
-    assert not keeps_waiting(ten, 9, tolerated_percent=0)

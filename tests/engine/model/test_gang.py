@@ -87,6 +87,14 @@ def test_annotations_say_more() -> None:
     assert gang.on_failure is OnGangFailure.RECREATE
 
 
+def test_members_that_run_are_created_again_where_that_is_wanted_and_all_fail_together() -> None:
+    recreate = {"stowplan.dev/on-gang-failure": "Recreate"}
+    assert _pod_group(annotations=recreate).gang.is_recreated
+    assert not _pod_group().gang.is_recreated
+    kept = {**recreate, f"{_KOORDINATOR}/mode": "NonStrict"}
+    assert not _pod_group(annotations=kept).gang.is_recreated
+
+
 def test_the_match_policy_has_an_alias_that_counts_last() -> None:
     alias = {"pod-group.scheduling.sigs.k8s.io/match-policy": "only-waiting"}
     assert _pod_group(annotations=alias).gang.match_policy is MatchPolicy.ONLY_WAITING

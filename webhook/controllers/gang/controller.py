@@ -16,7 +16,6 @@ from engine.gang import (
     GangBackoff,
     GangKey,
     GangStage,
-    OnGangFailure,
     Readiness,
     WhenNoRoom,
     count_members,
@@ -488,7 +487,7 @@ class GangController:
         parts, members = self._parts, self._parts.members.of(gang.key)
         member = next(iter(members), None)
         partial = partial_start(members, start.moment)
-        is_kept = gang.on_failure is OnGangFailure.KEEP or not partial
+        is_kept = not gang.is_recreated or not partial
         if is_kept or parts.evictions is None:
             why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
             await parts.events.failed(gang.key, member, f"{text}; they are kept{why}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import QuotaKey
 from engine.reclaim import Victim
 from engine.view import ClusterState
 from webhook.controllers.reclaim.claims import Claims
@@ -42,6 +43,7 @@ class EvictionParts:
         claims: the victims of plans under way.
         guards: what evictions there were so far.
         evictions: evicts.
+        count_pod: called with the quota of each pod that was evicted.
         clock: seconds that only go forward.
         sleep: waits for some seconds.
     """
@@ -51,6 +53,7 @@ class EvictionParts:
     claims: Claims
     guards: Guards
     evictions: EvictionWriter
+    count_pod: Callable[[QuotaKey | None], None] = lambda _quota: None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -156,6 +159,7 @@ class EvictionRound:
         eviction = await self._evict(victim)
         match eviction.result:
             case EvictionResult.EVICTED:
+                self._parts.count_pod(victim.quota)
                 await self._is_evicted(victim)
             case EvictionResult.GONE:
                 self._parts.guards.gone(victim.uid)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+from collections.abc import Callable
+from typing import Final
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from engine.model.elastic_quota import QuotaKey
 from webhook.controllers.reclaim.eviction_writer import EvictionResult
 from webhook.controllers.reclaim.outcome import Outcome
 
+_MOST_QUOTAS: Final = 500
+"""As many as other metrics of quotas have; evictions of pods of further ones are not counted."""
+
 
 class ReclaimMetrics:
-    """Counters of reclaims; they stand still on replicas that do not lead."""
+    """Metrics of evictions; they stand still on replicas that do not lead.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    Args:
+        registry: of the metrics.
+        is_paused: whether this replica leads, and plans nothing as too many reclaims failed.
+    """
+
+    def __init__(self, registry: CollectorRegistry, is_paused: Callable[[], bool]) -> None:
         self._reclaims = Counter(
             "stowplan_reclaims",
             "Evictions of others for a pod, by why it may (source) and how they ended.",
@@ -24,6 +36,19 @@ class ReclaimMetrics:
             ["result"],
             registry=registry,
         )
+        self._quotas: set[QuotaKey] = set()
+        self._evicted_pods = Counter(
+            "stowplan_quota_evicted_pods",
+            "Pods of a quota that were evicted, for others or above its runtime.",
+            ["quota_namespace", "quota"],
+            registry=registry,
+        )
+        paused = Gauge(
+            "stowplan_reclaim_paused",
+            "1 while the leader evicts nobody, since too many reclaims did not end in a binding.",
+            registry=registry,
+        )
+        paused.set_function(lambda: float(is_paused()))
 
     def ended(self, source: str, outcome: Outcome) -> None:
         """Count one reclaim of a source of plans."""
@@ -32,3 +57,11 @@ class ReclaimMetrics:
     def evicted(self, result: EvictionResult) -> None:
         """Count one eviction that was sent."""
         self._evictions.labels(result.value).inc()
+
+    def evicted_pod(self, quota: QuotaKey | None) -> None:
+        """Count a pod that was evicted, by the quota that it counts for."""
+        if quota is None or (quota not in self._quotas and len(self._quotas) >= _MOST_QUOTAS):
+            return
+        self._quotas.add(quota)
+        namespace, _, name = quota
+        self._evicted_pods.labels(namespace, name).inc()
