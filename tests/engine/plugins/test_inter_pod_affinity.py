@@ -105,10 +105,13 @@ def test_pods_avoid_each_other_though_only_one_of_them_says_so() -> None:
 
 def test_it_concerns_only_pods_that_need_or_avoid_others_or_are_avoided() -> None:
     alone = pod("a1", "cart", podAntiAffinity=[term()])
-    view = state_of(PlainCluster(NODES, [alone])).view()
+    state = state_of(PlainCluster(NODES, [alone]))
+    view = state.view()
     assert PLUGIN.concerns(model_of(pod()), view)
     assert PLUGIN.concerns(model_of(pod(app="x", podAffinity=[term()])), view)
     assert not PLUGIN.concerns(model_of(pod(app="x")), view)
+    state.delete_pod("default/cart-on-a1")
+    assert not PLUGIN.concerns(model_of(pod()), state.view())
 
 
 def test_a_very_large_affinity_is_a_fault() -> None:
