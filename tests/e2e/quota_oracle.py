@@ -126,6 +126,7 @@ class _Oracle:
         self._rounds: dict[str, _Rounds] = {}  # of an owner
         self._evicted_at: dict[str, float] = {}  # by uid
         self._in_flight: set[str] = set()
+        self._reclaimers: set[str] = set()  # pods that others were evicted for, and not bound yet
         self._lately: deque[float] = deque()  # evictions of the last minute
         self._ended: dict[str, deque[tuple[float, Amounts]]] = defaultdict(deque)
 
@@ -152,8 +153,11 @@ class _Oracle:
             judgement.waits[uid] = self._at - self._cluster.created[uid]
             if uid in self._within_min_since:
                 judgement.within_min_waits[uid] = self._at - self._within_min_since[uid]
-        if new is not None and new.is_bound and new.is_reclaimer:
-            judgement.reclaimed += old is None or not old.is_bound
+        if new is not None and new.is_reclaimer and not new.is_bound:
+            self._reclaimers.add(uid)
+        if new is not None and new.is_bound and uid in self._reclaimers:
+            self._reclaimers.remove(uid)
+            judgement.reclaimed += 1
         self._judge_max(pod.namespace)
 
     def _judge_max(self, namespace: str) -> None:
