@@ -38,6 +38,7 @@ from webhook.controllers.release import (
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -94,6 +95,7 @@ class Replica:
         self.refusals = Refusals(connection, identity="me", clock=world.clock)
         self.counts = PolicyCounts()
         self.explanations = Explanations(limit=10)
+        self.reclaims = Reclaims()
         self.quota_queue = QuotaQueue(
             self.state,
             self.held,
@@ -144,6 +146,7 @@ class Replica:
                 pace=QuotaPace(world.now),
                 scheduler_lease=SchedulerLease(connection),
                 node_for=self._node_for,
+                reclaims=self.reclaims,
             ),
             is_ready=lambda: self.is_ready,
             now=world.now,
