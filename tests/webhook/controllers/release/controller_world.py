@@ -227,13 +227,16 @@ class World:
     def replica(self, *, most: int = 200) -> Replica:
         return Replica(self, self._connection, self._policies, most=most)
 
-    def node(self, name: str, cpu: str = "4") -> None:
+    def node(self, name: str, cpu: str = "4", **labels: str) -> None:
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         self.server.create(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name, "labels": {"pool": "main", HOSTNAME_LABEL: name}},
+                "metadata": {
+                    "name": name,
+                    "labels": {"pool": "main", HOSTNAME_LABEL: name, **labels},
+                },
                 "status": {"allocatable": allocatable, "capacity": allocatable},
             }
         )

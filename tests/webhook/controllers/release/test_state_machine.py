@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from engine.policy import load_policies
 from tests.webhook.controllers.release.cluster_model import HeldCluster
+from tests.webhook.controllers.release.gang_model import GangCluster
 from tests.webhook.controllers.release.queue_model import QueueCluster
 from tests.webhook.controllers.release.reclaim_model import ReclaimCluster
 
@@ -53,3 +54,8 @@ def test_what_others_borrow_is_taken_back_and_nobody_is_pushed_below_min() -> No
 @pytest.mark.usefixtures("_policy")
 def test_no_held_pod_is_lost_and_no_room_given_twice() -> None:
     run_state_machine_as_test(HeldCluster, settings=SETTINGS)
+
+
+@pytest.mark.usefixtures("_policy")
+def test_no_gang_is_released_in_part_and_none_keeps_room_it_does_not_use() -> None:
+    run_state_machine_as_test(GangCluster, settings=SETTINGS)
