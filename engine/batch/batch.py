@@ -38,6 +38,7 @@ class Batch:
         self._requests = requests
         self._judge = judge
         self._view = view
+        self._pods_of = Counter[Hashable | None]()
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
         self._placements = Placements(view, self._rankings)
 
@@ -46,9 +47,9 @@ class Batch:
         pods = [request.pod for request in self._requests]
         keys = TemplateKeys(self._judge.policies, pods, self._view)
         by_request = [keys.key(request) for request in self._requests]
-        pods_of = Counter(by_request)
+        self._pods_of.update(by_request)
         for request, key in zip(self._requests, by_request, strict=True):
-            yield self._decide(request, key if pods_of[key] > 1 else None)
+            yield self._decide(request, key if self._pods_of[key] > 1 else None)
 
     def _decide(self, request: PlacementRequest, key: Hashable | None) -> BatchOutcome:
         """Decide for a pod, and place it; pods of one key cannot be told apart."""
@@ -92,21 +93,20 @@ class Batch:
     def _kind(self, key: Hashable, request: PlacementRequest) -> _Kind:
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._new_kind(request)
+            kind = self._kinds[key] = self._new_kind(request, self._pods_of[key])
             if len(self._kinds) > _MOST_TEMPLATES:
                 self._kinds.popitem(last=False)
         self._kinds.move_to_end(key)
         return kind
 
-    def _new_kind(self, request: PlacementRequest) -> _Kind:
+    def _new_kind(self, request: PlacementRequest, pods: int) -> _Kind:
         policies = self._judge.policies_for(request)
         if not policies or request.pod.nominated_node_name:
             return _Kind(None)
         view = self._placements.what_if.view
         try:
-            template = Template(
-                TemplateRules(policies, request, view, self._judge), self._placements
-            )
+            rules = TemplateRules(policies, request, view, self._judge)
+            template = Template(rules, self._placements, pods)
         except UnevenError:
             return _Kind(None)
         template.decision = replace(template.decision, audit=self._judge.audit(request, view))

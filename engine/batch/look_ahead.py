@@ -14,7 +14,7 @@ from engine.batch.template_rules import TemplateRules
 from engine.model.pod import Pod
 from engine.view import BoolColumn, IntColumn
 
-_FIRST_ROWS: Final = 64
+_LEAST_ROWS: Final = 16
 _MOST_ROWS: Final = 512
 _FIRST_DEPTH: Final = 2
 
@@ -71,15 +71,16 @@ class LookAhead:
         rules: of the template.
         ranking: by these.
         rows: the number of all rows.
+        pods: of the template, more or less: as many rows are computed at first.
     """
 
-    def __init__(self, rules: TemplateRules, ranking: Ranking, rows: int) -> None:
+    def __init__(self, rules: TemplateRules, ranking: Ranking, rows: int, pods: int) -> None:
         self._rules = rules
         self._ranking = ranking
         self._known: dict[int, tuple[_Table, int]] = {}  # what comes next
         self._left = np.zeros(rows, np.int64)  # of what is known
         self._depth = np.full(rows, _FIRST_DEPTH)  # to compute next time
-        self._most = _FIRST_ROWS
+        self._most = max(_LEAST_ROWS, min(pods, _MOST_ROWS))
 
     def forget(self, rows: NDArray[np.intp]) -> None:
         """Drop what is known of rows that took other pods."""

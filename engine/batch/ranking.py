@@ -98,24 +98,43 @@ class Ranking:
             raw = [each[known[passes]] for each in raw]
             places, passes = places[known], passes[known]
         stays, was_in = places[passes], self._is_in.take(places)
-        self._is_in[places] = passes
-        if (passes != was_in).any():
+        if (passes > was_in).any():  # they may be beyond the ends of any score
+            self._is_in[places] = passes
             for column, new in zip(self.moving, raw, strict=True):
                 column.raw[stays] = new
             self._inside = self._is_in.nonzero()[0]
             self.count = self._inside.size
             self._rank(self._columns)
             return True
-        stale = [
-            column
-            for column, new in zip(self.moving, raw, strict=True)
-            if column.write(stays, new, self._inside)
-        ]
+        stale = self._leave(places[passes < was_in])
+        for column, new in zip(self.moving, raw, strict=True):
+            if column.write(stays, new, self._inside) and column not in stale:
+                stale.append(column)
         self._totals[stays] = sum(column.points.take(stays) for column in self._columns)
         self._tied = None
         if stale:
             self._rank(stale)
         return True
+
+    def _leave(self, places: NDArray[np.intp]) -> list[ScoreColumn]:
+        """Take candidates out; return the scores for which others need new points."""
+        if not places.size:
+            return []
+        self._is_in[places] = False
+        self._inside = self._is_in.nonzero()[0]
+        self.count = self._inside.size
+        self._totals[places] = _NEVER
+        if not self.count:
+            return []
+        return [
+            column
+            for column in self._columns
+            if (
+                column.loses(places, self._inside)
+                if column in self.moving
+                else column.renews(self._inside)
+            )
+        ]
 
     def update_one(self, row: int, raw: Sequence[float], points: Sequence[int], total: int) -> None:
         """Take up what a pod has changed for a candidate that remains one.

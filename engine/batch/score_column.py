@@ -72,6 +72,20 @@ class ScoreColumn:
         self.points[places] = self.points_between_ends(raw)
         return False
 
+    def loses(self, places: NDArray[np.intp], inside: NDArray[np.intp]) -> bool:
+        """Return whether others need new points when candidates are not in any more.
+
+        Of a score that pods change: what points of others depend on is more than their ends.
+        """
+        raw, (low, high) = self.raw.take(places), self.ends
+        return bool(raw.min() <= low or raw.max() >= high) and self._ends_of(inside) != self.ends
+
+    def renews(self, inside: NDArray[np.intp]) -> bool:
+        """Give points anew to those that are in; return whether any of them has others now."""
+        before = self.points.take(inside)
+        self.normalize(inside)
+        return not np.array_equal(before, self.points.take(inside))
+
     def write_one(
         self, place: int, raw: float, points: int, inside: NDArray[np.intp] | None
     ) -> bool:

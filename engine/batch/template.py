@@ -17,6 +17,7 @@ class Template:
     Args:
         rules: of the template; nodes are independent of each other.
         placements: the pods placed so far.
+        pods: how many there are of the template.
 
     Raises:
         UnevenError: some score could not be evaluated, or nodes are not independent any more; so do
@@ -27,8 +28,9 @@ class Template:
         ranking: of the nodes, as of the last `refresh`.
     """
 
-    def __init__(self, rules: TemplateRules, placements: Placements) -> None:
+    def __init__(self, rules: TemplateRules, placements: Placements, pods: int) -> None:
         self._rules = rules
+        self._pods = pods
         self._placements = placements
         self._repelling = placements.repelling
         self._begin()
@@ -37,7 +39,7 @@ class Template:
     def _begin(self) -> None:
         view = self._placements.what_if.view
         self.ranking = Ranking(self._rules, view)
-        self._ahead = LookAhead(self._rules, self.ranking, len(view))
+        self._ahead = LookAhead(self._rules, self.ranking, len(view), self._pods)
         self._seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 

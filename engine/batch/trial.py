@@ -72,9 +72,13 @@ def place_all(
         nodes=None if rows is None else _among(view, rows),
     )
     outcomes: list[BatchOutcome] = []
+    latest: Decision | None = None
     for position, outcome in enumerate(Batch(requests, judge, view)):
         outcomes.append(outcome)
-        message = outcome.message or _stale_filters(outcome.decision)
+        message = outcome.message
+        if outcome.decision is not latest:  # pods of a template share one
+            latest = outcome.decision
+            message = message or _stale_filters(latest)
         if message:
             return Trial(outcomes=outcomes, failed=position, message=message)
     return Trial(outcomes=outcomes)

@@ -111,7 +111,10 @@ class CrossNodeSearch:
         return taken
 
     def _topology_keys(self) -> tuple[str, ...]:
-        return (_ZONE,)
+        """Return the domains that rules of the pod speak of, and zones: others may refuse it."""
+        apart = [term.topology_key for term in self._pod.pod_anti_affinity]
+        spread = [constraint.topology_key for constraint in self._pod.topology_spread]
+        return tuple(dict.fromkeys((*apart, *spread, _ZONE)))
 
     def _value(self, row: int, key: str) -> str | None:
         """Return the domain of a node, None if it is in none; of the key "" it is the node."""

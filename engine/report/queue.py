@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 import msgspec
 
+from engine.gang import gang_key_of
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod
@@ -83,6 +84,7 @@ class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
         nominated_node: where it is about to go; "" for nowhere yet.
         overdue_seconds: since it should have been released; 0 if it is in time.
         quota: its place in its quota; None where it waits for none.
+        gang: `namespace/name` of the gang that it names, "" if it names none.
     """
 
     pod: PodName
@@ -95,6 +97,7 @@ class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     nominated_node: str = ""
     overdue_seconds: int = 0
     quota: QuotaPlace | None = None
+    gang: str = ""
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -190,6 +193,7 @@ def _queued_pod(
     if entry.quota is not None and in_quota is not None:
         quota = _quota_place(pod, entry.quota, *in_quota)
     reason, message = _reason(entry, place, total, quota)
+    gang = gang_key_of(pod)
     created = now if pod.created is None else micros(pod.created)
     return QueuedPod(
         pod=PodName(pod.namespace, pod.name),
@@ -202,6 +206,7 @@ def _queued_pod(
         nominated_node=pod.nominated_node_name,
         overdue_seconds=overdue_seconds(entry, now),
         quota=quota,
+        gang="" if gang is None else str(gang),
     )
 
 

@@ -19,13 +19,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.batch import decide_batch
+from engine.batch import StartingGang, decide_batch, place_all, place_gang
 from engine.cel.functions.regex import Pattern
 from engine.model import api
 from engine.model.decision import Decision
+from engine.model.gang import GangTopology
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import micros
+from engine.model.well_known import ZONE_LABEL
 from engine.pipeline import Scope
 from engine.placement import encode
 from engine.policy import RuleContext, load_policies
@@ -63,6 +65,8 @@ _EVENTS: Final = 2_000  # different pods
 _REVIEWS: Final = 500  # different ones
 _BATCH: Final = 1_000  # pods
 _TEMPLATES: Final = 100
+_GANGS, _MEMBERS = 100, 100  # of each
+_ONE_ZONE: Final = GangTopology(ZONE_LABEL, required=True)
 _CYCLES: Final = 3
 
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
@@ -147,6 +151,31 @@ class _Batches:
         start = clock()
         decide_batch(requests, self._world.policies, view, _NOW)
         return clock() - start
+
+
+class _Gangs:
+    """Gangs of pods of one template each, every one on the cluster as it is."""
+
+    def __init__(self, world: _World) -> None:
+        self._world = world
+        pods = Arrivals(world.cluster.workloads).interleaved(_GANGS)
+        members = list(islice(pods, _GANGS * _MEMBERS))
+        self._gangs = [
+            StartingGang(requests=members[number::_GANGS], topology=_ONE_ZONE)
+            for number in range(_GANGS)
+        ]
+
+    def anywhere(self) -> Spent:
+        """Find nodes for all members of each."""
+        view, policies = self._world.state.view(), self._world.policies
+        return [
+            _spent(lambda: [place_all(gang.requests, policies, view, _NOW) for gang in self._gangs])
+        ]
+
+    def in_one_zone(self) -> Spent:
+        """Find nodes in one zone for all members of each."""
+        view, policies = self._world.state.view(), self._world.policies
+        return [_spent(lambda: [place_gang(gang, policies, view, _NOW) for gang in self._gangs])]
 
 
 class _Rules:
@@ -294,7 +323,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     world = _World(nodes, pods)
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
-    batches = _Batches(world)
+    batches, gangs = _Batches(world), _Gangs(world)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
     queues = _Queues(pods // 15)
@@ -303,6 +332,8 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
         "a batch of 1,000 pods, one template": (batches.of_one_template, world.plain_score),
         "a batch of 1,000 pods, 100 templates": (batches.of_many_templates, world.plain_score),
+        "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
+        "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
         "a patch": (world.patches, world.plain_score),
         "an explanation": (world.explanations, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),

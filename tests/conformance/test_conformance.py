@@ -13,6 +13,7 @@ CASES = Path(__file__).parent / "cases"
 SUPPORTED = (
     "capacityscheduling",
     "coscheduling",
+    "crossnodepreemption",
     "diskio",
     "imagelocality",
     "koordinator_elasticquota",

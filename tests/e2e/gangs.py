@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import HOLD_FOR_GANG, HOLD_GATE, HOLD_REASONS_ANNOTATION
@@ -12,6 +13,7 @@ from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.workloads import pod
 
 GROUP = "scheduling.x-k8s.io"
+POD_GROUPS = Path(__file__).parent / "crds" / f"podgroups.{GROUP}.yaml"
 
 
 @dataclass(frozen=True, slots=True)

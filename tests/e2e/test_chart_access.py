@@ -26,7 +26,10 @@ _Right = tuple[str, str, str, str]
 def _rights(release: Release) -> Iterator[_Right]:
     """Yield what the webhook needs."""
     groups = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
-    read = ("namespaces", "nodes", "pods", *(f"elasticquotas.{group}" for group in groups))
+    of_groups = (
+        f"{plural}.{group}" for plural in ("elasticquotas", "podgroups") for group in groups
+    )
+    read = ("namespaces", "nodes", "pods", *of_groups)
     for resource in (*read, "nodemetrics.slo.koordinator.sh"):
         for verb in _READ:
             yield verb, resource, "", ""

@@ -13,13 +13,24 @@ from random import Random
 
 import pytest
 
+from engine.model.request import PlacementRequest
+from engine.pipeline import decide_in
+from engine.policy import SCHEDULER_POLICY
+from engine.view import ClusterState, ClusterView
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.extender import REFUSED, extended
 from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import create_namespace
-from tests.engine.plugins.neighbour_worlds import NAMESPACES, random_cluster, random_pod
-from tests.engine.plugins.scheduler_oracle import PlainCluster, first_reasons
+from tests.engine.measured_cluster import NOW
+from tests.engine.plugins.neighbour_worlds import (
+    NAMESPACES,
+    model_of,
+    random_cluster,
+    random_pod,
+    state_of,
+)
+from tests.engine.plugins.scheduler_oracle import TAINT, PlainCluster, first_reasons
 
 _PROBES = 60
 _SIDES = ("podAffinity", "podAntiAffinity")
@@ -40,16 +51,39 @@ async def test_the_scheduler_finds_the_same_nodes(
     drawn = (random_pod(random, f"probe-{i}") for i in range(_PROBES))
     probes = [_renamed_pod(pod, namespace) for pod in drawn if not _asks_what_is_not(pod)]
     async with _created(world, cluster, nodes), extended(control_plane, tmp_path) as extender:
-        await asyncio.gather(*map(cluster.create, probes))
-        for probe in probes:
+        view = (await _state_of(cluster, world)).view()
+        stored = await asyncio.gather(*map(cluster.create, probes))
+        for probe, as_stored in zip(probes, stored, strict=True):
             metadata = probe["metadata"]
             message = await _verdict(cluster, probe)
             passing = extender.passing.get((metadata["namespace"], metadata["name"]), frozenset())
-            reasons = first_reasons(probe, world)
+            reasons = _first_reasons(probe, view)
             shown = json.dumps([probe, message], indent=1)
             assert passing == {name for name, reason in reasons.items() if not reason}, shown
+            # What a review brings is what the API server stores, label keys in selectors or not.
+            assert _first_reasons(as_stored, view) == reasons == first_reasons(probe, world), shown
             counted = Counter(reason or REFUSED for reason in reasons.values())
             assert _counted(message) == counted, shown
+
+
+async def _state_of(cluster: Cluster, world: PlainCluster) -> ClusterState:
+    """Return the cluster as ours sees it: what the API server has stored."""
+    namespaces = [await cluster.get("namespaces", name) for name in world.namespaces]
+    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in namespaces}
+    pods = [pod for name in labels for pod in await cluster.list_all("pods", name)]
+    return state_of(PlainCluster(await cluster.list_all("nodes"), pods, labels))
+
+
+def _first_reasons(pod: Json, view: ClusterView) -> dict[str, str]:
+    """Return what the first of our filters that rejects a node says of it, "" if all pass."""
+    request = PlacementRequest(pod=model_of(pod), raw=b"")
+    context = SCHEDULER_POLICY.context(request, view, NOW)
+    decision = decide_in([context], [SCHEDULER_POLICY])
+    return {
+        name: _plain(next((each.reason(row) for each in decision.filters if each.rejects[row]), ""))
+        for row, name in enumerate(view.names)
+        if view.valid[row]
+    }
 
 
 def _asks_what_is_not(pod: Json) -> bool:
@@ -67,6 +101,11 @@ def _counted(message: str) -> dict[str, int]:
     """Return the numbers of nodes by reason in `0/3 nodes are available: 1 ..., 2 .... more`."""
     listed = message.partition(": ")[2].partition(". ")[0].removesuffix(".")
     return {reason: int(number) for number, reason in re.findall(r"(\d+) ([^,]+)", listed)}
+
+
+def _plain(reason: str) -> str:
+    """Return a reason as the scheduler gives it, which does not name the taint."""
+    return TAINT if reason.startswith("node(s) had untolerated taint") else reason
 
 
 async def _verdict(cluster: Cluster, pod: Json) -> str:

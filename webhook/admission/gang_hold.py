@@ -20,7 +20,7 @@ _REASONS: Final = {
 
 
 def may_name_gang(raw: bytes) -> bool:
-    """Return whether a pod as it was sent may name a gang; takes less than a microsecond for 4 KiB.
+    """Return whether a pod as it was sent may name a gang; takes a microsecond for each KiB.
 
     The API server writes no letter of a name as an escape.
     """

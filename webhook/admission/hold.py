@@ -54,10 +54,10 @@ class PodHolder:
 
     def may_hold(self, request: wire.AdmissionRequest, policies: PolicySet) -> bool:
         """Return whether a pod may be held, or warned that it is not; takes microseconds."""
-        if may_name_gang(bytes(request.object)):
-            return True
         is_meant = policies.may_hold or self._queues(request.namespace, None)
-        return is_meant and not self._guard.refusal(self._now())
+        if is_meant and not self._guard.refusal(self._now()):
+            return True
+        return may_name_gang(bytes(request.object))
 
     def held(
         self, request: wire.AdmissionRequest, pod: PlacementRequest, policies: PolicySet

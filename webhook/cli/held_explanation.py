@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from rich.markup import escape
 
+from engine.gang import gang_of
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod
-from engine.model.queued_condition import queued_condition_in
+from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.policy import PolicySet
@@ -27,6 +28,7 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         waits_for: the gates of others, which have to go first.
         waits_for_quota: what keeps it in the queue of its quota, "" for nothing.
+        waits_for_gang: what its gang waits for, "" for a pod without a gang.
         nominated_node: "" for none.
         reason: why there is no nomination; "" where there is one.
         patch: of the pod, beside its nomination.
@@ -34,6 +36,7 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     waits_for: tuple[str, ...]
     waits_for_quota: str = ""
+    waits_for_gang: str = ""
     nominated_node: str
     reason: str
     patch: tuple[dict[str, Any], ...]
@@ -48,6 +51,9 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if self.waits_for_quota:
             why = escape(self.waits_for_quota)
             return f"held, and waits for quota: {why}; decided now, it would be {what}"
+        if self.waits_for_gang:
+            why = escape(self.waits_for_gang)
+            return f"held, and waits for its {why}; decided now, and alone, it would be {what}"
         return f"held; decided now, it would be {what}"
 
 
@@ -84,10 +90,25 @@ def release_report(
     return ReleaseReport(
         waits_for=tuple(gate for gate in pod.scheduling_gates if gate != HOLD_GATE),
         waits_for_quota=waits_for_quota,
+        waits_for_gang=_gang_wait(pod, raw, state.view()),
         nominated_node=decision.node_name,
         reason=decision.reason,
         patch=tuple(dict(operation) for operation in patch),
     )
+
+
+def _gang_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
+    """Return what the gang of a pod waits for, "" for a pod without a gang.
+
+    As its condition says: the other members may be on no recording.
+    """
+    gang = gang_of(pod, view)
+    if gang is None:
+        return ""
+    condition = queued_condition_in(raw)
+    if condition is not None and condition.reason == QueuedReason.WAITING_FOR_GANG:
+        return f"{condition.message} (as its condition says)"
+    return f"gang `{gang.key}`, of which {gang.min_member} must run together"
 
 
 def _quota_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:

@@ -18,6 +18,7 @@ from webhook.doctor.installation import Installation
 from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
 from webhook.doctor.platform import platform
+from webhook.doctor.priority_classes import priority_classes
 from webhook.doctor.quota_queues import quota_queues
 from webhook.doctor.replicas import replicas, sources
 from webhook.doctor.rights import rights
@@ -37,6 +38,7 @@ CHECKS: Mapping[str, Check] = {
     "hold limits": hold_limits,
     "quota queues": quota_queues,
     "gangs": gangs,
+    "priority classes": priority_classes,
     "marks": node_marks,
     "platform": platform,
 }

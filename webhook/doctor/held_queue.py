@@ -109,8 +109,8 @@ async def read_held_queue(
 
 def _entry(listed: ListedPod, hold_seconds: int, queues: NamespaceQueues) -> QueueEntry:
     pod = listed.pod
-    if pod.is_queued:  # for as long as it takes
-        queue = queues.of(pod)
+    if pod.is_queued or pod.is_held_for_gang:  # for as long as it takes
+        queue = queues.of(pod) if pod.is_queued else None
         quota = None if queue is None else queue.quota
         return QueueEntry(pod=pod, release_by=None, raw=listed.raw, quota=quota)
     release_by = None if pod.created is None else micros(pod.created) + hold_seconds * SECOND

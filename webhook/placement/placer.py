@@ -10,7 +10,13 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from engine.batch import BatchOutcome, Trial, decide_batch, place_all
+from engine.batch import (
+    BatchOutcome,
+    GangPlacement,
+    StartingGang,
+    decide_batch,
+    place_gang,
+)
 from engine.model import api
 from engine.model.decision import SCHEDULER, Decision, PlacementAt, Verdict
 from engine.model.pod import Pod, pod_of
@@ -198,19 +204,20 @@ class Placer:
                 self._explain(outcome.decision)
         return outcomes, view
 
-    def place_all(
-        self, requests: Sequence[PlacementRequest], policies: PolicySet
-    ) -> tuple[Trial, ClusterView]:
-        """Find nodes for all pods, each as if those before it were on theirs, or say why not all.
+    def place_gang(
+        self, gang: StartingGang, policies: PolicySet
+    ) -> tuple[GangPlacement, ClusterView]:
+        """Find nodes for all members of a gang, or say why there are none.
 
         Returns:
             What would become of them, and the view without them; keeps the view alive.
         """
         view = self._view()
-        completed = [self._completed(request, view) for request in requests]
+        completed = [self._completed(request, view) for request in gang.requests]
+        gang = msgspec.structs.replace(gang, requests=completed)
         freshness, scope = self._freshness(), self._scope
-        trial = place_all(completed, policies, view, self._now(), scope=scope, freshness=freshness)
-        return trial, view
+        placement = place_gang(gang, policies, view, self._now(), scope=scope, freshness=freshness)
+        return placement, view
 
     def warm_up(self, policies: PolicySet) -> Iterator[None]:
         """Decide for plain pods and drop the decisions; one between each yield and the next.

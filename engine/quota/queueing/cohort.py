@@ -110,15 +110,20 @@ def cohort_of_nodes(
     """
     mask = selection.mask(view)
     offered = view.allocatable[:, mask]
-    taken = np.clip(view.sums[Sum.REQUESTS][:, mask], 0, np.maximum(offered, 0))
-    names = view.axis.names
-    capacity = dict(zip(names, offered.sum(axis=1).tolist(), strict=True))
-    used: dict[str, int] = dict(zip(names, taken.sum(axis=1).tolist(), strict=True))
-    for name, amount in unbound.items():
-        used[name] = used.get(name, 0) + amount
+    held, names = view.sums[Sum.REQUESTS].copy(), view.axis.names
+    used: dict[str, int] = dict(unbound)
     for node_name, requests in assumed:
         row = view.rows.get(node_name)
-        if row is not None and mask[row]:
-            for name, amount in requests.items():
+        if row is None or not mask[row]:
+            continue
+        for name, amount in requests.items():
+            index = view.axis.find(name)
+            if index is None:
                 used[name] = used.get(name, 0) - amount
+            else:
+                held[index, row] -= amount
+    taken = np.clip(held[:, mask], 0, np.maximum(offered, 0))
+    capacity = dict(zip(names, offered.sum(axis=1).tolist(), strict=True))
+    for name, amount in zip(names, taken.sum(axis=1).tolist(), strict=True):
+        used[name] = used.get(name, 0) + amount
     return Cohort(capacity, used)

@@ -8,6 +8,7 @@ import pytest
 
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, QUEUED_CONDITION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, micros
@@ -20,10 +21,20 @@ _NOW = Micros(micros(_CREATED) + 90 * SECOND)
 
 
 def _entry(
-    name: str, *, gates: tuple[str, ...] = (HOLD_GATE,), status: Json | None = None, bound: int = 60
+    name: str,
+    *,
+    gates: tuple[str, ...] = (HOLD_GATE,),
+    status: Json | None = None,
+    bound: int = 60,
+    labels: Json | None = None,
 ) -> QueueEntry:
     written = {
-        "metadata": {"namespace": "shop", "name": name, "creationTimestamp": _CREATED},
+        "metadata": {
+            "namespace": "shop",
+            "name": name,
+            "creationTimestamp": _CREATED,
+            "labels": labels or {},
+        },
         "spec": {"schedulingGates": [{"name": gate} for gate in gates], "priority": 5},
         "status": status or {},
     }
@@ -203,6 +214,19 @@ def test_another_reason_of_its_condition_stays() -> None:
         "WaitingForReclaim",
         "1st of 1 in shop/team; evicts mail/batch-1",
     )
+
+
+def test_a_member_of_a_gang_names_it_and_what_it_waits_for() -> None:
+    condition = {
+        "type": QUEUED_CONDITION,
+        "status": "True",
+        "reason": "WaitingForGang",
+        "message": "9th of 9; gang `shop/train`: 3 of 8 members exist",
+    }
+    entry = _entry("m-0", status={"conditions": [condition]}, labels={POD_GROUP_LABEL: "train"})
+    (pod,) = queue_report([entry], _NOW, queue_sort="", releaser=None).pods
+    assert (pod.gang, pod.reason) == ("shop/train", "WaitingForGang")
+    assert pod.message == "1st of 1; gang `shop/train`: 3 of 8 members exist"
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,18 @@ def test_a_held_pod_that_another_gate_keeps_is_told_so(stowplan: Stowplan, tmp_p
     assert release.startswith(f"{waits} nominated to ")
 
 
+def test_a_member_of_a_gang_is_told_what_the_gang_waits_for(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    pod = HELD % ("{name: stowplan.dev/hold}", "")
+    gang = "gang.scheduling.koordinator.sh"
+    annotations = f'annotations: {{{gang}/name: train, {gang}/min-available: "8"}}'
+    member = pod.replace("metadata: {", f"metadata: {{{annotations}, ", 1)
+    _, release, *_ = _explain_held(stowplan, tmp_path, member).splitlines()
+    waits = "held, and waits for its gang `shop/train`, of which 8 must run together; decided now,"
+    assert release.startswith(waits)
+
+
 def test_a_held_pod_that_fits_nowhere_would_be_released_all_the_same(
     stowplan: Stowplan, tmp_path: Path
 ) -> None:

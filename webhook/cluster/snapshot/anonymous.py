@@ -50,6 +50,9 @@ _FIGURE = re.compile(
 _FIGURES = frozenset({"duration", "resource_version", "window"})
 """Fields that hold figures."""
 
+_LABEL_KEYS = frozenset({"match_label_keys", "mismatch_label_keys", "topology_key"})
+"""Fields that hold keys of labels."""
+
 _IMAGES = frozenset({"image", "names"})
 """Fields that name images, of containers and of nodes."""
 
@@ -119,6 +122,8 @@ class Anonymizer:
     def _change(self, name: str, declared: object) -> _Change:
         if name in _FIGURES:
             return self._figure
+        if name in _LABEL_KEYS:
+            return self._keys
         if name in _IMAGES:
             return self._images
         if name == "annotations":
@@ -141,6 +146,10 @@ class Anonymizer:
         if value is None or isinstance(value, int | float | datetime):
             return value
         raise AssertionError("a value of this type has no pseudonym yet")
+
+    def _keys(self, value: str | list[str] | None) -> str | list[str] | None:
+        """Return the pseudonyms of keys of labels."""
+        return list(map(self.key, value)) if isinstance(value, list) else value and self.key(value)
 
     def _images(self, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         """Return pseudonyms of images, where no tag means `latest`."""

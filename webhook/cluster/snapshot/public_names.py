@@ -133,6 +133,10 @@ PUBLIC_WORDS = frozenset(
         *"""
         DoesNotExist Equal Exists Gt In Lt NoExecute NoSchedule NotIn PreferNoSchedule
         """.split(),
+        # Ports of nodes, and how pods are spread.
+        *"""
+        0.0.0.0 DoNotSchedule Honor Ignore SCTP ScheduleAnyway TCP UDP
+        """.split(),
         # Keys in annotations that are read.
         *"""
         aggregatedUsage blocksize prodUsageThresholds rbps usageAggregatedDuration

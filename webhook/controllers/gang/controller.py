@@ -17,27 +17,27 @@ from engine.gang import (
     GangKey,
     GangStage,
     Readiness,
-    WhenNoRoom,
     count_members,
-    min_resources_gap,
     pod_group_of_gang,
     readiness_of,
 )
-from engine.model.quantity import amount_text
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import SECOND, Micros, date, micros
-from engine.view import ClusterState, ClusterView
+from engine.model.time import SECOND, Micros, date
+from engine.view import ClusterState, ClusterView, Sum
+from webhook.controllers.gang.aged_gang import AgedGang
+from webhook.controllers.gang.completeness import lacking_resources, missing_members
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.gang_release import GangRelease, GangReleaseParts
 from webhook.controllers.gang.gang_unit import GangUnit, group_of
 from webhook.controllers.gang.memory import GangMemories
 from webhook.controllers.gang.outcome import GangOutcome, GangState
-from webhook.controllers.gang.recreation import recreate
-from webhook.controllers.gang.starts import Start, is_starting, partial_start, start_of
+from webhook.controllers.gang.recreation import end_failed
+from webhook.controllers.gang.starts import Start, is_starting, start_of
 from webhook.controllers.reclaim import EvictionWriter
 from webhook.controllers.release import (
     DecidedPods,
     GangDecision,
+    GangPart,
     HeldPodDecider,
     PodWriter,
     QueueTurns,
@@ -52,11 +52,11 @@ _MOST_AT_ONCE: Final = 10
 that waits for it."""
 
 _RELEASED_WITHOUT_ROOM_AFTER: Final = 30.0
-_AGED_AFTER: Final = 600 * SECOND
 
 _DESCRIBED_WITHIN: Final = 2 * SECOND
 
 _UNKNOWN: Final = "nothing says how many members must run together"
+_UNDER_WAY: Final = "members of it are being released one by one"
 _RESERVING: Final = "there is room for it, which is being reserved"
 _RECREATING: Final = "members of it are being evicted, as too few were bound in time"
 _GIVING_BACK: Final = "room that an earlier leader reserved is given back"
@@ -120,6 +120,7 @@ class GangController:
             decided=parts.decided,
             writer=parts.writer,
             place=lambda unit: parts.decider.decide_gang(unit.parts),
+            missing=lambda unit: missing_members(unit, parts.members),
             clock=parts.clock,
             sleep=parts.sleep,
         )
@@ -131,7 +132,8 @@ class GangController:
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
-        self._aged: GangUnit | None = None
+        self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
+        self._aged = AgedGang(parts.state, parts.now)
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
     def begin(self) -> None:
@@ -145,7 +147,7 @@ class GangController:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self._give_up_aged()
+        self._aged.give_up()
         self._kept, self._units = {}, {}
         self.counts = dict.fromkeys(GangState, 0)
 
@@ -156,6 +158,7 @@ class GangController:
             ordered: the pods that are not decided, in the queue order.
             view: the cluster.
         """
+        self._free = _free(view)
         # 1. See what became of gangs that are released.
         self._see_starts(view)
 
@@ -174,8 +177,7 @@ class GangController:
         self.counts = {state: states[state] for state in GangState}
 
         # 3. A gang that is not complete any more reserves nothing.
-        if self._aged is not None and not self._is_aged(self._units.get(self._aged.first.key)):
-            self._give_up_aged()
+        self._aged.retain(self._units)
         self._memories.forget_old()
 
         # 4. The others have the turns of their first members.
@@ -196,37 +198,30 @@ class GangController:
             self._messages[unit.key] = _TOO_MANY
             return
         memory, now = self._memories.of(unit.key), parts.clock()
-        if self._is_aged(unit):
-            self._give_up_aged()
-        reason = self._lacks(unit)
+        if self._aged.is_unit(unit):
+            self._aged.give_up()
+        reason = lacking_resources(unit, parts.state, parts.members)
         placed = GangDecision({}, reason) if reason else parts.decider.decide_gang(unit.parts)
         if not placed.reason:
             memory.has_room()
             self._start(unit, placed.decisions)
             return
         self._messages[unit.key] = placed.reason
-        waited = memory.has_no_room(now, placed.reason)
-        is_released = any(gang.when_no_room is WhenNoRoom.RELEASE for gang in unit.gangs)
-        if is_released and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
+        waited = memory.has_no_room(now, self._free, placed.reason)
+        if unit.is_released_without_room and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
             unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
             decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
             self._start(unit, decisions, is_begun=True)
-        elif self._aged is None and self._has_aged(unit):
-            self._aged = unit
-            for key, decision in placed.decisions.items():
-                parts.state.nominate(key, decision.node_name)
+        else:
+            self._aged.offer(unit, placed.decisions)
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""
         return held.key in self._kept
 
     def reserves_from(self, held: HeldPod) -> bool:
-        """Return whether a single pod that finds no room must not have what a gang waits for.
-
-        Room that counts as taken in our view alone is free to the scheduler: a pod without a node
-        would get there. So it stays held, for as long as it may be.
-        """
-        return self._aged is not None and held.pod.priority <= self._aged.first.pod.priority
+        """Return whether a single pod that finds no room must not have what a gang waits for."""
+        return self._aged.reserves_from(held)
 
     def prepared(self) -> Iterable[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""
@@ -279,20 +274,6 @@ class GangController:
         self._kept |= dict.fromkeys(young, key)
         self._messages[key] = _UNKNOWN
 
-    def _lacks(self, unit: GangUnit) -> str:
-        """Return what all nodes together lack of what gangs say that they need, "" for nothing."""
-        state, members = self._parts.state, self._parts.members
-        view = state.view()
-        for gang in unit.gangs:
-            running = filter(None, (state.placement(each.key) for each in members.of(gang.key)))
-            gap = min_resources_gap(gang, view, running)
-            if gap:
-                lacking = ", ".join(
-                    f"{amount_text(name, gap[name])} {name}" for name in sorted(gap)
-                )
-                return f"`minResources` of `{gang.key}` needs {lacking} more than is free"
-        return ""
-
     def _readiness(self, gang: Gang) -> Readiness:
         return readiness_of(gang, count_members(self._parts.members.of(gang.key)))
 
@@ -339,7 +320,7 @@ class GangController:
         held: Mapping[GangKey, Sequence[HeldPod]],
     ) -> None:
         """Note that a gang is complete, and all of its group."""
-        parts = []
+        parts: list[GangPart] = []
         for key in group_of(gang):
             other = gang if key == gang.key else found.get(key)
             readiness = None if other is None else self._readiness(other)
@@ -350,18 +331,26 @@ class GangController:
                     return
                 continue
             if readiness.stage is GangStage.READY:
-                parts.append((other, tuple(held[key][: readiness.needed])))
+                members = tuple(held.get(key, ())[: readiness.needed])
+                if len(members) < readiness.needed:
+                    self._messages[gang.key] = _UNDER_WAY
+                    return
+                beside = (each.node_name for each in self._parts.members.of(key))
+                parts.append(GangPart(other, members, tuple(filter(None, beside))))
             elif readiness.stage is not GangStage.STARTED:
                 self._messages[gang.key] = f"gang `{key}` of its group: {readiness.message}"
                 return
         places = {key: place for place, key in enumerate(held)}  # of their first members
-        first = min(parts, key=lambda part: places[part[0].key])[1][0]
+        first = min(parts, key=lambda part: places[part.gang.key]).members[0]
         unit = GangUnit(parts=tuple(parts), first=first)
         self._units |= dict.fromkeys([each.key for each in unit.members], unit)
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
-        is_time = self._parts.clock() >= self._memories.of(unit.key).look_at
+        memory = self._memories.of(unit.key)
+        # One has some of the room already, in our view; the other is to be released without any.
+        is_eager = self._aged.is_unit(unit) or unit.is_released_without_room
+        is_time = memory.is_due(self._parts.clock(), self._free, is_eager=is_eager)
         return is_time and all(map(self._parts.decided.may_try, unit.members))
 
     def _take_back(self, members: Sequence[HeldPod]) -> bool:
@@ -371,23 +360,6 @@ class GangController:
             self._parts.decided.take_back(held)
         return bool(nominated)
 
-    def _has_aged(self, unit: GangUnit) -> bool:
-        """Return whether a gang has been complete for so long that nobody may overtake it."""
-        created = [held.pod.created for held in unit.members if held.pod.created is not None]
-        return bool(created) and self._parts.now() - micros(max(created)) >= _AGED_AFTER
-
-    def _is_aged(self, unit: GangUnit | None) -> bool:
-        """Return whether a gang is the one that has room reserved in our view."""
-        aged = self._aged
-        return aged is not None and unit is not None and aged.member_keys == unit.member_keys
-
-    def _give_up_aged(self) -> None:
-        """Let the room go that counts as taken by a gang that has waited for long."""
-        unit, self._aged = self._aged, None
-        if unit is not None:
-            for held in unit.members:
-                self._parts.state.nominate(held.key, "")
-
     # Releases.
 
     def _go_on(self, gang: Gang, members: Sequence[HeldPod]) -> None:
@@ -395,7 +367,7 @@ class GangController:
         prepared = tuple(held for held in members if held.pod.nominated_node_name)
         if not prepared:
             return  # they are decided already
-        unit = GangUnit(parts=((gang, prepared),), first=prepared[0])
+        unit = GangUnit(parts=(GangPart(gang, prepared),), first=prepared[0])
         decisions = {
             held.key: ReleaseDecision(node_name=held.pod.nominated_node_name) for held in prepared
         }
@@ -433,8 +405,8 @@ class GangController:
         member = next(iter(parts.members.of(unit.key)), None)
         if outcome is GangOutcome.RELEASED:
             self._starting = (self._starting or set()) | {gang.key for gang in unit.gangs}
-            for gang, members in unit.parts:
-                await parts.events.released(gang.key, member, len(members))
+            for part in unit.parts:
+                await parts.events.released(part.gang.key, member, len(part.members))
             return
         self._memories.of(unit.key).failed(release.message)
         self._backoff.failed(unit.key, parts.now())
@@ -480,19 +452,20 @@ class GangController:
             )
             memory.failed(text)
             self._backoff.failed(group_of(gang)[0], self._parts.now())
-            self._run(group_of(gang)[0], self._end_failed(gang, start, text))
+            failed = end_failed(
+                gang,
+                start,
+                text,
+                members=self._parts.members,
+                events=self._parts.events,
+                evictions=self._parts.evictions,
+                clock=self._parts.clock,
+                sleep=self._parts.sleep,
+            )
+            self._run(group_of(gang)[0], failed)
 
-    async def _end_failed(self, gang: Gang, start: Start, text: str) -> None:
-        """Do what is to be done with the members of a gang that has failed to start."""
-        parts, members = self._parts, self._parts.members.of(gang.key)
-        member = next(iter(members), None)
-        partial = partial_start(members, start.moment)
-        is_kept = not gang.is_recreated or not partial
-        if is_kept or parts.evictions is None:
-            why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
-            await parts.events.failed(gang.key, member, f"{text}; they are kept{why}")
-            return
-        await parts.events.failed(gang.key, member, f"{text}; {len(partial)} are evicted")
-        left = await recreate(partial, parts.evictions, clock=parts.clock, sleep=parts.sleep)
-        if left:
-            _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)
+
+def _free(view: ClusterView) -> tuple[int, ...]:
+    """Return what all nodes have free, one number for each resource."""
+    free = (view.allocatable - view.sums[Sum.REQUESTS])[:, view.valid]
+    return tuple(free.sum(axis=1).tolist())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +67,8 @@ class GangReleaseParts:
         decided: writes the releases.
         writer: writes the nominations.
         place: places a gang again, whose members may be nominated.
+        missing: says which members are missing by now of a gang whose members run in part, "" for
+            none.
         clock: seconds that only go forward.
         sleep: waits for some seconds.
     """
@@ -76,6 +78,7 @@ class GangReleaseParts:
     decided: DecidedPods
     writer: PodWriter
     place: Callable[[GangUnit], GangDecision]
+    missing: Callable[[GangUnit], str]
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -144,6 +147,8 @@ class GangRelease:
             await self._nominate()
             await self._until(self._are_seen, until)
             await parts.sleep(_SETTLE_SECONDS)
+            if missing := parts.missing(self.unit):
+                raise _EndedError(GangOutcome.CHANGED, missing)
             if not (problem := self._problem()):
                 return
             _log.info("gang %s is placed again: %s", self.unit, problem)
@@ -154,20 +159,14 @@ class GangRelease:
         raise _EndedError(GangOutcome.CHANGED, "others take the room each time")
 
     async def _nominate(self) -> None:
-        """Write the nominations that are not there, at a time."""
+        """Write the nominations that are not there, at a time.
+
+        Members that go elsewhere now leave first: room that two are nominated to blocks both.
+        """
         writer = self._parts.writer
-        due = [
-            (held, node_name)
-            for held in self._members()
-            if (node_name := self._node(held)) != held.pod.nominated_node_name
-        ]
-        writes = (
-            writer.nominate(held, node_name) if node_name else writer.withdraw(held)
-            for held, node_name in due
-        )
-        for error in await asyncio.gather(*writes, return_exceptions=True):
-            if error is not None:
-                raise error
+        due = [held for held in self._members() if self._node(held) != _nominated(held)]
+        await _all(writer.withdraw(held) for held in due if _nominated(held))
+        await _all(writer.nominate(held, self._node(held)) for held in due if self._node(held))
 
     async def _release(self, *, is_begun: bool) -> None:
         """Release all members; once one is, the others follow, until the time of the gang is over.
@@ -225,7 +224,7 @@ class GangRelease:
             await self._parts.sleep(_LOOK_SECONDS)
 
     def _are_seen(self) -> bool:
-        return all(self._node(held) == held.pod.nominated_node_name for held in self._members())
+        return all(self._node(held) == _nominated(held) for held in self._members())
 
     def _problem(self) -> str:
         """Return which member has lost its room, "" if none has."""
@@ -258,3 +257,18 @@ class GangRelease:
         """Return the members that are held, as they are seen now."""
         seen = ((held, self._parts.held.get(held.key)) for held in self.unit.members)
         return [now for held, now in seen if now is not None and now.pod.uid == held.pod.uid]
+
+
+def _nominated(held: HeldPod) -> str:
+    return held.pod.nominated_node_name
+
+
+async def _all(writes: Iterable[Awaitable[None]]) -> None:
+    """Make writes at a time, to their ends.
+
+    Raises:
+        WriteError: of the first that failed.
+    """
+    for error in await asyncio.gather(*writes, return_exceptions=True):
+        if error is not None:
+            raise error

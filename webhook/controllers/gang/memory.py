@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import gt
 from typing import Final
 
 import msgspec
 
 from engine.gang import GangKey
 
-_LOOK_AGAIN_SECONDS: Final = 2.0
-"""After which a gang that has no room is placed again."""
+_LOOK_AGAIN_SECONDS: Final = 1.0
+_LOOK_ANYWAY_SECONDS: Final = 10.0
+"""After which a gang that has no room is placed again: where there is more room than there was, and
+whatever there is, as nodes may take other pods than before."""
 
 _FORGOTTEN_SECONDS: Final = 1200.0
 """After which a gang without held members is forgotten: its owners may create them again."""
@@ -20,13 +23,15 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
     """What is remembered of one gang; moments by the controller's steady clock.
 
     Attributes:
-        look_at: when it may be placed again.
+        looked_at: when it was found to have no room, None while that is not so.
+        free: what all nodes had free then, one number for each resource.
         without_room_since: since when no nodes have room for all of it, None while that is not so.
         message: why it was not released at the last attempt, for people; "" where that is unknown.
         seen_at: when it last had held members.
     """
 
-    look_at: float = 0.0
+    looked_at: float | None = None
+    free: tuple[int, ...] = ()
     without_room_since: float | None = None
     message: str = ""
     seen_at: float = 0.0
@@ -38,16 +43,29 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
 
     def has_room(self) -> None:
         """Note that nodes have room for all of it."""
-        self.without_room_since = None
+        self.without_room_since = self.looked_at = None
         self.message = ""
 
-    def has_no_room(self, now: float, reason: str) -> float:
+    def has_no_room(self, now: float, free: tuple[int, ...], reason: str) -> float:
         """Note that no nodes have room for all of it; return the seconds since that is so."""
-        self.look_at = now + _LOOK_AGAIN_SECONDS
-        self.message = reason
+        self.looked_at, self.free, self.message = now, free, reason
         if self.without_room_since is None:
             self.without_room_since = now
         return now - self.without_room_since
+
+    def is_due(self, now: float, free: tuple[int, ...], *, is_eager: bool) -> bool:
+        """Return whether it may be placed now.
+
+        Args:
+            now: the moment.
+            free: what all nodes have free.
+            is_eager: whether it is placed again although no more is free.
+        """
+        if self.looked_at is None:
+            return True
+        has_more = is_eager or len(free) != len(self.free) or any(map(gt, free, self.free))
+        wait = _LOOK_AGAIN_SECONDS if has_more else _LOOK_ANYWAY_SECONDS
+        return now >= self.looked_at + wait
 
 
 class GangMemories:

@@ -13,14 +13,54 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from engine.gang import GangMember
+from engine.gang import Gang, GangMember
+from webhook.controllers.gang.events import GangEvents
+from webhook.controllers.gang.starts import Start, partial_start
 from webhook.controllers.reclaim import EvictionResult, EvictionWriter
+from webhook.placement.gang_members import GangMembers
 
 _LONGEST_SECONDS: Final = 600.0
 _TRY_AGAIN_SECONDS: Final = 2.0
 _DONE: Final = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
 
 _log = logging.getLogger(__name__)
+
+
+async def end_failed(  # noqa: PLR0913 - named parts
+    gang: Gang,
+    start: Start,
+    text: str,
+    *,
+    members: GangMembers,
+    events: GangEvents,
+    evictions: EvictionWriter | None,
+    clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Do what is to be done with the members of a gang that has failed to start, and tell it.
+
+    Args:
+        gang: the gang.
+        start: how far it came.
+        text: how far it came, for people.
+        members: of all gangs.
+        events: tells it.
+        evictions: evicts; None where nothing may be evicted.
+        clock: seconds that only go forward.
+        sleep: waits for some seconds.
+    """
+    of_gang = members.of(gang.key)
+    member = next(iter(of_gang), None)
+    partial = partial_start(of_gang, start.moment)
+    is_kept = not gang.is_recreated or not partial
+    if is_kept or evictions is None:
+        why = "" if is_kept else ", as no gang may be created again (`recreateGangs`)"
+        await events.failed(gang.key, member, f"{text}; they are kept{why}")
+        return
+    await events.failed(gang.key, member, f"{text}; {len(partial)} are evicted")
+    left = await recreate(partial, evictions, clock=clock, sleep=sleep)
+    if left:
+        _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)
 
 
 async def recreate(

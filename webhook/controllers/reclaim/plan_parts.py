@@ -29,7 +29,7 @@ class QuotaStanding(NamedTuple):
         cohort_room: what all together may use more, see `Situation`.
         lendable: what all together may use.
         quotas_of: the quota that a pod counts for, then those above that; none where it is limited
-            by none. Gets its namespace and labels.
+            by none. Gets its namespace and labels; of these a name of Koordinator's matters alone.
     """
 
     accounts: Mapping[QuotaKey, QuotaAccount]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
-from engine.reclaim import Candidate, GuardState, NoPlan, Plan, RunningPod, plan_reclaim
+from engine.reclaim import Candidate, GuardState, NoPlan, NoPlanReason, Plan, plan_reclaim
 from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding, uncounted
 from webhook.controllers.reclaim.plan_source import EventReasons
 from webhook.controllers.release.reclaims import BlockedPod
@@ -65,16 +66,22 @@ class QuotaSource:
         """
         with uncounted(self._parts.state, held):
             standing = self._parts.standing(held)
-            candidates = [
-                candidate
-                for running in self._parts.running
-                if (candidate := self._candidate(running, standing)) is not None
-            ]
-            situation = self._parts.situation(held, guards, standing, candidates)
             quotas = standing.quotas_of(held.pod.namespace, held.pod.labels)
+            if not quotas:
+                text = "no quota guarantees it any room"
+                return NoPlan(reason=NoPlanReason.NOT_WITHIN_MIN, message=text)
+            candidates = list(self._candidates(standing))
+            situation = self._parts.situation(held, guards, standing, candidates)
             return plan_reclaim(held.placement_request, quotas, situation)
 
-    def _candidate(self, running: RunningPod, standing: QuotaStanding) -> Candidate | None:
-        quotas = standing.quotas_of(running.namespace, running.labels)
-        entry = self._parts.state.entry(running.key) if quotas else None
-        return None if entry is None else Candidate(pod=running, entry=entry, quotas=quotas)
+    def _candidates(self, standing: QuotaStanding) -> Iterator[Candidate]:
+        """Yield the running pods of quotas; there may be very many, of few quotas."""
+        entry_of = self._parts.state.entry
+        known: dict[tuple[str, str | None], tuple[QuotaKey, ...]] = {}
+        for running in self._parts.running:
+            kind = running.namespace, running.labels.get(NAME_LABEL)
+            quotas = known.get(kind)
+            if quotas is None:
+                quotas = known[kind] = standing.quotas_of(running.namespace, running.labels)
+            if quotas and (entry := entry_of(running.key)) is not None:
+                yield Candidate(pod=running, entry=entry, quotas=quotas)

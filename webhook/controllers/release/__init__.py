@@ -7,7 +7,7 @@ bindings. What never does: which node is better, and who is held.
 from webhook.controllers.release.conditions import QueuedConditions, Wait
 from webhook.controllers.release.controller import ReleaseController, ReleaseParts
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
-from webhook.controllers.release.decider import GangDecision, HeldPodDecider
+from webhook.controllers.release.decider import GangDecision, GangPart, HeldPodDecider
 from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
@@ -28,6 +28,7 @@ __all__ = [
     "DecidedPod",
     "DecidedPods",
     "GangDecision",
+    "GangPart",
     "Gangs",
     "HeldPodDecider",
     "Outcomes",

@@ -382,9 +382,13 @@ class ReleaseController:
 
     def _count_outcomes(self) -> None:
         """Count the pods that were bound, and those that were not in time."""
-        state, outcomes = self._parts.writes.state, self._parts.outcomes
+        state, outcomes, now = self._parts.writes.state, self._parts.outcomes, self._now()
+
+        def still_fits(pod: Pod, node_name: str) -> bool:
+            return has_room(state.view(), node_name, pod, now)
+
         for landing in self._unbound.take_landings():
-            outcomes.count(landing, lambda pod, node_name: has_room(state.view(), node_name, pod))
+            outcomes.count(landing, still_fits)
         for release in self._unbound.take_lost():
             _log.info("pod `%s` was released and is not bound", release.key)
             outcomes.count_lost()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from engine.batch import BatchOutcome
+from engine.batch import BatchOutcome, StartingGang
 from engine.gang import Gang
 from engine.model.decision import SCHEDULER, Decision
 from engine.model.request import PlacementRequest
@@ -23,6 +23,19 @@ _TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision"
 _FAILED: Final = ReleaseDecision(reason="the decision failed by an internal error")
 
 _log = logging.getLogger(__name__)
+
+
+class GangPart(NamedTuple):
+    """A gang whose members are to be placed, by itself or with others of its group.
+
+    Attributes:
+        members: to place, in queue order.
+        beside: the nodes of members that run.
+    """
+
+    gang: Gang
+    members: tuple[HeldPod, ...]
+    beside: tuple[str, ...] = ()
 
 
 class GangDecision(NamedTuple):
@@ -78,22 +91,22 @@ class HeldPodDecider:
             decisions += kind(list(run))
         return decisions
 
-    def decide_gang(self, parts: Sequence[tuple[Gang, Sequence[HeldPod]]]) -> GangDecision:
+    def decide_gang(self, parts: Sequence[GangPart]) -> GangDecision:
         """Return where all members of some gangs go, which then count there; or why not all can.
 
         A member that cannot be decided, as it is too large or by a bug, is to be released without a
         node: it keeps no others.
 
         Args:
-            parts: each gang with the members to place; where they count so far does not matter.
+            parts: each gang; where its members count so far does not matter.
         """
-        members = [held for _, members in parts for held in members]
+        members = [held for part in parts for held in part.members]
         for held in members:
             self._state.nominate(held.key, "")
         decisions: dict[str, ReleaseDecision] = {}
         reason = ""
-        for _, pods in parts:
-            placed = self._place_all([held for held in pods if held.raw])
+        for part in parts:
+            placed = self._place(part)
             for key, decision in placed.decisions.items():
                 self._state.nominate(key, decision.node_name)
             decisions |= placed.decisions
@@ -112,13 +125,15 @@ class HeldPodDecider:
             | {held.key: decision for held, decision in preferred}
         )
 
-    def _place_all(self, pods: Sequence[HeldPod]) -> GangDecision:
-        """Place pods, all of them or none."""
+    def _place(self, part: GangPart) -> GangDecision:
+        """Place the members of a gang, all of them or none."""
+        pods = [held for held in part.members if held.raw]
         try:
             policies = self._policies()
             requests = [held.placement_request for held in pods]
-            trial, view = self._placer.place_all(requests, policies)
-            outcomes = [each for each in trial.outcomes if each.node]
+            gang = StartingGang(requests=requests, topology=part.gang.topology, beside=part.beside)
+            placement, view = self._placer.place_gang(gang, policies)
+            outcomes = [each for each in placement.trial.outcomes if each.node]
             decisions = {
                 held.key: _decision_of(request, outcome, view)
                 for held, request, outcome in zip(pods, requests, outcomes, strict=False)
@@ -126,10 +141,10 @@ class HeldPodDecider:
         except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
             _log.exception("a gang could not be placed")
             return GangDecision({held.key: _FAILED for held in pods})
-        if trial.failed is None:
+        if placement.trial.failed is None:
             for outcome in outcomes:
                 self._counts.count_release(outcome.decision, outcome.verdict, policies)
-        return GangDecision(decisions, trial.message)
+        return GangDecision(decisions, placement.trial.message)
 
     def _kind(self, held: HeldPod) -> Callable[[Sequence[HeldPod]], list[ReleaseDecision]]:
         if not held.raw:

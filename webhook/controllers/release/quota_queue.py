@@ -176,15 +176,19 @@ class QuotaQueue:
         self._look_again.clear()
 
     def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
-        """Return the pods that wait for room to borrow, and have a node from an earlier leader.
+        """Return the pods that wait for room, and have a node from an earlier leader.
 
-        Not those within min: pods may be on their way out for them.
+        Not those within min that others are evicted for.
         """
         nominated = [held for held in ordered if held.pod.nominated_node_name]
         if not nominated or self._cycle is None:
             return []
-        borrow = {key for key, within in self._cycle.waiting() if not within}
-        return [held for held in nominated if held.key in borrow]
+        waiting = dict(self._cycle.waiting())
+        return [
+            held
+            for held in nominated
+            if held.key in waiting and not (waiting[held.key] and held.pod.is_reclaimed_for)
+        ]
 
     @property
     def waits(self) -> QuotaWaits:

@@ -50,3 +50,17 @@ def test_the_sum_of_min_leaves_the_number_of_pods_free() -> None:
     assert (found.capacity["cpu"], found.capacity["memory"]) == (7, 1)
     assert found.capacity["pods"] > 1_000_000
     assert found.used["cpu"] == 5
+
+
+def test_pods_assumed_on_a_node_beyond_its_room_free_no_more_than_it_has() -> None:
+    # 1 core is bound of 4, and two pods of 3 are nominated: without these 1 is used, not -2.
+    pods = [
+        pod(name, "a", requests={"cpu": cpu}) for name, cpu in (("p", "1"), ("q", "3"), ("r", "3"))
+    ]
+    found = cohort_of_nodes(
+        cluster([node("a", cpu="4")], pods),
+        NodeSelection(),
+        assumed=[("a", {"cpu": 3_000}), ("a", {"cpu": 3_000})],
+        unbound={},
+    )
+    assert found.used["cpu"] == 1_000

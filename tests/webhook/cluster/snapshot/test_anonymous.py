@@ -171,6 +171,33 @@ def test_a_toleration_still_tolerates_its_taint() -> None:
     assert anonymizer.struct(anyone) == anyone
 
 
+def test_affinity_between_pods_still_names_labels_of_pods_and_of_nodes() -> None:
+    anonymizer = Anonymizer()
+    labels = {"acme.example/hall": "h1", "team": "payroll"}
+    meta = anonymizer.struct(api.ObjectMeta(namespace="shop", labels=labels))
+    term = anonymizer.struct(
+        api.PodAffinityTerm(
+            label_selector=api.LabelSelector(match_labels={"team": "payroll"}),
+            namespaces=["shop"],
+            topology_key="acme.example/hall",
+            match_label_keys=["team"],
+        )
+    )
+    assert meta.labels is not None
+    assert list(meta.labels) == [term.topology_key, *(term.match_label_keys or ())]
+    assert term.namespaces == [meta.namespace]
+    assert term.label_selector is not None
+    key = anonymizer.key("team")
+    assert term.label_selector.match_labels == {key: meta.labels[key]}
+    port = anonymizer.struct(api.ContainerPort(host_ip="10.1.2.3", host_port=80, protocol="UDP"))
+    assert (port.host_port, port.protocol) == (80, "UDP")
+    assert port.host_ip == anonymizer.pseudonym("10.1.2.3")
+    constraint = api.TopologySpreadConstraint(
+        topology_key="kubernetes.io/hostname", when_unsatisfiable="DoNotSchedule"
+    )
+    assert anonymizer.struct(constraint) == constraint
+
+
 def test_an_image_without_a_tag_is_still_the_latest_one_on_a_node() -> None:
     anonymizer = Anonymizer()
     container = anonymizer.struct(api.Container(image="registry:5000/web"))

@@ -157,6 +157,26 @@ async def test_a_member_that_is_deleted_meanwhile_takes_all_back(world: World) -
     assert "is not held any more" in str(world.server.objects("events"))
 
 
+async def test_members_that_run_may_be_gone_before_the_others_are_released(world: World) -> None:
+    members(world, "one", "two", "three")
+    replica = world.replica()
+    await replica.cycle()
+    Binder(world).bind("one", "two", "three")
+    await replica.cycle()
+    world.delete("three")
+    world.member("four", "train")
+
+    def delete() -> None:
+        if world.nominated("four"):
+            world.delete("one")
+            replica.on_sleep = lambda: None
+
+    replica.on_sleep = delete
+    await replica.cycle()
+    assert world.released("four") is None
+    assert replica.gang_outcomes[-1] is GangOutcome.CHANGED
+
+
 async def test_a_gang_that_failed_is_tried_again_after_a_while(world: World) -> None:
     await test_a_member_that_is_deleted_meanwhile_takes_all_back(world)
     replica = world.replica()
@@ -438,3 +458,24 @@ async def test_a_gang_asks_quota_for_all_of_it(world: World) -> None:
     world.quota("shop", 9, 9, version=2)
     await replica.cycle()
     assert len(world.releases()) == 3
+
+
+async def test_a_gang_that_asks_for_a_rack_runs_in_one_alone(world: World) -> None:
+    for name, rack in (("d", "r1"), ("e", "r2"), ("f", "r2")):
+        world.node(name, rack=rack)
+    world.gang("train", 2, gang_topology="rack")
+    for name in ("one", "two"):
+        world.member(name, "train")
+    await world.replica().cycle()
+    assert {world.released(name) for name in ("one", "two")} == {"e", "f"}
+
+
+async def test_a_gang_that_fits_no_rack_says_what_is_missing(world: World) -> None:
+    world.node("d", rack="r1")
+    world.gang("train", 2, gang_topology="rack")
+    for name in ("one", "two"):
+        world.member(name, "train")
+    replica = world.replica()
+    await replica.cycle()
+    assert not world.releases()
+    assert "2 members need 6 cpu in one rack" in message(replica, "one")

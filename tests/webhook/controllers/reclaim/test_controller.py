@@ -99,6 +99,49 @@ async def test_a_dry_run_tells_the_plan_and_evicts_nobody(world: World) -> None:
     assert not world.nominated("web")
 
 
+async def test_a_dry_run_tells_the_plan_for_a_pod_that_was_released_and_found_no_node(
+    world: World,
+) -> None:
+    world.modes["shop"] = ReclaimMode.DRY_RUN
+    world.queue("web", "2")
+    leader = world.leader()
+    leader.see()
+    held = leader.held.get("shop/web")
+    assert held is not None
+    pod = world.stored("shop", "web")
+    pod["spec"].pop("schedulingGates")
+    world.server.replace(pod)
+
+    def release() -> None:
+        if world.seconds < 1:
+            leader.reclaims.add_unplaced("quota", held, world.now())
+
+    leader.on_sleep = release
+    await leader.lead_until(lambda: bool(world.events()))
+    assert world.seconds >= 60
+    assert leader.ended == [Outcome.REPORTED]
+    assert world.events() == [("web", "WouldReclaim")]
+    assert len(world.pods("batch")) == 4
+
+
+async def test_nothing_is_told_of_a_pod_that_found_a_node_meanwhile(world: World) -> None:
+    world.modes["shop"] = ReclaimMode.DRY_RUN
+    world.queue("web", "2")
+    leader = world.leader()
+    leader.see()
+    held = leader.held.get("shop/web")
+    assert held is not None
+    world.bind("web", "a")
+
+    def release() -> None:
+        if world.seconds < 1:
+            leader.reclaims.add_unplaced("quota", held, world.now())
+
+    leader.on_sleep = release
+    await leader.lead_until(lambda: world.seconds > 100)
+    assert (leader.ended, world.events()) == ([], [])
+
+
 async def test_a_quota_that_is_off_gets_no_plan(world: World) -> None:
     world.modes["shop"] = ReclaimMode.OFF
     world.queue("web", "2")

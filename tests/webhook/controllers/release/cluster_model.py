@@ -431,7 +431,7 @@ class HeldCluster(RuleBasedStateMachine):
         for replica in self.replicas:
             counted = {n: c for n, c in replica.view_cores().items() if n in on_nodes}
             assert counted == on_nodes, (counted, on_nodes)
-            assert not any(each for each in replica.held if not each.is_queued)
+            assert not any(each for each in replica.held if not each.is_unbounded)
             assert not (replica.leads and len(replica.unbound)), "they are lost by now"
 
 

@@ -36,6 +36,7 @@ from webhook.controllers.release import (
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -92,6 +93,7 @@ class Replica:
         self.refusals = Refusals(connection, identity="me", clock=world.clock)
         self.counts = PolicyCounts()
         self.explanations = Explanations(limit=10)
+        self.reclaims = Reclaims()
         self.quota_queue = QuotaQueue(
             self.state,
             self.held,
@@ -141,6 +143,7 @@ class Replica:
                 outcomes=self.outcomes,
                 pace=QuotaPace(world.now),
                 scheduler_lease=SchedulerLease(connection),
+                reclaims=self.reclaims,
             ),
             is_ready=lambda: self.is_ready,
             now=world.now,
@@ -216,13 +219,16 @@ class World:
     def replica(self, *, most: int = 200) -> Replica:
         return Replica(self, self._connection, self._policies, most=most)
 
-    def node(self, name: str, cpu: str = "4") -> None:
+    def node(self, name: str, cpu: str = "4", **labels: str) -> None:
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         self.server.create(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name, "labels": {"pool": "main", HOSTNAME_LABEL: name}},
+                "metadata": {
+                    "name": name,
+                    "labels": {"pool": "main", HOSTNAME_LABEL: name, **labels},
+                },
                 "status": {"allocatable": allocatable, "capacity": allocatable},
             }
         )

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from engine.model.elastic_quota import ReclaimMode
-from engine.model.hold import RELEASING_ANNOTATION
+from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RELEASING_ANNOTATION
 from engine.model.queued_condition import QueuedReason
+from engine.model.time import Micros
 from tests.webhook.controllers.release.controller_world import (
     BEGIN,
     PODS,
@@ -128,6 +129,44 @@ async def test_a_nomination_of_an_earlier_leader_ends_when_the_pod_has_to_wait(
     world.server.delete("pods", "shop", "other")
     await replica.cycle()
     assert world.releases() == {"p"}
+
+
+async def test_a_nomination_within_min_ends_too_unless_pods_are_evicted_for_it(
+    world: World,
+) -> None:
+    # Of the 8Gi of the node 4 are free. The min of `shop` names cpu alone.
+    world.quota("shop", minimum=4)
+    requests = {"cpu": "1", "memory": "4Gi"}
+    world.create("other", "elsewhere", "1", nodeName="a", containers=[_container(requests)])
+    for name in ("p", "q"):
+        world.queue(name, containers=[_container({"cpu": "1", "memory": "6Gi"})])
+        pod = world.stored(name)
+        world.server.replace({**pod, "status": {"nominatedNodeName": "a"}})
+    kept = world.stored("q")
+    kept["metadata"]["annotations"][RECLAIM_PLAN_ANNOTATION] = "a: `batch/b`"
+    world.server.replace(kept)
+    replica = world.replica()
+    await replica.cycle()
+    assert world.releases() == set()
+    assert (world.nominated("p"), world.nominated("q")) == ("", "a")
+
+
+def _container(requests: dict[str, str]) -> dict[str, object]:
+    return {"name": "main", "resources": {"requests": requests}}
+
+
+async def test_in_mode_dry_run_a_pod_without_a_node_is_told_of_later(world: World) -> None:
+    world.quota("shop", minimum=4, reclaim=ReclaimMode.DRY_RUN)
+    world.create("other", "elsewhere", "3", nodeName="a")
+    world.queue("p", cpu="2")
+    replica = world.replica()
+    replica.reclaims.begin()
+    await replica.cycle()
+    assert world.releases() == {"p"}
+    assert replica.reclaims.take_unplaced("quota", Micros(BEGIN - 1)) == []
+    (told,) = replica.reclaims.take_unplaced("quota", BEGIN)
+    assert told.key == "shop/p"
+    assert replica.reclaims.take_unplaced("quota", BEGIN) == []
 
 
 async def test_without_a_quota_or_its_mode_a_queued_pod_goes_at_once(world: World) -> None:

@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from engine.policy import load_policies
 from tests.webhook.controllers.release.cluster_model import HeldCluster
+from tests.webhook.controllers.release.gang_model import GangCluster
 from tests.webhook.controllers.release.queue_model import QueueCluster
 
 POLICY = """
@@ -47,3 +48,8 @@ def test_no_pod_waits_for_quota_beside_free_room_and_none_gets_past() -> None:
 @pytest.mark.usefixtures("_policy")
 def test_no_held_pod_is_lost_and_no_room_given_twice() -> None:
     run_state_machine_as_test(HeldCluster, settings=SETTINGS)
+
+
+@pytest.mark.usefixtures("_policy")
+def test_no_gang_is_released_in_part_and_none_keeps_room_it_does_not_use() -> None:
+    run_state_machine_as_test(GangCluster, settings=SETTINGS)
