@@ -272,7 +272,7 @@ def _spread(constraint: _Constraint, included: BoolColumn, pod: Pod, view: Clust
             query = PodQuery(frozenset((pod.namespace,)), selector)
             pods = pods_matching(view, (query,), terminating=False)
             pods = sums_of_domains(label, np.where(included, pods, 0))
-        domains = np.unique(label.codes[included]).size
+        domains = int(np.count_nonzero(np.bincount(label.codes[included])))
         if domains >= constraint.min_domains:
             fewest = int(pods[included].min())
     return _Spread(
