@@ -109,6 +109,25 @@ def policies_for(
     return () if skip_reason(request.pod, scope) else policies.match(request, now).enforced
 
 
+def audit(
+    request: PlacementRequest,
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope,
+    freshness: Freshness,
+) -> Decision | None:
+    """Return what policies in Audit mode would decide for a pod, None where none matches it.
+
+    The same as `decide(...).audit`; see there for the arguments.
+    """
+    if skip_reason(request.pod, scope):
+        return None
+    audited = policies.match(request, now).audited
+    return _decide_by(audited, request, view, now, freshness, errors=()) if audited else None
+
+
 def _decide_by(
     policies: Sequence[CompiledPolicy],
     request: PlacementRequest,

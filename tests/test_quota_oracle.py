@@ -29,6 +29,7 @@ def pod(  # noqa: PLR0913 - parts of a pod, most of them left out
     queued: bool = False,
     evicted: bool = False,
     reclaims: bool = False,
+    bound: str = "",
     owner: str = "",
     event: str = "MODIFIED",
 ) -> Event:
@@ -44,10 +45,12 @@ def pod(  # noqa: PLR0913 - parts of a pod, most of them left out
     else:
         spec["nodeName"] = on
     status: Json = {}
+    if bound:
+        status["conditions"] = [{"type": "PodScheduled", "lastTransitionTime": bound}]
     if evicted:
         metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
         reason = {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}
-        status["conditions"] = [reason]
+        status.setdefault("conditions", []).append(reason)
     return Event(at, event, _object("Pod", metadata, spec=spec, status=status))
 
 
@@ -105,6 +108,36 @@ def test_a_pod_within_min_gets_its_room_in_time() -> None:
     late = judge([*begin, waiting, pod(63, "b", of="lab", cpu="2")], PATIENCE)
     assert late.late_within_min == {"p": 61}
     assert not late.idle_waits
+
+
+def test_nobody_is_late_who_waits_for_what_others_are_guaranteed() -> None:
+    begin = [node("2"), quota("shop", least="1"), quota("lab", least="2")]
+    full = [pod(1, "b", of="lab", cpu="2"), pod(2, "p", queued=True)]
+    assert judge([*begin, *full, pod(99, "p", queued=True)], PATIENCE).is_clean
+
+
+def test_a_pod_that_was_released_within_min_and_finds_no_node_is_late() -> None:
+    begin = [node("2"), quota("shop", least="1"), quota("lab"), pod(1, "b", of="lab", cpu="2")]
+    released = pod(2, "p", on="")
+    found = judge([*begin, released, pod(63, "b", of="lab", cpu="2")], PATIENCE)
+    assert found.late_within_min == {"p": 61}
+
+
+def test_the_end_of_a_pod_that_was_just_bound_is_seen() -> None:
+    def young(at: float) -> list[str]:
+        begin = [node(), quota("lab"), pod(1, "v", of="lab", bound="1970-01-01T00:00:01Z")]
+        end = pod(at, "v", of="lab", bound="1970-01-01T00:00:01Z", evicted=True)
+        return judge([*begin, end]).young
+
+    assert young(300) == ["v"]
+    assert young(301) == []
+
+
+def test_an_end_that_the_leader_cannot_know_yet_is_not_held_against_it() -> None:
+    begin = [node(), quota("lab", least="1"), *(pod(1, name, of="lab") for name in "ab")]
+    ended = pod(9, "a", of="lab", event="DELETED")
+    assert not judge([*begin, ended, pod(10, "b", of="lab", evicted=True)]).below_min
+    assert judge([*begin, ended, pod(12, "b", of="lab", evicted=True)]).below_min == ["b"]
 
 
 def test_an_eviction_below_min_is_seen() -> None:

@@ -6,6 +6,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.batch.judge import Judge
 from engine.batch.outcome import BatchOutcome
 from engine.batch.placements import Placements
@@ -104,9 +106,11 @@ class Batch:
         view = self._placements.what_if.view
         try:
             rules = TemplateRules(policies, request, view, self._judge)
-            return _Kind(Template(rules, self._placements, pods))
+            template = Template(rules, self._placements, pods)
         except UnevenError:
             return _Kind(None)
+        template.decision = replace(template.decision, audit=self._judge.audit(request, view))
+        return _Kind(template)
 
     def _rankings(self) -> list[Ranking]:
         templates = (kind.template for kind in self._kinds.values())

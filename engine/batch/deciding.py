@@ -25,8 +25,8 @@ def decide_batch(
 ) -> list[BatchOutcome]:
     """Decide where pods should go, in order: each sees those before it on their best nodes.
 
-    As if each were decided by `decide` and then counted by `ClusterState.nominate`. Decisions of
-    policies in Audit mode are not made.
+    As if each were decided by `decide` and then counted by `ClusterState.nominate`. What
+    policies in Audit mode would decide is known of the first pod of a template.
 
     Args:
         requests: the pods, none of which counts on a node of the view, and their contexts.

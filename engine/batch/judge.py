@@ -9,7 +9,7 @@ from typing import Final
 from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
-from engine.pipeline import Scope, decide, decide_in, policies_for
+from engine.pipeline import Scope, audit, decide, decide_in, policies_for
 from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet
 from engine.view import FRESH, BoolColumn, ClusterView, Freshness
 
@@ -44,6 +44,12 @@ class Judge:
             request, self.policies, view, self.now, scope=self.scope, freshness=self.freshness
         )
 
+    def audit(self, request: PlacementRequest, view: ClusterView) -> Decision | None:
+        """Return what policies in Audit mode would decide for a pod, None where none matches it."""
+        return audit(
+            request, self.policies, view, self.now, scope=self.scope, freshness=self.freshness
+        )
+
 
 class JudgeOfAll(Judge):
     """Decides for every pod: as the scheduler would, where no policy does."""
@@ -57,3 +63,7 @@ class JudgeOfAll(Judge):
         policies = self.policies_for(request)
         contexts = [each.context(request, view, self.now, self.freshness) for each in policies]
         return decide_in(contexts, policies, nodes=self.nodes)
+
+    def audit(self, request: PlacementRequest, view: ClusterView) -> Decision | None:  # noqa: ARG002
+        """Return nothing: what a policy would have changed is counted at the release."""
+        return None

@@ -29,6 +29,11 @@ _MOST_NODES: Final = 16
 """The best nodes that are tried: only rules that read other nodes make more than one fail."""
 
 
+_BUDGETS: Final = "PodDisruptionBudgets allow no eviction of the pods of lower priority now"
+_TOLERATIONS: Final = "the PriorityClasses of the pods of lower priority tolerate preemption"
+_GUARDS: Final = "the owners of the pods of lower priority were hit before"
+
+
 class PreemptionSearch:
     """The search for victims for one pod.
 
@@ -79,15 +84,21 @@ class PreemptionSearch:
     def reason(self) -> NoPlan:
         """Return why no victims were found."""
         lower = self.victims.of_lower_priority
-        if self.plan(lower(budgets=False)) is not None:
-            text = "PodDisruptionBudgets allow no eviction of the pods of lower priority now"
-            return NoPlan(reason=NoPlanReason.BLOCKED_BY_PDB, message=text)
-        if self.plan(lower(budgets=False, tolerations=False)) is not None:
-            text = "the PriorityClasses of the pods of lower priority tolerate preemption"
-            return NoPlan(reason=NoPlanReason.TOLERATED, message=text)
-        if self.plan(lower(budgets=False, tolerations=False, guards=False)) is not None:
-            text = "the owners of the pods of lower priority were hit before"
-            return NoPlan(reason=NoPlanReason.GUARDED, message=text)
+        tried = len(lower())
+        for victims, reason, text in (
+            (lower(budgets=False), NoPlanReason.BLOCKED_BY_PDB, _BUDGETS),
+            (lower(budgets=False, tolerations=False), NoPlanReason.TOLERATED, _TOLERATIONS),
+            (
+                lower(budgets=False, tolerations=False, guards=False),
+                NoPlanReason.GUARDED,
+                _GUARDS,
+            ),
+        ):
+            # Budgets also limit how many go, where each by itself may.
+            is_limited = reason is NoPlanReason.BLOCKED_BY_PDB and bool(self._situation.budgets)
+            if (is_limited or len(victims) > tried) and self.plan(victims) is not None:
+                return NoPlan(reason=reason, message=text)
+            tried = len(victims)
         text = "no pods of lower priority make room for it"
         return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
 

@@ -9,6 +9,7 @@ from engine.gang import pod_group_of_gang
 from engine.model.elastic_quota import QuotaKey
 from engine.model.gang import GangKey
 from engine.model.request import PlacementRequest
+from engine.model.resources import Amounts
 from engine.preemption.toleration import is_exempt
 from engine.reclaim import (
     Accounts,
@@ -46,12 +47,13 @@ class PossibleVictims:
         self._quotas = frozenset(quotas)
         self._situation = situation
         self._accounts = accounts
-        leaving = {each.pod.uid for each in situation.on_their_way_out()}
+        self._leaving = {each.pod.uid for each in situation.on_their_way_out()}
+        self._requests: dict[int, Amounts] = {}  # by the id of a shape, which its pods keep alive
         self._lower = [
             self._borrower(each)
             for each in situation.candidates
             if each.pod.priority < self._pod.priority
-            and each.pod.uid not in leaving
+            and each.pod.uid not in self._leaving
             and each.entry.row != NO_ROW
         ]
 
@@ -98,12 +100,11 @@ class PossibleVictims:
 
     def _sizes_of_gangs(self, view: ClusterView) -> dict[GangKey, int]:
         """Return how many members of each gang run, those that are leaving left out."""
-        leaving = {each.pod.uid for each in self._situation.on_their_way_out()}
         sizes: dict[GangKey, int] = {}
         is_gang: dict[GangKey, bool] = {}
         for each in self._situation.candidates:
             key = each.pod.gang
-            if key is None or each.pod.uid in leaving:
+            if key is None or each.pod.uid in self._leaving:
                 continue
             if key not in is_gang:
                 is_gang[key] = pod_group_of_gang(key, view) is not None
@@ -112,13 +113,18 @@ class PossibleVictims:
         return sizes
 
     def _borrower(self, candidate: Candidate) -> Borrower:
-        quotas = candidate.quotas
+        quotas, shape = candidate.quotas, candidate.entry.shape
+        requests = self._requests.get(id(shape))
+        if requests is None:
+            requests = self._requests[id(shape)] = counted_requests(shape)
         return Borrower(
             pod=candidate.pod,
             entry=candidate.entry,
             quotas=quotas,
-            pushed=tuple([quota for quota in quotas if quota not in self._quotas]),
-            requests=counted_requests(candidate.entry.shape),
+            pushed=tuple(
+                [quota for quota in quotas if quota not in self._quotas and quota in self._accounts]
+            ),
+            requests=requests,
             budget=None,
         )
 
@@ -130,7 +136,6 @@ class PossibleVictims:
         return all(
             amount <= self._accounts.used(quota).get(name, 0) - least.get(name, 0)
             for quota in each.pushed
-            if quota in self._accounts
             for least in [self._accounts.guaranteed(quota)]
             for name, amount in each.requests.items()
             if amount > 0 and name in least

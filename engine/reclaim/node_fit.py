@@ -67,6 +67,11 @@ class NodeFit:
         rules = (*self._of_each_node, *self._of_the_cluster)
         return self._passing(rules, what_if.view, self.may_pass)
 
+    def first(self, what_if: WhatIf) -> str:
+        """Return the first node by name that would take the pod, "" for none."""
+        rows: list[int] = self.passing(what_if).nonzero()[0].tolist()
+        return min((what_if.view.names[row] for row in rows), default="")
+
     def passing_alone(self, what_if: WhatIf, rows: NDArray[np.intp]) -> BoolColumn:
         """Return which of some rows would take the pod, aligned with them.
 

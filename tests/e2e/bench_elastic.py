@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import pickle
 import random
 import sys
 import tempfile
@@ -53,6 +54,7 @@ def main() -> None:
         logs = arguments.logs or Path(folder, "logs")
         logs.mkdir()
         load = asyncio.run(_run(control_plane, logs, arguments))
+    (logs / "recording.pickle").write_bytes(pickle.dumps(load.recording))
     # A Lease runs out in 15 s, and a plan takes some.
     patience = Patience(idle=35.0, within_min=arguments.reclaim_after + 30.0)
     found = judge(load.recording, patience)
@@ -79,6 +81,7 @@ async def _run(
                 life_seconds=_LIFE_SECONDS,
                 busy_seconds=after + 30.0,
                 quiet_seconds=_QUIET_SECONDS,
+                sizes=["1"],  # so that each pod needs the end of one other
             )
             moments = np.arange(20.0, seconds - 25.0, _KILL_EVERY_SECONDS).tolist()
             try:
@@ -87,6 +90,7 @@ async def _run(
                     showing = asyncio.create_task(_show(load, seconds))
                     await load.come_and_go(seconds)
                     await killing
+                    await load.settle()
                     showing.cancel()
                     await asyncio.gather(showing, return_exceptions=True)
             finally:

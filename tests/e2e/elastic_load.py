@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import aiohttp
 
@@ -22,7 +23,7 @@ from tests.e2e.workloads import pod
 
 _MOST_WAITING = 12  # of a tenant
 _ARRIVAL_SECONDS = 0.25  # of all tenants together, while they are busy
-_LEAVING_SECONDS = 3.0
+_LEAVING_SECONDS = 1.0
 _MOST_QUIET = 3  # tenants at a time: what they want back may be evicted in a minute or two
 _OWNERS = 4  # of the pods of a tenant
 _OLD = 0.9
@@ -79,6 +80,7 @@ class ElasticLoad:
         busy_seconds: for how long all tenants create pods between two times in which some are
             quiet; about.
         quiet_seconds: for how long these create none, and all that they have end: others borrow.
+        sizes: what pods request of cpu.
         recording: what was watched, in order.
         kills: of leaders.
     """
@@ -89,6 +91,7 @@ class ElasticLoad:
     life_seconds: float = 8.0
     busy_seconds: float = 10.0
     quiet_seconds: float = 5.0
+    sizes: Sequence[str] = ("500m", "1", "1", "2")
     recording: list[Event] = field(default_factory=list)
     kills: int = 0
 
@@ -149,7 +152,7 @@ class ElasticLoad:
 
     async def _create(self, tenant: Tenant) -> None:
         number = tenant.created + tenant.refused
-        cpu = self.chance.choice(("500m", "1", "1", "2"))
+        cpu = self.chance.choice(self.sizes)
         made = pod(tenant.namespace, f"p-{number:05}", requests={"cpu": cpu})
         made["metadata"]["ownerReferences"] = [self.chance.choice(tenant.owners)]
         try:
@@ -172,10 +175,11 @@ class ElasticLoad:
         async with asyncio.TaskGroup() as group:
             while True:
                 for each in await self.cluster.list_all("pods"):
-                    uid, namespace = each["metadata"]["uid"], each["metadata"]["namespace"]
-                    if each["status"].get("phase") == "Running" and uid not in leaving:
+                    uid, tenant = each["metadata"]["uid"], tenants.get(_namespace_of(each))
+                    is_running = each["status"].get("phase") == "Running"
+                    if tenant is not None and is_running and uid not in leaving:
                         leaving.add(uid)
-                        group.create_task(self._live(each["metadata"], tenants[namespace]))
+                        group.create_task(self._live(each["metadata"], tenant))
                 await asyncio.sleep(0.5)
 
     async def _live(self, metadata: Json, tenant: Tenant) -> None:
@@ -201,6 +205,15 @@ class ElasticLoad:
             how="strategic",
             subresource="status",
         )
+
+    async def settle(self) -> None:
+        """Wait until no pod that is held has a node: nobody is evicted any more for it then."""
+
+        async def none_is_nominated() -> bool:
+            waiting = [await self._waiting(tenant.namespace) for tenant in self.tenants]
+            return not any(each["status"].get("nominatedNodeName") for each in chain(*waiting))
+
+        await eventually(none_is_nominated, "no pod is nominated")
 
     async def drain(self, within: float = 90) -> None:
         """Wait until nothing waits any more, while pods that run end."""
@@ -229,6 +242,10 @@ class ElasticLoad:
             self.kills += 1
             await asyncio.sleep(20)  # its Lease has run out by then
             await asyncio.to_thread(leader.start)
+
+
+def _namespace_of(pod: Json) -> str:
+    return str(pod["metadata"]["namespace"])
 
 
 async def leader_of(cluster: Cluster, stowplan: Installed) -> Replica:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -125,6 +126,7 @@ class _Oracle:
         self._rounds: dict[str, _Rounds] = {}  # of an owner
         self._evicted_at: dict[str, float] = {}  # by uid
         self._in_flight: set[str] = set()
+        self._reclaimers: set[str] = set()  # pods that others were evicted for, and not bound yet
         self._lately: deque[float] = deque()  # evictions of the last minute
         self._ended: dict[str, deque[tuple[float, Amounts]]] = defaultdict(deque)
 
@@ -151,8 +153,11 @@ class _Oracle:
             judgement.waits[uid] = self._at - self._cluster.created[uid]
             if uid in self._within_min_since:
                 judgement.within_min_waits[uid] = self._at - self._within_min_since[uid]
-        if new is not None and new.is_bound and new.is_reclaimer:
-            judgement.reclaimed += old is None or not old.is_bound
+        if new is not None and new.is_reclaimer and not new.is_bound:
+            self._reclaimers.add(uid)
+        if new is not None and new.is_bound and uid in self._reclaimers:
+            self._reclaimers.remove(uid)
+            judgement.reclaimed += 1
         self._judge_max(pod.namespace)
 
     def _judge_max(self, namespace: str) -> None:
@@ -253,6 +258,11 @@ class _Oracle:
                 has_room = may_go and self._has_node(requests, pods)
                 is_promised = is_within_min and (has_room or self._has_victims(requests, pods))
                 yield pods, has_room, is_promised
+        for uid in cluster.homeless:
+            pod = cluster.pods[uid]
+            least, _ = cluster.quotas.get(pod.namespace, ({}, {}))
+            is_within_min = bool(least) and _is_within(cluster.charged[pod.namespace], {}, least)
+            yield {uid: pod}, False, is_within_min and self._has_victims(pod.requests, {uid: pod})
 
     def _by_needs(self, namespace: str) -> Iterator[tuple[Amounts, Mapping[str, RecordedPod]]]:
         """Yield the pods that may be next, by what they request; one that has aged is alone."""
@@ -278,15 +288,20 @@ class _Oracle:
         return kept
 
     def _has_node(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> bool:
-        """Return whether a node has room; what is released and on no node may take any."""
-        if self._cluster.homeless:
-            return False
+        """Return whether a node has room, whichever node those take that are on none."""
         free = self._free(requests, pods)
         return any(_has(each, requests) for each in free.values())
 
     def _free(self, requests: Amounts, pods: Mapping[str, RecordedPod]) -> dict[str, Counter[str]]:
-        """Return what is free on each node; what one of these pods is nominated to is theirs."""
-        free = {node: self._cluster.free_on(node) for node in self._cluster.nodes}
+        """Return what is sure to be free on each node for pods of equal needs.
+
+        What one of them is nominated to is theirs. Pods that are on no node may take any.
+        """
+        cluster = self._cluster
+        others = [cluster.pods[uid].requests for uid in cluster.homeless - pods.keys()]
+        free = {node: cluster.free_on(node) for node in cluster.nodes}
+        for room, taken in itertools.product(free.values(), others):
+            room.subtract(taken)
         for node in {pod.node for pod in pods.values()} & free.keys():
             free[node].update(requests)
         return free

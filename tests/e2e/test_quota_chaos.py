@@ -12,12 +12,13 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.elastic_load import ElasticLoad, remove, tenants_of
 from tests.e2e.nodes import Nodes
-from tests.e2e.quota_oracle import Patience, judge
+from tests.e2e.quota_oracle import Judgement, Patience, judge
 from tests.e2e.test_quota_queue import queueing
 
 pytestmark = pytest.mark.usefixtures("crds")
 
 SECONDS = 45.0
+RECLAIM_SECONDS, RECLAIM_AFTER_SECONDS = 62.0, 3
 PATIENCE = Patience(idle=35.0, within_min=120.0)
 """A Lease runs out in 15 s; a busy machine takes some more."""
 
@@ -41,8 +42,46 @@ async def test_max_holds_and_nothing_waits_for_free_room_whoever_is_killed(
     found = judge(load.recording, PATIENCE)
     assert load.kills == 2
     assert len(found.waits) > 20, "pods waited for quota"
+    assert_kept(found)
+
+
+async def test_who_borrows_gives_back_and_no_promise_is_broken_whoever_is_killed(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, tmp_path: Path
+) -> None:
+    for name in "abcd":
+        await nodes.add(f"node-{name}")  # 16 cores, all of them borrowed by two of the three
+    async with queueing(
+        *(cluster, control_plane, tmp_path),
+        replicas=3,
+        reclaim_after_seconds=RECLAIM_AFTER_SECONDS,
+    ) as stowplan:
+        tenants = await tenants_of(cluster, stowplan, [(4, 12), (4, 12), (4, 12)])
+        load = ElasticLoad(
+            *(cluster, tenants, random.Random(19)),
+            life_seconds=900.0,
+            busy_seconds=20.0,
+            quiet_seconds=8.0,
+            sizes=["1"],
+        )
+        try:
+            async with load.recorded():
+                killing = asyncio.create_task(load.kill_leaders(stowplan, [38.0]))
+                await load.come_and_go(RECLAIM_SECONDS)
+                await killing
+                await load.settle()
+        finally:
+            await remove(cluster, tenants)
+    found = judge(load.recording, PATIENCE)
+    assert load.kills == 1
+    assert found.evictions, "somebody gave back"
+    assert_kept(found)
+
+
+def assert_kept(found: Judgement) -> None:
     assert not found.overshoot
     assert not found.idle_waits
     assert not found.late_within_min
     assert not found.below_min
+    assert not found.young
     assert not found.hasty
+    assert found.evictions <= 1.2 * found.reclaimed

@@ -52,6 +52,9 @@ class PolicyCounts:
         """
         self._follow(policies)
         self._add(_ENFORCE, decision.policies, verdict, rejections_of(decision))
+        audit = decision.audit
+        if audit is not None:
+            self._add(_AUDIT, audit.policies, audit.verdict, rejections_of(audit))
 
     def decisions(self, policies: PolicySet) -> Counts:
         """Number of decisions that a policy took part in, by policy, mode and outcome."""

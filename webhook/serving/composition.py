@@ -185,7 +185,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         counts=counts,
         order=settings.queue_order(),
         quota_queue=quota_queue,
-        takes=partial(_takes, cluster, policies, settings.scope()),
+        node_for=partial(_node_for, cluster, policies, settings.scope()),
         recreates_gangs=settings.recreate_gangs,
         registry=metrics.registry,
         now=now,
@@ -205,13 +205,13 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         services.elector.add_duty(reclaim.run)
 
 
-def _takes(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> bool:
-    """Return whether any node would take a held pod that counts on none."""
+def _node_for(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> str:
+    """Return a node that would take a held pod that counts on none, "" for none."""
     view = cluster.state.view()
     fit = NodeFit(
         held.placement_request, policies.current, view, cluster.now(), scope, cluster.freshness()
     )
-    return bool(fit.passing(WhatIf(view)).any())
+    return fit.first(WhatIf(view))
 
 
 def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:

@@ -69,12 +69,12 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     connection, elector = services.connection, services.elector
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
     claims = Claims(running, now)
-    waiting = WaitingForQuota(quota_queue.blocked, partial(_mode_of, quota_queue))
+    waiting = WaitingForQuota(quota_queue.blocked, partial(quota_mode, quota_queue))
     plans = PlanParts(
         state=cluster.state,
         running=running,
         claims=claims,
-        standing=partial(_standing, quota_queue, cluster.state),
+        standing=partial(quota_standing, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
         scope=settings.scope(),
@@ -135,12 +135,13 @@ def _is_limited(default: QuotaMode, view: ClusterView, namespace: str) -> bool:
     return mode_of(view, namespace, default) == "Queue"
 
 
-def _mode_of(queue: QuotaQueue, pod: Pod) -> ReclaimMode:
+def quota_mode(queue: QuotaQueue, pod: Pod) -> ReclaimMode:
+    """Return what is to be done for a pod within the min of its quota that has no room."""
     quota = queue.quota_of(pod.namespace, pod.labels)
     return ReclaimMode.OFF if quota is None else quota.reclaim
 
 
-def _standing(queue: QuotaQueue, state: ClusterState, held: HeldPod) -> QuotaStanding:
+def quota_standing(queue: QuotaQueue, state: ClusterState, held: HeldPod) -> QuotaStanding:
     """Return the quotas as they would be without a pod that is held, or was until now."""
     situation = queue.situation_without(held)
     own, own_quota = state.requests(held.key), queue.quota_of(held.pod.namespace, held.pod.labels)

@@ -90,7 +90,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     counts: PolicyCounts,
     order: QueueOrder,
     quota_queue: QuotaQueue,
-    takes: Callable[[HeldPod], bool],
+    node_for: Callable[[HeldPod], str],
     recreates_gangs: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
@@ -105,7 +105,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         counts: where decisions are counted.
         order: of the held pods.
         quota_queue: the pods that wait for quota.
-        takes: whether any node would take a pod that no policy places.
+        node_for: a node that would take a pod that no policy places, "" for none.
         recreates_gangs: whether members of gangs that failed to start may be evicted.
         registry: of metrics.
         now: the time of day.
@@ -173,8 +173,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
+        node_for=node_for,
         preemptors=services.preemptors,
-        takes=takes,
     )
     return ReleaseController(
         parts, is_ready=lambda: cluster.is_synced and policies.is_loaded, now=now

@@ -17,7 +17,7 @@ from engine.reclaim.guards import GuardState, OwnerRounds
 from tests.engine.measured_cluster import NOW, pod, seconds_ago
 from tests.engine.preemption.worlds import GANG_LABEL, PreemptionWorld, small
 from tests.engine.reclaim.promises import Planner
-from tests.engine.reclaim.worlds import running
+from tests.engine.reclaim.worlds import quota_key, running
 
 _IN_GANG = {GANG_LABEL: "gang"}
 _OTHER_GANG = {GANG_LABEL: "other"}
@@ -158,6 +158,16 @@ def a_min_stays(planner: Planner) -> None:
     assert _victims(replace(own, minimums={"shop": {"cpu": 9000}}), planner) == ("a", "a1")
 
 
+def a_quota_that_is_not_known_takes_no_part(planner: Planner) -> None:
+    """As one of a namespace that does not queue: nothing guarantees its `min`."""
+    world = small([running("a1", "a", 4)], nodes=["a"])
+    situation = world.situation()
+    (candidate,) = situation.candidates
+    counted = msgspec.structs.replace(candidate, quotas=(quota_key("batch"),))
+    plan = planner(world.request, (), replace(situation, candidates=[counted]))
+    assert [victim.key for victim in plan.victims] == ["batch/a1"]
+
+
 def owners_cool_down(planner: Planner) -> None:
     """For a minute from the first eviction."""
     world = small([running("a1", "a", 4, owner="set")], nodes=["a"])
@@ -200,6 +210,7 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     a_class_that_never_preempts_does_not,
     a_budget_is_a_veto,
     a_min_stays,
+    a_quota_that_is_not_known_takes_no_part,
     owners_cool_down,
     guards_come_first,
     pods_that_leave_make_room,

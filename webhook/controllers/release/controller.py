@@ -65,8 +65,8 @@ class ReleaseParts:
         pace: how long they wait for their quotas.
         scheduler_lease: tells when the scheduler was restarted.
         reclaims: the pods that others are evicted for.
+        node_for: a node that would take a pod that no policy places, "" for none.
         preemptors: the pods that no node takes, and that others may be evicted for.
-        takes: whether any node would take a pod that no policy places.
     """
 
     writes: WriteParts
@@ -78,8 +78,8 @@ class ReleaseParts:
     pace: QuotaPace
     scheduler_lease: SchedulerLease
     reclaims: Reclaims = field(default_factory=Reclaims)
+    node_for: Callable[[HeldPod], str] = lambda _held: ""
     preemptors: Preemptors = field(default_factory=Preemptors)
-    takes: Callable[[HeldPod], bool] = lambda _held: True
 
 
 class ReleaseController:
@@ -246,7 +246,9 @@ class ReleaseController:
                 self._reclaims.add_unplaced(source, held, self._now())
         if ReclaimMode.ON not in {reclaim, preemption} or self._reclaims.is_in_vain(held):
             return False
-        if not decision.fits_nowhere and self._parts.takes(held):
+        if node_name := "" if decision.fits_nowhere else self._parts.node_for(held):
+            # The scheduler may choose another; the next one finds room for one pod less.
+            self._parts.writes.state.nominate(held.key, node_name)
             return False
         if reclaim is ReclaimMode.ON:
             self._quota_queue.keep_without_node(held)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -83,6 +83,7 @@ class DecidedPods:
         self._clock = clock
         self._by_key: dict[str, DecidedPod] = {}
         self._not_before: dict[str, tuple[int, float]] = {}  # of a key: version, moment
+        self._refused: set[str] = set()  # keys of pods whose latest release was refused
         self._writes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -141,6 +142,7 @@ class DecidedPods:
                 del self._by_key[key]
         for key in [key for key in self._not_before if held.get(key) is None]:
             del self._not_before[key]
+        self._refused = {key for key in self._refused if held.get(key) is not None}
 
     def retry(self) -> None:
         """Write again what failed, and give back what is old."""
@@ -210,6 +212,8 @@ class DecidedPods:
             self._not_before.pop(held.key, None)
             parts.refusals.forget(held.pod)
             parts.releasing.accepted()
+            if held.key in self._refused:
+                await self._end_condition(decided)
         except WriteError as error:
             await self._failed(decided, error)
         except Exception:  # noqa: BLE001 - no bug in the writes of a pod ends those of others
@@ -219,11 +223,13 @@ class DecidedPods:
             decided.is_writing = False
 
     async def _nominate(self, decided: DecidedPod) -> None:
-        """Write the nominated node, with the end of the condition if there is one."""
-        held, decision, writer = decided.held, decided.decision, self._parts.writer
-        node_name = decision.node_name if decision.nominates else ""
-        message = f"nominated to {node_name}" if node_name else decision.reason
-        condition = self._parts.conditions.released(held, message, self._now())
+        """Write the nominated node, with the end of the condition if there is one.
+
+        Of a pod whose release was refused the condition stays until it is released after all: it
+        would come back with each attempt.
+        """
+        held, writer, node_name = decided.held, self._parts.writer, _nominated_node(decided)
+        condition = None if held.key in self._refused else self._last_condition(decided)
         if node_name == held.pod.nominated_node_name:
             if condition is not None:
                 await writer.set_condition(held, condition)
@@ -232,6 +238,21 @@ class DecidedPods:
         else:
             await writer.withdraw(held, condition)
 
+    def _last_condition(self, decided: DecidedPod) -> Mapping[str, str] | None:
+        """Return the condition that ends the wait of a pod, None if it has none."""
+        node_name = _nominated_node(decided)
+        message = f"nominated to {node_name}" if node_name else decided.decision.reason
+        return self._parts.conditions.released(decided.held, message, self._now())
+
+    async def _end_condition(self, decided: DecidedPod) -> None:
+        """Write that the wait of a pod has ended which is released; nothing else depends on it."""
+        condition = self._last_condition(decided)
+        if condition is not None:
+            try:
+                await self._parts.writer.set_condition(decided.held, condition)
+            except WriteError as error:
+                _log.info("condition of pod `%s` stays: %s", decided.held.key, error)
+
     async def _release(self, decided: DecidedPod) -> None:
         """Remove the gate; the pod counts as unbound before, as its binding may be seen first."""
         held, decision = decided.held, decided.decision
@@ -239,7 +260,7 @@ class DecidedPods:
             key=held.key,
             uid=held.pod.uid,
             scheduler_name=held.pod.scheduler_name,
-            node_name=decision.node_name if decision.nominates else "",
+            node_name=_nominated_node(decided),
             is_placed=bool(decision.node_name),
         )
         self._parts.unbound.add(release)
@@ -256,6 +277,8 @@ class DecidedPods:
             decided.is_unanswered = decided.is_counted
             return
         is_refused = failure in {WriteFailure.REFUSED, WriteFailure.OVER_QUOTA}
+        if is_refused:
+            self._refused.add(held.key)
         if decided.is_unanswered and not is_refused:
             # It was written after all. While the watch is behind, it must not be decided again.
             self._not_before[held.key] = held.version, self._clock() + _UNSEEN_SECONDS
@@ -296,3 +319,8 @@ class DecidedPods:
             del self._by_key[key]
             if not decided.is_released:
                 self._parts.state.nominate(key, "")
+
+
+def _nominated_node(decided: DecidedPod) -> str:
+    """Return the node that a pod is nominated to, "" for none."""
+    return decided.decision.node_name if decided.decision.nominates else ""

@@ -44,13 +44,14 @@ class HeldCluster(RuleBasedStateMachine):
     """Replicas, an API server, a scheduler and tenants; rules are the events that may come next."""
 
     policies: PolicySet
+    reclaims = False
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = SteadyLoop()
         self.doubtful: set[str] = set()
         self.server = MemoryServer(self.check_write, self.note_failure, self.judge)
-        self.scheduler = SchedulerModel(self.server, self.moment)
+        self.scheduler = SchedulerModel(self.server, self.moment_of_binding)
         self.replicas = [self.new_replica() for _ in range(2)]
         self.refused: set[str] = set()
         self.is_ready_at_the_end = True
@@ -62,13 +63,20 @@ class HeldCluster(RuleBasedStateMachine):
             logging.getLogger(name).addHandler(self.log)
 
     def new_replica(self) -> ReplicaModel:
-        return ReplicaModel(self.server, self.loop, self.policies, self.now, self.doubtful)
+        return ReplicaModel(
+            *(self.server, self.loop, self.policies, self.now, self.doubtful),
+            reclaims=self.reclaims,
+        )
 
     def now(self) -> Micros:
         return Micros(BEGIN + int(self.loop.time() * SECOND))
 
     def moment(self) -> str:
         return f"{date(self.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    def moment_of_binding(self) -> str:
+        """Return the moment at which pods are said to be bound that are bound now."""
+        return self.moment()
 
     @initialize(is_ready_at_the_end=st.booleans())
     def begin(self, is_ready_at_the_end: bool) -> None:  # noqa: FBT001 - drawn
@@ -270,9 +278,10 @@ class HeldCluster(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 6.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
-        self._pass(seconds, step=1.0)
+        self.pass_time(seconds, step=1.0)
 
-    def _pass(self, seconds: float, step: float) -> None:
+    def pass_time(self, seconds: float, step: float) -> None:
+        """Let time pass in steps, after each of which everybody does what there is to do."""
         end = self.loop.time() + seconds
         while (left := end - self.loop.time()) > 0:
             self.loop.advance(min(left, step))
@@ -310,7 +319,7 @@ class HeldCluster(RuleBasedStateMachine):
 
     def check_write(self, call: Call) -> None:
         """Check a write when it is sent."""
-        replica = self._sender(call)
+        replica = self.sender(call)
         if replica is None:
             return
         pod = replica.pods.get(call.target.name)
@@ -322,7 +331,7 @@ class HeldCluster(RuleBasedStateMachine):
         node_name = patch["status"].get("nominatedNodeName")
         uid = patch["metadata"]["uid"]
         if node_name and replica.nominated.get(uid) != node_name:  # else it is sent again
-            self._check_nomination(replica, pod, node_name)
+            self.check_nomination(replica, pod, node_name)
         if "nominatedNodeName" in patch["status"]:
             replica.counted[uid] = replica.nominated[uid] = node_name or ""
 
@@ -332,10 +341,10 @@ class HeldCluster(RuleBasedStateMachine):
         if pod is not None:
             self.doubtful.add(pod["metadata"]["uid"])
 
-    def _sender(self, call: Call) -> ReplicaModel | None:
+    def sender(self, call: Call) -> ReplicaModel | None:
         return next((each for each in self.replicas if each.connection is call.sender), None)
 
-    def _check_nomination(self, replica: ReplicaModel, pod: Object, node_name: str) -> None:
+    def check_nomination(self, replica: ReplicaModel, pod: Object, node_name: str) -> None:
         node = replica.nodes.get(node_name)
         used = replica.cores_used(node_name, without=pod["metadata"]["uid"])
         name = pod["metadata"]["name"]
@@ -415,7 +424,7 @@ class HeldCluster(RuleBasedStateMachine):
             replica.is_behind, replica.is_ready = False, self.is_ready_at_the_end
         self.settle()
         self.lead(0)
-        self._pass(HOLD_SECONDS + PATIENCE_SECONDS + 70.0, step=5.0)
+        self.pass_time(HOLD_SECONDS + PATIENCE_SECONDS + 70.0, step=5.0)
         pods = self.server.pods()
         held = [
             name

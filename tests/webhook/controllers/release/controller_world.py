@@ -23,6 +23,8 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
+from engine.reclaim import NodeFit
+from engine.view import FRESH, WhatIf
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.controllers.release.gangs import gangs_beside
 from webhook.cluster.client.connection import Connection, connected
@@ -47,7 +49,7 @@ from webhook.controllers.release import (
 )
 from webhook.placement.explanations import Explanations
 from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
@@ -143,6 +145,7 @@ class Replica:
                 outcomes=self.outcomes,
                 pace=QuotaPace(world.now),
                 scheduler_lease=SchedulerLease(connection),
+                node_for=self._node_for,
                 reclaims=self.reclaims,
             ),
             is_ready=lambda: self.is_ready,
@@ -156,6 +159,11 @@ class Replica:
         self.on_sleep()
         self.see()
         await asyncio.sleep(_REAL_SECONDS)
+
+    def _node_for(self, held: HeldPod) -> str:
+        view, now = self.state.view(), self.world.now()
+        fit = NodeFit(held.placement_request, self.policies, view, now, Scope(), FRESH)
+        return fit.first(WhatIf(view))
 
     def see(self) -> None:
         """Show it what the server has, as its watches would."""
@@ -377,19 +385,21 @@ class World:
 
 
 @asynccontextmanager
-async def running_world(folder: Path) -> AsyncIterator[World]:
+async def running_world(folder: Path, *, policy: str | None = POLICY) -> AsyncIterator[World]:
     """Run a server; nothing is on it yet.
 
     Args:
         folder: an empty one.
+        policy: that places all pods, None for none.
     """
-    policy = folder / "policy.yaml"
-    policy.write_text(POLICY, encoding="utf-8")
+    files = [] if policy is None else [folder / "policy.yaml"]
+    for file in files:
+        file.write_text(policy or "", encoding="utf-8")
     async with (
         fake_api_server() as server,
         connected(server.kubeconfig(folder), None) as connection,
     ):
-        yield World(server, connection, load_policies([policy]))
+        yield World(server, connection, load_policies(files))
 
 
 def _is_a_write(task: asyncio.Task[Any]) -> bool:

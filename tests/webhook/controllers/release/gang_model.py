@@ -75,7 +75,7 @@ class GangCluster(HeldCluster):
 
     def check_write(self, call: Call) -> None:
         super().check_write(call)
-        replica = self._sender(call)
+        replica = self.sender(call)
         pod = None if replica is None else replica.pods.get(call.target.name)
         if replica is None or pod is None or call.target.subresource == "status":
             return

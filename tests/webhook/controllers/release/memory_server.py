@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tests.fake_api_server.evictions import evict
 from tests.fake_api_server.resources import RESOURCES, Key, Target, resource_named, target_of
 from tests.fake_api_server.statuses import ApiFault
 from tests.fake_api_server.store import Change, Object, Store
@@ -53,6 +54,12 @@ class Call:
     body: bytes
     content_type: str
     answer: asyncio.Future[bytes]
+    dry_run: bool = False
+
+    @property
+    def is_eviction(self) -> bool:
+        """Whether it asks for the end of a pod."""
+        return self.target.subresource == "eviction"
 
 
 @dataclass
@@ -165,6 +172,9 @@ class MemoryServer:
                 raise target.missing()
             return msgspec.json.encode(stored)
         body = msgspec.json.decode(call.body)
+        if call.is_eviction:
+            evicted = evict(self.store, self.writer, target, body, dry_run=call.dry_run)
+            return msgspec.json.encode(evicted)
         if call.method == "POST":
             return msgspec.json.encode(self.writer.create_sent(target, body, dry_run=False))
         return msgspec.json.encode(self._patch(target, body, call.content_type))
@@ -200,16 +210,17 @@ class MemoryConnection(Connection):
         body: bytes,
         *,
         content_type: str = "application/json",
-        query: Query = (),  # noqa: ARG002 - as of every connection
+        query: Query = (),
     ) -> bytes:
         """Send a request; see `MemoryServer.receive`."""
         target = target_of(path, RESOURCES)
         if target is None:
             raise ApiError(404, "NotFound", f"there is no {path}")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        call = Call(self, target, method, body, content_type, answer)
+        is_dry_run = ("dryRun", "All") in query
+        call = Call(self, target, method, body, content_type, answer, is_dry_run)
         if not self.has_ended:
-            if method == "PATCH":
+            if method == "PATCH" or call.is_eviction:
                 self._server.receive(call)
             else:
                 self._server.carry_out(call)

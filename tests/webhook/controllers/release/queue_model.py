@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from tests.fake_api_server.statuses import ApiFault
 from tests.fake_api_server.store import Object
@@ -62,6 +62,7 @@ class QueueCluster(HeldCluster):
                     min={"cpu": 1000 * least},
                     max={"cpu": 1000 * most},
                     used={},
+                    reclaim=ReclaimMode.ON if self.reclaims else ReclaimMode.OFF,
                     uid=f"uid-{namespace}",
                     version=1,
                 )
@@ -140,7 +141,7 @@ class QueueCluster(HeldCluster):
         pods = self.server.pods().values()
         if any(runs(pod) and not gates_of(pod) and not node_of(pod) for pod in pods):
             return set()  # it takes room, nobody knows where
-        charged, free = self.charged(), self._free()
+        charged, free = self.charged(), self.free()
         waiting = [pod for pod in pods if is_queued(pod) and gates_of(pod) == [HOLD_GATE]]
         claims = {
             name: max(BOUNDS[name][0] - charged[name], 0) for name in map(namespace_of, waiting)
@@ -157,7 +158,8 @@ class QueueCluster(HeldCluster):
                 idle.add(str(pod["metadata"]["uid"]))
         return idle
 
-    def _free(self) -> dict[str, int]:
+    def free(self) -> dict[str, int]:
+        """Return the cores of each node that nobody has."""
         nodes = self.server.nodes()
         free = {name: cores_of(node) for name, node in nodes.items()}
         for pod in self.server.pods().values():

@@ -11,16 +11,18 @@ import msgspec
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.hold import RELEASED_ANNOTATION
-from engine.model.time import Micros, date
+from engine.model.time import SECOND, Micros, date
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
-from engine.view import ClusterState, Sum
+from engine.reclaim import NodeFit
+from engine.view import FRESH, ClusterState, Sum, WhatIf
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
 from tests.webhook.controllers.release.gangs import gangs_beside
 from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
+from tests.webhook.controllers.release.reclaiming import reclaims_beside
 from tests.webhook.controllers.release.scheduler_model import (
     cpu_of,
     gates_of,
@@ -30,6 +32,7 @@ from tests.webhook.controllers.release.scheduler_model import (
 )
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
+from webhook.controllers.reclaim import GuardRecord, Guards, RunningPods
 from webhook.controllers.release import (
     DecidedPods,
     HeldPodDecider,
@@ -38,6 +41,7 @@ from webhook.controllers.release import (
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
+    Reclaims,
     Refusals,
     ReleaseController,
     ReleaseParts,
@@ -48,11 +52,11 @@ from webhook.controllers.release import (
 )
 from webhook.placement.explanations import Explanations
 from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
-HOLD_SECONDS = 20
+HOLD_SECONDS, RECLAIM_AFTER_SECONDS = 20, 10
 _MOST_UNBOUND = 3
 
 
@@ -65,6 +69,7 @@ class ReplicaModel:
         policies: in force.
         now: the time of day.
         doubtful: uids of pods that may have given their room back, as a write has failed.
+        reclaims: whether pods are evicted for others.
 
     Attributes:
         is_behind: whether its watches show nothing for now.
@@ -82,6 +87,8 @@ class ReplicaModel:
         policies: PolicySet,
         now: Callable[[], Micros],
         doubtful: set[str],
+        *,
+        reclaims: bool = False,
     ) -> None:
         self.is_behind = False
         self.is_ready = True
@@ -99,16 +106,43 @@ class ReplicaModel:
         state = ClusterState(leave_out_queued=True)
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
+        self.running, self.reclaims = RunningPods(), Reclaims()
         self._applier = EventApplier(
-            state, now=now, observers=[self.held, self.unbound, self.gang_members]
+            state,
+            now=now,
+            observers=[self.held, self.unbound, self.gang_members, self.running],
         )
         self._applier.state.track_sums(policies.sum_profiles)
-        self._controller = ReleaseController(
-            self._parts(policies), is_ready=lambda: self.is_ready, now=now, clock=loop.time
+        self._policies = policies
+        parts = self._parts(policies, reclaims=reclaims)
+        controller = ReleaseController(
+            parts, is_ready=lambda: self.is_ready, now=now, clock=loop.time
         )
+        self._duties = [controller.run]
+        self.guards = Guards(
+            GuardRecord(
+                self.connection, namespace="system", name="guards", may_write=lambda: self.leads
+            ),
+            now,
+        )
+        if reclaims:
+            reclaiming = reclaims_beside(
+                writes=parts.writes,
+                running=self.running,
+                reclaims=self.reclaims,
+                guards=self.guards,
+                policies=policies,
+                connection=self.connection,
+                may_write=lambda: self.leads,
+                is_ready=lambda: self.is_ready,
+                now=now,
+                clock=loop.time,
+                after=Micros(RECLAIM_AFTER_SECONDS * SECOND),
+            )
+            self._duties.append(reclaiming.run)
         self._task: asyncio.Task[None] | None = None
 
-    def _parts(self, policies: PolicySet) -> ReleaseParts:
+    def _parts(self, policies: PolicySet, *, reclaims: bool) -> ReleaseParts:
         state, clock = self._applier.state, self._loop.time
         outcomes, explanations = Outcomes(clock=clock), Explanations(limit=10)
         placer = Placer(view=state.view, now=self._now, scope=Scope(), explanations=explanations)
@@ -123,7 +157,10 @@ class ReplicaModel:
             releasing=ReleasingStatus(self.annotations.__setitem__, clock),
             conditions=QueuedConditions(),
             quota_queue=QuotaQueue(
-                state, self.held, self.unbound, QueueRules(), now=self._now, clock=clock
+                *(state, self.held, self.unbound, QueueRules()),
+                now=self._now,
+                reclaims=reclaims,
+                clock=clock,
             ),
         )
         decided = DecidedPods(writes, now=self._now, clock=clock)
@@ -149,7 +186,14 @@ class ReplicaModel:
             outcomes=outcomes,
             pace=QuotaPace(self._now),
             scheduler_lease=SchedulerLease(self.connection),
+            reclaims=self.reclaims,
+            node_for=self._node_for,
         )
+
+    def _node_for(self, held: HeldPod) -> str:
+        view, now = self._applier.state.view(), self._now()
+        fit = NodeFit(held.placement_request, self._policies, view, now, Scope(), FRESH)
+        return fit.first(WhatIf(view))
 
     def _date(self) -> datetime:
         return date(self._now()).astimezone(UTC)
@@ -163,7 +207,12 @@ class ReplicaModel:
 
     def lead(self) -> None:
         """Begin to release."""
-        self._task = self._loop.create_task(self._controller.run())
+        self._task = self._loop.create_task(self._do_duties())
+
+    async def _do_duties(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for duty in self._duties:
+                group.create_task(duty())
 
     def stop(self) -> None:
         """Release no longer; its view stays."""

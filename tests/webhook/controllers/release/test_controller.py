@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from engine.batch import BatchOutcome
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RELEASING_ANNOTATION
+from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, RELEASING_ANNOTATION
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from engine.view import ClusterView
@@ -172,6 +173,39 @@ async def test_a_refused_pod_backs_off_and_gives_its_room_back(world: World) -> 
     await replica.cycle()
     assert {world.released("p"), world.released("q")} >= {"a"}
     assert len(replica.refusals) == 0
+
+
+async def test_a_refused_release_does_not_end_the_condition_of_a_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node("a")
+    world.hold("p")
+    waits = {"type": QUEUED_CONDITION, "status": "True", "reason": "WaitingInOrder"}
+    world.server.replace({**world.stored("p"), "status": {"conditions": [waits]}})
+    replica = world.replica()
+    release = PodWriter.release
+
+    attempts = count()
+
+    async def refuse(*_: object) -> None:
+        next(attempts)
+        raise WriteError(WriteFailure.REFUSED, ApiError(403, "Forbidden", "not now"))
+
+    monkeypatch.setattr(PodWriter, "release", refuse)
+    seen = []
+    for _ in range(60):
+        await replica.cycle()
+        world.seconds += 2
+        seen += [each["status"] for each in world.stored("p")["status"]["conditions"]]
+    # The first attempts end it, as nobody refused the pod before; then it is told, and stays.
+    assert next(attempts) > 3
+    assert "False" not in seen[seen.index("True") :]
+    monkeypatch.setattr(PodWriter, "release", release)
+    world.seconds += 600
+    await replica.cycle()
+    (condition,) = world.stored("p")["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "Released")
+    assert world.released("p")
 
 
 async def test_while_the_api_server_is_away_pods_stay_reserved(world: World) -> None:

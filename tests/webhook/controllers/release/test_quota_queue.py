@@ -320,3 +320,24 @@ async def test_pods_that_wait_for_no_quota_keep_their_places(world: World) -> No
         order += sorted(world.releases() - set(order))
         bind_released(world, replica)
     assert order == ["p", "b", "held"]  # p is within min, and takes the place of b
+
+
+async def test_two_pods_within_min_that_no_policy_places_are_not_released_for_the_same_room(
+    tmp_path: Path,
+) -> None:
+    async with running_world(tmp_path, policy=None) as world:
+        world.node("a", cpu="4")
+        world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+        world.create("other", "elsewhere", "3", nodeName="a")
+        for name in ("p", "q"):
+            world.queue(name)
+        replica = world.replica()
+        for _ in range(2):
+            await replica.cycle()
+            assert world.releases() == {"p"}
+            assert world.nominated("p") == ""  # the scheduler chooses
+            assert replica.quota_queue.waits["shop/q"].reason is QueuedReason.WAITING_FOR_CAPACITY
+            world.seconds += 2
+        world.bind("p", "a")
+        await replica.cycle()
+        assert world.releases() == {"p"}

@@ -13,6 +13,7 @@ from engine.policy import load_policies
 from tests.webhook.controllers.release.cluster_model import HeldCluster
 from tests.webhook.controllers.release.gang_model import GangCluster
 from tests.webhook.controllers.release.queue_model import QueueCluster
+from tests.webhook.controllers.release.reclaim_model import ReclaimCluster
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -43,6 +44,11 @@ def _policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_policy")
 def test_no_pod_waits_for_quota_beside_free_room_and_none_gets_past() -> None:
     run_state_machine_as_test(QueueCluster, settings=SETTINGS)
+
+
+@pytest.mark.usefixtures("_policy")
+def test_what_others_borrow_is_taken_back_and_nobody_is_pushed_below_min() -> None:
+    run_state_machine_as_test(ReclaimCluster, settings=SETTINGS)
 
 
 @pytest.mark.usefixtures("_policy")

@@ -1,0 +1,149 @@
+"""Evictions by an installed chart: its leader takes back what is borrowed, and may nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chart import Release
+from tests.e2e.chart_replicas import (
+    chart_replicas,
+    passing_namespace,
+    running,
+    values_beside,
+)
+from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.front import fronting
+from tests.e2e.installed import Installed
+from tests.e2e.nodes import Nodes
+from tests.e2e.serving import LOCAL
+from tests.e2e.test_reclaim import BORROWERS, Stage
+from tests.e2e.workloads import is_running, pod
+
+pytestmark = pytest.mark.usefixtures("crds")
+
+QUEUE: dict[str, object] = {"quota.mode": "Queue", "hold": {"enabled": True}}
+
+
+@pytest.fixture
+async def ours(control_plane: ControlPlane, release: Release) -> AsyncIterator[Cluster]:
+    """The cluster as a replica, maybe a compromised one, may change it."""
+    user = f"system:serviceaccount:{release.namespace}:{release.name}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{release.namespace}"]
+    pair = control_plane.authority.issue(user, groups=[*groups, "system:authenticated"])
+    async with connected(control_plane, pair) as seen:
+        yield seen
+
+
+async def refusal(seen: Cluster, namespace: str, name: str, options: Mapping[str, object]) -> str:
+    """Return why a pod may not be evicted; empty if it may. Nobody is evicted."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": namespace, "name": name},
+        "deleteOptions": options,
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    try:
+        await seen.call("POST", path, body, params={"dryRun": "All"})
+    except CallError as refused:
+        return refused.message
+    return ""
+
+
+async def test_a_leader_with_the_account_of_the_chart_takes_back_what_is_borrowed(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    nodes: Nodes,
+    release: Release,
+    shop: str,
+    tmp_path: Path,
+) -> None:
+    for name in ("node-a", "node-b"):
+        await nodes.add(name, {"cpu": "4"})
+    async with AsyncExitStack() as stack:
+        front = await stack.enter_async_context(fronting([]))
+        batch = await stack.enter_async_context(passing_namespace(cluster, f"{shop}-batch"))
+        values = values_beside(f"https://{LOCAL}:{front.port}", "node-b", **QUEUE)
+        await release.change(**values)
+        (leader,) = chart_replicas(
+            *(release, control_plane, tmp_path / "one"),
+            count=1,
+            values=values,
+            more=[("reclaim-after-seconds", "1")],
+        )
+        await stack.enter_async_context(running([leader]))
+        front.targets = [leader.port]
+        stage = Stage(cluster, Installed([leader], front, (), tmp_path), shop, batch)
+        await stage.limit(shop="4", batch="2")
+
+        async def holds() -> bool:
+            tried = await cluster.create(pod(batch, "tried"), dry_run=True)
+            return "schedulingGates" in tried["spec"]
+
+        await eventually(holds, "pods are held")
+        await stage.borrow()
+        await stage.queue(shop, "web-1")
+        await stage.runs("web-1")
+        assert len(await stage.names(batch)) == BORROWERS - 1
+        assert len(await stage.events(batch, "Reclaimed")) == 1
+        record = f"{release.name}-reclaim"
+        written = await cluster.get("configmaps", record, release.namespace)
+        await cluster.delete("configmaps", record, release.namespace)
+    assert written["data"]
+
+
+async def test_its_account_evicts_a_pod_by_its_uid_and_ends_none_otherwise(
+    cluster: Cluster, nodes: Nodes, release: Release, shop: str, ours: Cluster
+) -> None:
+    await nodes.add("node-a")
+    await release.change(**QUEUE, **{"placement.mode": "Enforce"})
+    made = await cluster.create(pod(shop, "runs"))
+    await eventually(lambda: is_running(cluster, shop, "runs"), "it runs")
+    by_uid = {"preconditions": {"uid": made["metadata"]["uid"]}}
+
+    async def in_force() -> bool:
+        return "by its uid alone" in await refusal(ours, shop, "runs", {})
+
+    await eventually(in_force, "the policy is in force")
+    assert await refusal(ours, shop, "runs", by_uid) == ""
+    forbidden: list[Json] = [
+        {**by_uid, "gracePeriodSeconds": 0},
+        {**by_uid, "propagationPolicy": "Orphan"},
+        {"preconditions": {"resourceVersion": made["metadata"]["resourceVersion"]}},
+    ]
+    for options in forbidden:
+        assert "by its uid alone" in await refusal(ours, shop, "runs", options), options
+    another = {"preconditions": {"uid": "00000000-0000-4000-8000-000000000001"}}
+    assert "UID in the precondition" in await refusal(ours, shop, "runs", another)
+    kept_from = await refusal(ours, "kube-system", "any", by_uid)
+    assert "kept from" in kept_from
+    with pytest.raises(CallError, match="403"):
+        await ours.delete("pods", "runs", shop)
+    with pytest.raises(CallError, match="403"):
+        await ours.patch("configmaps", "other", {"data": {}}, release.namespace)
+    with pytest.raises(CallError, match="creates no ConfigMap but"):
+        await ours.create(_config_map("other", release.namespace))
+    with pytest.raises(CallError, match="403"):
+        await ours.create(_config_map("other", shop))
+
+
+async def test_without_queues_its_account_evicts_nobody(
+    cluster: Cluster, release: Release, shop: str, ours: Cluster
+) -> None:
+    await release.change(**{**QUEUE, "quota.mode": "Enforce"})
+    made = await cluster.create(pod(shop, "waits"))
+    by_uid = {"preconditions": {"uid": made["metadata"]["uid"]}}
+    assert "cannot create resource" in await refusal(ours, shop, "waits", by_uid)
+
+
+def _config_map(name: str, namespace: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+    }
