@@ -198,6 +198,7 @@ class QuotaController:
             _log.debug("status of quota `%s/%s`: %s", quota.namespace, quota.name, reason)
             return
         record.written = version, used
+        record.wrong_since = self._clock.now()  # if it is wrong again, then of something new
 
     def _has_drifted(self, quota: ElasticQuota, now: float) -> bool:
         """Whether a status has been wrong for too long; logged once."""

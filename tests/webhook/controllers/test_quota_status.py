@@ -142,6 +142,16 @@ async def test_statuses_of_busy_namespaces_are_written_now_and_then(tmp_path: Pa
         assert shop.writes == 4
 
 
+async def test_usage_that_changes_all_the_time_is_no_drift(tmp_path: Path) -> None:
+    async with world(tmp_path) as shop:
+        shop.quota()
+        for second in range(90):
+            shop.pod(f"pod-{second}")
+            shop.see()
+            await shop.round(after=1)
+            assert shop.drift.get("status", 0) == 0
+
+
 async def test_few_statuses_are_written_at_a_time(tmp_path: Path) -> None:
     async with world(tmp_path, most_writes=2) as shop:
         for number in range(3):
