@@ -54,7 +54,7 @@ class Sender:
         else:
             self._start(pool, due, texts)
         tell_at = begin
-        while clock() < end or pool.busy:
+        while clock() < end or due or pool.busy:
             await asyncio.sleep(_BREATH_SECONDS)
             pool.give_up_late_ones()
             if clock() >= tell_at + phase.window_seconds:
@@ -71,15 +71,20 @@ class Sender:
         yield window
 
     def _start(self, pool: Pool, due: list[float], texts: Iterator[bytes]) -> None:
-        """Submit a review at each moment; by a thread, for the event loop counts milliseconds."""
+        """Submit a review at each moment; by a thread, for the event loop counts milliseconds.
+
+        As many are left in `due` as are not submitted yet, however late that is.
+        """
         loop = asyncio.get_running_loop()
+        each = tuple(due)
 
         def submit(moment: float) -> None:
+            due.pop()
             pool.count.lags.append(round((clock() - moment) * 1e6))
             pool.submit(Sent(moment, next(texts)))
 
         def beat() -> None:
-            for moment in due:
+            for moment in each:
                 seconds = moment - clock()
                 if seconds > 0:
                     time.sleep(seconds)

@@ -259,7 +259,7 @@ async def test_leaving_ends_every_watch(tmp_path: Path) -> None:
         applier = EventApplier(now=lambda: STARTED, buffers_usage=True)
         async with live_cluster(connection, applier, time.clock, config=BRISK) as cluster:
             await cluster.synced()
-            assert server.watches() == 5
+            assert server.watches() == 7
         await server.until(lambda: server.watches() == 0)
         ours = {task for task in asyncio.all_tasks() - before if "aiohttp" not in repr(task)}
         assert not ours
