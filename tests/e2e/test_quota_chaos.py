@@ -19,8 +19,12 @@ pytestmark = pytest.mark.usefixtures("crds")
 
 SECONDS = 45.0
 RECLAIM_SECONDS, RECLAIM_AFTER_SECONDS = 62.0, 3
-PATIENCE = Patience(idle=35.0, within_min=120.0)
+PATIENCE = Patience(idle=60.0, within_min=120.0)
 """A Lease runs out in 15 s; a busy machine takes some more."""
+
+IN_VAIN = 3
+"""Evictions that a killed leader may leave without a pod for which they were made: of so few a
+ratio says nothing. `bench_elastic` judges it."""
 
 
 async def test_max_holds_and_nothing_waits_for_free_room_whoever_is_killed(
@@ -84,4 +88,4 @@ def assert_kept(found: Judgement) -> None:
     assert not found.below_min
     assert not found.young
     assert not found.hasty
-    assert found.evictions <= 1.2 * found.reclaimed
+    assert found.evictions <= found.reclaimed + IN_VAIN
