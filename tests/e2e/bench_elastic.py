@@ -54,7 +54,8 @@ def main() -> None:
         logs = arguments.logs or Path(folder, "logs")
         logs.mkdir()
         load = asyncio.run(_run(control_plane, logs, arguments))
-    (logs / "recording.pickle").write_bytes(pickle.dumps(load.recording))
+    if arguments.logs:
+        (logs / "recording.pickle").write_bytes(pickle.dumps(load.recording))
     # A Lease runs out in 15 s, and a plan takes some.
     patience = Patience(idle=35.0, within_min=arguments.reclaim_after + 30.0)
     found = judge(load.recording, patience)
