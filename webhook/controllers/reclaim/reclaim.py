@@ -8,12 +8,13 @@ again for the pods that it finds so: whoever is on the way out is no victim of t
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
-from engine.reclaim import NoPlan, NoPlanReason, Plan, Victim
+from engine.reclaim import NoPlan, NoPlanReason, Plan, RunningPod, Victim
 from webhook.cluster.client.connection import ApiError
 from webhook.controllers.reclaim.events import EvictionEvents, pod_reference, victims_text
 from webhook.controllers.reclaim.eviction_round import (
@@ -111,7 +112,7 @@ class Reclaim:
 
         # 3. Evict, once dry runs say that all may be evicted; wait until they are gone.
         if plan is None:
-            await self._parts.until(self._is_room, GONE_SECONDS, Outcome.NO_ROOM)
+            await self._wait_for_leaving()
         else:
             await self._evict(plan)
 
@@ -178,6 +179,29 @@ class Reclaim:
         await evictions.evict()
         parts.reclaims.set_note(held, self._waiting(plan))
         await evictions.wait_until_gone()
+
+    async def _wait_for_leaving(self) -> None:
+        """Wait for the room of pods that leave the node without an eviction of this leader."""
+        parts = self._parts
+        leaving = self._leaving(parts.running)
+        if not leaving and not self._is_room():
+            # The room is on another node: whoever nominated the pod had evicted nobody yet.
+            self._has_evicted = False
+            raise EndedError(Outcome.CHANGED, f"nobody leaves node `{self._node_name}`")
+
+        def is_over() -> bool:
+            now = (parts.running.get(pod.key) for pod in leaving)
+            return self._is_room() or not self._leaving(pod for pod in now if pod is not None)
+
+        await parts.until(is_over, GONE_SECONDS, Outcome.NO_ROOM)
+
+    def _leaving(self, pods: Iterable[RunningPod]) -> list[RunningPod]:
+        """Return the pods on the node that are being deleted, or evicted for others."""
+        parts = self._parts
+        claimed = parts.claims.of_others(self._held.pod.uid)
+        leaving = (pod for pod in pods if pod.deleting or pod.uid in claimed)
+        placed = ((pod, parts.state.placement(pod.key)) for pod in leaving)
+        return [pod for pod, placement in placed if placement and placement[0] == self._node_name]
 
     async def _bound(self) -> None:
         parts, pod = self._parts, self._held.pod

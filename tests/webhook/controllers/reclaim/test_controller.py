@@ -209,6 +209,25 @@ async def test_the_room_is_kept_while_victims_end(world: World) -> None:
     assert len(world.pods("batch")) == 3
 
 
+async def test_a_nomination_is_taken_back_where_nobody_leaves_its_node(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+
+    def end_when_nominated() -> None:
+        leader.leads = not world.nominated("web")
+
+    leader.on_sleep = end_when_nominated
+    await leader.lead_until(lambda: not leader.leads)
+    other = "b" if world.nominated("web") == "a" else "a"
+    world.server.delete("pods", "batch", f"{other}1")  # there is room now, but on the other node
+    successor = world.leader()
+    await successor.lead_until(lambda: bool(successor.ended))
+    assert successor.ended == [Outcome.CHANGED]
+    assert not world.nominated("web")
+    assert len(world.pods("batch")) == 3
+    assert successor.parts.guards.state.outcomes == ()  # nobody was evicted
+
+
 async def test_a_budget_stands_against_it(world: World) -> None:
     world.protect(0)
     world.queue("web", "2")
