@@ -1,0 +1,1 @@
+"""HTML pages and their plots: what typed reports look like in a browser; no HTTP."""
