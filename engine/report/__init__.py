@@ -1,4 +1,4 @@
-"""Reports: the decision for a pod, the verdict of its quotas, held pods, a replica, as data.
+"""Reports: the decision for a pod, quotas, held pods, a replica, a simulation, as data.
 
 What belongs here: the structs behind JSON answers and terminal outputs, how they are built from a
 `Decision`, and its one-line summary. What never does: rendering, a clock, or a decision. Fields are
@@ -18,6 +18,23 @@ from engine.report.queue import (
     queue_report,
 )
 from engine.report.quota import QuotaReport
+from engine.report.simulation import (
+    ArmPlacement,
+    ArmReport,
+    ArrivalSource,
+    ArrivalsSummary,
+    Measure,
+    NodeLevels,
+    PodFate,
+    PodOutcome,
+    RuleRejections,
+    Sample,
+    SimulatedCluster,
+    SimulationReport,
+    Spread,
+    UnplacedReason,
+    Victim,
+)
 from engine.report.status import (
     CertificateStatus,
     HeldStatus,
@@ -29,10 +46,18 @@ from engine.report.status import (
 from engine.report.summary import summary
 
 __all__ = [
+    "ArmPlacement",
+    "ArmReport",
+    "ArrivalSource",
+    "ArrivalsSummary",
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
+    "Measure",
+    "NodeLevels",
+    "PodFate",
     "PodName",
+    "PodOutcome",
     "PoliciesStatus",
     "QueueEntry",
     "QueueReport",
@@ -42,8 +67,15 @@ __all__ = [
     "ReleaseRates",
     "ReleaserReport",
     "RuleReason",
+    "RuleRejections",
+    "Sample",
+    "SimulatedCluster",
+    "SimulationReport",
     "SourceReport",
+    "Spread",
     "StatusReport",
+    "UnplacedReason",
+    "Victim",
     "ViewStatus",
     "decision_report",
     "eta_text",
