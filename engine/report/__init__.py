@@ -8,6 +8,7 @@ in camelCase on the wire, in the order in which they are declared.
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
 from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
+from engine.report.pod import PodReport
 from engine.report.policies import (
     LandingFigures,
     PoliciesReport,
@@ -27,6 +28,7 @@ from engine.report.queue import (
     queue_report,
 )
 from engine.report.quota import QuotaReport
+from engine.report.quotas import QuotaAmount, QuotaRow, QuotasReport
 from engine.report.simulation import (
     ArmPlacement,
     ArmReport,
@@ -69,14 +71,18 @@ __all__ = [
     "PodFate",
     "PodName",
     "PodOutcome",
+    "PodReport",
     "PoliciesReport",
     "PoliciesStatus",
     "PolicyRow",
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
+    "QuotaAmount",
     "QuotaPlace",
     "QuotaReport",
+    "QuotaRow",
+    "QuotasReport",
     "ReleaseRates",
     "ReleaserReport",
     "ResourceColumns",
