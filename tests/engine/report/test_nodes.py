@@ -33,4 +33,6 @@ def test_a_resource_that_no_object_names_is_nothing_everywhere() -> None:
 
 def test_thresholds_are_passed_on() -> None:
     limit = Threshold(measure=Measure.LOAD, resource="cpu", percent=65, policy="p", rule="busy")
-    assert nodes_report(cluster([node("a", cpu="2")]), NOW, thresholds=[limit]).thresholds == [limit]
+    assert nodes_report(cluster([node("a", cpu="2")]), NOW, thresholds=[limit]).thresholds == [
+        limit
+    ]
