@@ -7,7 +7,16 @@ in camelCase on the wire, in the order in which they are declared.
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
+from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
 from engine.report.pod import PodReport
+from engine.report.policies import (
+    LandingFigures,
+    PoliciesReport,
+    PolicyRow,
+    RuleKind,
+    RuleRow,
+    policies_report,
+)
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -55,13 +64,17 @@ __all__ = [
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
+    "LandingFigures",
     "Measure",
     "NodeLevels",
+    "NodesReport",
     "PodFate",
     "PodName",
     "PodOutcome",
     "PodReport",
+    "PoliciesReport",
     "PoliciesStatus",
+    "PolicyRow",
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
@@ -72,22 +85,28 @@ __all__ = [
     "QuotasReport",
     "ReleaseRates",
     "ReleaserReport",
+    "ResourceColumns",
+    "RuleKind",
     "RuleReason",
     "RuleRejections",
+    "RuleRow",
     "Sample",
     "SimulatedCluster",
     "SimulationReport",
     "SourceReport",
     "Spread",
     "StatusReport",
+    "Threshold",
     "UnplacedReason",
     "Victim",
     "ViewStatus",
     "decision_report",
     "eta_text",
     "expected_wait",
+    "nodes_report",
     "overdue_seconds",
     "place_text",
+    "policies_report",
     "queue_report",
     "summary",
 ]
