@@ -83,8 +83,7 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def placement_request(self) -> PlacementRequest:
         """The request to place it: what expressions may read at a release, see `compile_policy`."""
-        admission = {**_CREATION, "name": self.pod.name, "namespace": self.pod.namespace}
-        return PlacementRequest(pod=self.pod, raw=self.raw, request=admission)
+        return request_of_stored(self.pod, self.raw)
 
     @property
     def is_unbounded(self) -> bool:
@@ -219,6 +218,17 @@ class HeldPods:
                 if not each.is_unbounded
             ]
             heapify(self._queue)
+
+
+def request_of_stored(pod: Pod, raw: bytes) -> PlacementRequest:
+    """Return the request to place a pod that was created before.
+
+    Args:
+        pod: its model.
+        raw: the object as JSON.
+    """
+    admission = {**_CREATION, "name": pod.name, "namespace": pod.namespace}
+    return PlacementRequest(pod=pod, raw=raw, request=admission)
 
 
 def _may_be_decided(raw: bytes | msgspec.Raw) -> bool:
