@@ -7,6 +7,15 @@ in camelCase on the wire, in the order in which they are declared.
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
+from engine.report.outcome import (
+    POINT,
+    RANK_BOUNDS,
+    NamespaceOutcome,
+    OutcomeFigures,
+    OutcomeReport,
+    PolicyOutcome,
+    RuleOutcome,
+)
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -29,11 +38,17 @@ from engine.report.status import (
 from engine.report.summary import summary
 
 __all__ = [
+    "POINT",
+    "RANK_BOUNDS",
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
+    "NamespaceOutcome",
+    "OutcomeFigures",
+    "OutcomeReport",
     "PodName",
     "PoliciesStatus",
+    "PolicyOutcome",
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
@@ -41,6 +56,7 @@ __all__ = [
     "QuotaReport",
     "ReleaseRates",
     "ReleaserReport",
+    "RuleOutcome",
     "RuleReason",
     "SourceReport",
     "StatusReport",
