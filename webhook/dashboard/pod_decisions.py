@@ -93,9 +93,7 @@ class PodDecisions:
             freshness=self.cluster.freshness,
         )
         decision, _ = placer.decide(request, self.policies())
-        return decision_report(
-            decision, most_nodes=_NODES_EXPLAINED, most_inputs=_INPUTS_EXPLAINED
-        )
+        return decision_report(decision, most_nodes=_NODES_EXPLAINED, most_inputs=_INPUTS_EXPLAINED)
 
     def _without(self, key: str) -> ClusterView:
         """Return the cluster without a pod: it competes with others, not with itself."""

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from engine.model.elastic_quota import ElasticQuota, QuotaKey
+from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
 from engine.quota import (
     QuotaFigures,
@@ -64,7 +64,7 @@ def _quotas(view: ClusterView, namespace: str, groups: Container[str]) -> Iterat
         yield from (quota for quota in of_namespaces.get(name, ()) if quota.group in groups)
 
 
-def _row(  # noqa: PLR0913, PLR0917 - what is known of one quota
+def _row(
     state: ClusterState,
     view: ClusterView,
     rules: QueueRules,

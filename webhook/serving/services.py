@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.kinds import WATCHED, WATCHED_FOR_RECLAIM
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts, quota_figures, quota_usages
-from engine.view import ClusterState, UsageHistory
+from engine.view import ClusterState
 from webhook.background import in_background
 from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
@@ -27,11 +26,11 @@ from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
-from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
+from webhook.cluster.usage.poller import UsagePoller, UsageSource, usage_poller
 from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
 from webhook.cluster.watch.event_applier import EventApplier, PodObserver
 from webhook.cluster.watch.live_cluster import live_cluster
-from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
+from webhook.cluster.watch.source_status import StaleAfter
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
@@ -331,14 +330,9 @@ class ServiceBuilder:
         else:
             name = "metrics.k8s.io"
             source = MetricsApi(connection, applier.state, with_pods=settings.usage_of_pods)
-        every_seconds = settings.usage_poll_seconds
-        feed = UsageFeed(
-            applier.state,
-            UsageHistory(every_seconds),
-            by_koordinator=applier.measured_by_koordinator,
+        return usage_poller(
+            source, applier, name=name, every_seconds=settings.usage_poll_seconds, now=self.now
         )
-        status = SourceStatus(name=name, domain=Domain.METRICS, required=False)
-        return UsagePoller(source, feed, status, every_seconds=every_seconds, now=self.now)
 
     def _ledger(self, observed: ObservedCluster, store: Store) -> QuotaLedger:
         return QuotaLedger(
