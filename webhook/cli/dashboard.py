@@ -17,7 +17,6 @@ from engine.errors import StowplanError
 from engine.pipeline import Scope
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
-from engine.view import ClusterState
 from webhook.background import in_background, on_change
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
@@ -25,11 +24,6 @@ from webhook.cli.exit_codes import Exit
 from webhook.cluster import Cluster, recorded_cluster
 from webhook.cluster.client.connection import connected
 from webhook.cluster.client.credentials import NoKubeconfigError
-from webhook.cluster.timing import Clock
-from webhook.cluster.usage.metrics_api import MetricsApi
-from webhook.cluster.usage.poller import usage_poller
-from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.dashboard import (
     PREFIX,
     ClusterSource,
@@ -46,9 +40,10 @@ from webhook.placement.held_pods import HeldPods
 from webhook.placement.live_policies import LivePolicies
 from webhook.serving.composition import wall_clock
 from webhook.serving.server import listen
+from webhook.serving.watched_cluster import watched_cluster
+from webhook.settings import Settings
 
 _HOST: Final = "127.0.0.1"
-_USAGE_SECONDS: Final = 15.0
 _RELOAD_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 10.0
 """The longest wait for a cluster before its pages are shown: what may not be listed never comes."""
@@ -143,17 +138,9 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
     except NoKubeconfigError as error:
         raise StowplanError(f"{error}, or a recorded cluster with `--cluster`") from error
     held = HeldPods(wall_clock)
-    applier = EventApplier(ClusterState(), now=wall_clock, observers=[held], buffers_usage=True)
-    usage = usage_poller(
-        MetricsApi(connection, applier.state, with_pods=False),
-        applier,
-        name="metrics.k8s.io",
-        every_seconds=_USAGE_SECONDS,
-        now=wall_clock,
-    )
-    cluster = await stack.enter_async_context(
-        live_cluster(connection, applier, Clock(now=wall_clock), also=[usage])
-    )
+    # Pods that wait for quota use none, as where they are held.
+    settings = Settings(hold=True)
+    cluster = await watched_cluster(stack, settings, connection, [held], now=wall_clock)
     notes = console.errors()
     with notes.status("reading the cluster"), suppress(TimeoutError):
         async with asyncio.timeout(_SYNC_SECONDS):

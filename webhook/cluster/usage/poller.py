@@ -12,8 +12,7 @@ from typing import Protocol
 from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.view import USAGE_RESOURCES, ClusterState, Domain, UsageHistory
-from webhook.cluster.watch.event_applier import EventApplier
+from engine.view import USAGE_RESOURCES, ClusterState, UsageHistory
 from webhook.cluster.watch.source_status import SourceStatus
 
 AT_A_TIME = 50
@@ -217,27 +216,3 @@ class UsagePoller:
             else:
                 _log.info("usage from %s is back", self.status.name)
             self.status.last_error = message
-
-
-def usage_poller(
-    source: UsageSource,
-    applier: EventApplier,
-    *,
-    name: str,
-    every_seconds: float,
-    now: Callable[[], Micros],
-) -> UsagePoller:
-    """Return a poller that measures the nodes which Koordinator does not.
-
-    Args:
-        source: of the usage.
-        applier: of all events; knows what Koordinator measures.
-        name: of the source.
-        every_seconds: between two polls.
-        now: the time of day.
-    """
-    feed = UsageFeed(
-        applier.state, UsageHistory(every_seconds), by_koordinator=applier.measured_by_koordinator
-    )
-    status = SourceStatus(name=name, domain=Domain.METRICS, required=False)
-    return UsagePoller(source, feed, status, every_seconds=every_seconds, now=now)
