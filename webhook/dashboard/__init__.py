@@ -9,7 +9,15 @@ from webhook.dashboard.app import build_dashboard
 from webhook.dashboard.cluster_source import ClusterSource
 from webhook.dashboard.pod_decisions import PodDecisions
 from webhook.dashboard.pods import ReadPod, RecordedPods, no_pods, stored_pods
-from webhook.dashboard.readers import Anybody, Readers, TokenOfThisStart, TokenReaders
+from webhook.dashboard.readers import (
+    Anybody,
+    Reader,
+    Readers,
+    SignIn,
+    SignInError,
+    TokenOfThisStart,
+    TokenReaders,
+)
 from webhook.dashboard.routes import PREFIX
 from webhook.dashboard.source import DashboardSource
 
@@ -20,8 +28,11 @@ __all__ = [
     "DashboardSource",
     "PodDecisions",
     "ReadPod",
+    "Reader",
     "Readers",
     "RecordedPods",
+    "SignIn",
+    "SignInError",
     "TokenOfThisStart",
     "TokenReaders",
     "build_dashboard",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
@@ -37,15 +38,17 @@ class LiveUpdates:
         """
         if self._streams >= _MOST_STREAMS:
             raise web.HTTPServiceUnavailable(text="too many readers at a time\n")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         self._streams += 1
         try:
-            return await self._send(request)
+            await response.prepare(request)
+            with suppress(ConnectionResetError):  # the reader has left
+                await self._send(response)
         finally:
             self._streams -= 1
+        return response
 
-    async def _send(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
+    async def _send(self, response: web.StreamResponse) -> None:
         loop = asyncio.get_running_loop()
         sent, sent_at = self._version(), loop.time()
         until = sent_at + _LONGEST_SECONDS
@@ -55,4 +58,3 @@ class LiveUpdates:
             if version != sent or loop.time() - sent_at >= _LONGEST_SILENCE_SECONDS:
                 await response.write(b"data: %d\n\n" % version)
                 sent, sent_at = version, loop.time()
-        return response
