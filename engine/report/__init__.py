@@ -7,6 +7,7 @@ in camelCase on the wire, in the order in which they are declared.
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
+from engine.report.pod import PodReport
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -18,6 +19,7 @@ from engine.report.queue import (
     queue_report,
 )
 from engine.report.quota import QuotaReport
+from engine.report.quotas import QuotaAmount, QuotaRow, QuotasReport
 from engine.report.simulation import (
     ArmPlacement,
     ArmReport,
@@ -58,12 +60,16 @@ __all__ = [
     "PodFate",
     "PodName",
     "PodOutcome",
+    "PodReport",
     "PoliciesStatus",
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
+    "QuotaAmount",
     "QuotaPlace",
     "QuotaReport",
+    "QuotaRow",
+    "QuotasReport",
     "ReleaseRates",
     "ReleaserReport",
     "RuleReason",

@@ -23,6 +23,7 @@ from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
 from webhook.certificates.secret_store import SecretStore
 from webhook.cluster import Cluster, Recording, recorded_cluster
+from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
@@ -213,7 +214,7 @@ class ServiceBuilder:
             cluster=cluster,
             ledger=ledger,
             certificate=secret or self._local_certificate(),
-            authorize=TokenAuthorizer(connection).authorize,
+            authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
             record_denial=denials.record,
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
