@@ -22,7 +22,7 @@ from engine.simulation.scheduler import (
     unschedulable_message,
 )
 from engine.simulation.simulation import Simulation, simulate
-from engine.simulation.what_if import what_if
+from engine.simulation.what_if import Scenario, what_if
 
 __all__ = [
     "AddNodes",
@@ -34,6 +34,7 @@ __all__ = [
     "RecordedCluster",
     "RecordedPod",
     "ScaleDeployment",
+    "Scenario",
     "SchedulerModel",
     "Simulation",
     "generated_arrivals",

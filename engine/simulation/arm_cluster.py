@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -69,13 +70,9 @@ class ArmCluster:
         """Return the cluster as it is now; not to be held over the next change."""
         return self._state.view()
 
-    def pods_on(self, node_name: str) -> Mapping[str, Pod]:
-        """Return the pods on a node, those that stay among them, by `namespace/name`."""
-        return self._pods.get(node_name, {})
-
-    def load_of(self, key: str) -> Load:
-        """Return the load of a pod by `namespace/name`."""
-        return self._loads.get(key, _NO_LOAD)
+    def pods(self) -> Iterator[Pod]:
+        """Return all bound pods, those that stay among them."""
+        return chain.from_iterable(pods.values() for pods in self._pods.values())
 
     def bind(self, pod: Pod, node_name: str, *, like: str) -> None:
         """Bind a pod to a node.

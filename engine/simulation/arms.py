@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jsonpatch
 import msgspec
@@ -14,33 +14,18 @@ from msgspec import structs
 from engine.model import api
 from engine.model.decision import SCHEDULER, Decision, Verdict
 from engine.model.request import PlacementRequest
-from engine.model.time import Micros
 from engine.pipeline import decide
 from engine.placement import encode, encode_release
 from engine.placement.affinity import Operation
 from engine.placement.patch import read_document
 from engine.policy import PolicySet
-from engine.report import ArmPlacement, RuleRejections
+from engine.report import ArmPlacement, RuleRejections, Victim
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arrivals import Arrival
+from engine.simulation.scheduler import SchedulerModel, unschedulable_message
 from engine.view import ClusterView
 
 _AFFINITY = "/spec"
-
-
-class SchedulerLike(Protocol):
-    """A model of the scheduler.
-
-    Attributes:
-        reasons: why the latest pod got no node, in the words of the scheduler.
-    """
-
-    reasons: str
-
-    def place(
-        self, request: PlacementRequest, view: ClusterView, now: Micros, nominated: str = ""
-    ) -> str:
-        """Return the name of the node that a pod is bound to, "" for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +50,13 @@ class Landing(NamedTuple):
         node: "" for nowhere.
         reason: why nowhere.
         is_refused: whether it may not exist, rather than wait.
+        victims: who is evicted for it.
     """
 
     node: str
     reason: str = ""
     is_refused: bool = False
+    victims: tuple[Victim, ...] = ()
 
 
 class ArmDecider:
@@ -81,11 +68,16 @@ class ArmDecider:
         request: the fields of the admission request that expressions may read.
     """
 
-    def __init__(self, arm: Arm, scheduler: SchedulerLike, request: Mapping[str, Any]) -> None:
+    def __init__(self, arm: Arm, scheduler: SchedulerModel, request: Mapping[str, Any]) -> None:
         self._arm = arm
         self._scheduler = scheduler
         self._request = request
         self._rejections = _Rejections()
+
+    @property
+    def policies(self) -> PolicySet | None:
+        """Those of the arm."""
+        return self._arm.policies
 
     @property
     def rejections(self) -> tuple[RuleRejections, ...]:
@@ -118,7 +110,7 @@ class ArmDecider:
             else:
                 request = _patched(request, encode(decision, request, view).operations)
         node = self._scheduler.place(request, view, cluster.now, nominated)
-        return Landing(node, "" if node else self._scheduler.reasons)
+        return Landing(node, "" if node else unschedulable_message(request, view, cluster.now))
 
 
 class _Rejections:

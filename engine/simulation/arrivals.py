@@ -71,6 +71,11 @@ class Arrivals:
     request: Mapping[str, Any] = field(default_factory=lambda: {"operation": "CREATE"})
 
     @property
+    def are_created(self) -> bool:
+        """Whether pods are created now, so that quotas judge them; else they were long ago."""
+        return self.source in {ArrivalSource.MANIFESTS, ArrivalSource.CHANGES}
+
+    @property
     def figures_at(self) -> int:
         """The moment of all figures, in microseconds since the first arrival.
 
@@ -101,17 +106,22 @@ def recorded_arrivals(pods: Iterable[RecordedPod]) -> Arrivals:
 
 def manifest_arrivals(pods: Iterable[RecordedPod]) -> Arrivals:
     """Return new pods in their order, which arrive at once on the cluster as it is."""
-    arrivals = [_arrival(each, at=0) for each in pods]
-    return Arrivals(
-        source=ArrivalSource.MANIFESTS,
-        pods=[replace(arrival, recorded_on="", like="") for arrival in arrivals],
-    )
+    arrivals = [replace(new_arrival(each), recorded_on="", like="") for each in pods]
+    return Arrivals(source=ArrivalSource.MANIFESTS, pods=arrivals)
 
 
-def moved_arrivals(source: ArrivalSource, pods: Iterable[RecordedPod]) -> Arrivals:
-    """Return recorded pods that are to be placed again at once, in order of their creation."""
+def arrivals_at_once(
+    source: ArrivalSource, pods: Iterable[RecordedPod], more: Iterable[Arrival] = ()
+) -> Arrivals:
+    """Return recorded pods that are to be placed at once, in order of creation, then others."""
     arrivals = _arrivals(source, list(pods))
-    return replace(arrivals, pods=[replace(arrival, at=0) for arrival in arrivals.pods])
+    at_once = [replace(arrival, at=0) for arrival in (*arrivals.pods, *more)]
+    return replace(arrivals, pods=at_once)
+
+
+def new_arrival(recorded: RecordedPod) -> Arrival:
+    """Return a pod as it arrives at once."""
+    return _arrival(recorded, at=0)
 
 
 def generated_arrivals(pods: Iterable[RecordedPod], seed: int) -> Arrivals:
@@ -218,9 +228,7 @@ def _moments(random: np.random.Generator, count: int) -> list[int]:
     """
     grid = np.arange(DAY_SECONDS + 1) / DAY_SECONDS
     turn = 2 * math.pi
-    integral = grid + _SWING / turn * (
-        np.sin(turn * (grid - _BUSIEST)) + math.sin(turn * _BUSIEST)
-    )
+    integral = grid + _SWING / turn * (np.sin(turn * (grid - _BUSIEST)) + math.sin(turn * _BUSIEST))
     drawn = np.sort(random.random(count))
     seconds = np.interp(drawn, integral, grid * DAY_SECONDS)
     moments: list[int] = (seconds * SECOND).astype(np.int64).tolist()

@@ -66,7 +66,9 @@ def base_load(report: NodeUsage | None, moved: Iterable[Load]) -> Load:
     whole = np.zeros(len(RESOURCES), np.int64)
     if report is not None and report.usage is not None:
         whole = _vector(report.usage)
-    return np.maximum(whole - sum(moved), 0)
+    for load in moved:
+        whole = whole - load
+    return np.maximum(whole, 0)
 
 
 def _weight(shape: PodShape) -> tuple[int, ...]:

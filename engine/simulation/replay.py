@@ -11,10 +11,10 @@ import numpy as np
 
 from engine.model.time import SECOND
 from engine.report import Sample
-from engine.simulation.admission import Admission
-from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
+from engine.simulation.creation import Creation
 from engine.simulation.figures import Percents, hot_nodes, percents, spreads
 from engine.view import IntColumn
 
@@ -62,7 +62,7 @@ class Replay:
         arrivals: the pods.
         cluster: of the arm, without them.
         decider: places them.
-        admission: what may keep a pod from being created; None where all exist already.
+        creation: of pods that are new; None where all were created long ago.
         nodes: names, in the order of all figures.
         thresholds: of hot nodes.
     """
@@ -72,7 +72,7 @@ class Replay:
         arrivals: Arrivals,
         cluster: ArmCluster,
         decider: ArmDecider,
-        admission: Admission | None,
+        creation: Creation | None,
         *,
         nodes: tuple[str, ...],
         thresholds: Mapping[str, float],
@@ -80,7 +80,7 @@ class Replay:
         self._arrivals = arrivals
         self._cluster = cluster
         self._decider = decider
-        self._admission = admission
+        self._creation = creation
         self._names = nodes
         self._row_of = {name: row for row, name in enumerate(nodes)}
         self._thresholds = thresholds
@@ -140,13 +140,10 @@ class Replay:
 
     def _try(self, number: int, arrival: Arrival) -> Landing:
         """Place a pod, or let it wait."""
-        if self._admission is not None:
-            refused = self._admission.refusal(arrival, self._cluster.view())
-            if refused is not None:
-                return refused
-        landing = self._decider.place(arrival, self._cluster)
-        if not landing.node and self._admission is not None and not landing.is_refused:
-            landing = self._admission.make_room(arrival, self._cluster, self._decider, landing)
+        if self._creation is None:
+            landing = self._decider.place(arrival, self._cluster)
+        else:
+            landing = self._creation.place(arrival, self._cluster, self._decider)
         if landing.node in self._row_of:
             self._bind(number, arrival, landing.node)
         elif not landing.is_refused:
