@@ -7,7 +7,25 @@ in camelCase on the wire, in the order in which they are declared.
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
+from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
+from engine.report.outcome import (
+    POINT,
+    RANK_BOUNDS,
+    NamespaceOutcome,
+    OutcomeFigures,
+    OutcomeReport,
+    PolicyOutcome,
+    RuleOutcome,
+)
 from engine.report.pod import PodReport
+from engine.report.policies import (
+    LandingFigures,
+    PoliciesReport,
+    PolicyRow,
+    RuleKind,
+    RuleRow,
+    policies_report,
+)
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -48,6 +66,8 @@ from engine.report.status import (
 from engine.report.summary import summary
 
 __all__ = [
+    "POINT",
+    "RANK_BOUNDS",
     "ArmPlacement",
     "ArmReport",
     "ArrivalSource",
@@ -55,13 +75,21 @@ __all__ = [
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
+    "LandingFigures",
     "Measure",
+    "NamespaceOutcome",
     "NodeLevels",
+    "NodesReport",
+    "OutcomeFigures",
+    "OutcomeReport",
     "PodFate",
     "PodName",
     "PodOutcome",
     "PodReport",
+    "PoliciesReport",
     "PoliciesStatus",
+    "PolicyOutcome",
+    "PolicyRow",
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
@@ -72,22 +100,29 @@ __all__ = [
     "QuotasReport",
     "ReleaseRates",
     "ReleaserReport",
+    "ResourceColumns",
+    "RuleKind",
+    "RuleOutcome",
     "RuleReason",
     "RuleRejections",
+    "RuleRow",
     "Sample",
     "SimulatedCluster",
     "SimulationReport",
     "SourceReport",
     "Spread",
     "StatusReport",
+    "Threshold",
     "UnplacedReason",
     "Victim",
     "ViewStatus",
     "decision_report",
     "eta_text",
     "expected_wait",
+    "nodes_report",
     "overdue_seconds",
     "place_text",
+    "policies_report",
     "queue_report",
     "summary",
 ]
