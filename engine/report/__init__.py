@@ -8,6 +8,15 @@ in camelCase on the wire, in the order in which they are declared.
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
 from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
+from engine.report.outcome import (
+    POINT,
+    RANK_BOUNDS,
+    NamespaceOutcome,
+    OutcomeFigures,
+    OutcomeReport,
+    PolicyOutcome,
+    RuleOutcome,
+)
 from engine.report.pod import PodReport
 from engine.report.policies import (
     LandingFigures,
@@ -57,6 +66,8 @@ from engine.report.status import (
 from engine.report.summary import summary
 
 __all__ = [
+    "POINT",
+    "RANK_BOUNDS",
     "ArmPlacement",
     "ArmReport",
     "ArrivalSource",
@@ -66,14 +77,18 @@ __all__ = [
     "HeldStatus",
     "LandingFigures",
     "Measure",
+    "NamespaceOutcome",
     "NodeLevels",
     "NodesReport",
+    "OutcomeFigures",
+    "OutcomeReport",
     "PodFate",
     "PodName",
     "PodOutcome",
     "PodReport",
     "PoliciesReport",
     "PoliciesStatus",
+    "PolicyOutcome",
     "PolicyRow",
     "QueueEntry",
     "QueueReport",
@@ -87,6 +102,7 @@ __all__ = [
     "ReleaserReport",
     "ResourceColumns",
     "RuleKind",
+    "RuleOutcome",
     "RuleReason",
     "RuleRejections",
     "RuleRow",
