@@ -18,12 +18,17 @@ def load_cluster(
     """Return a recorded cluster; objects that cannot be used are reported, the rest is loaded.
 
     Args:
-        paths: files and folders.
-        console: for progress and mistakes.
-        observers: of the pods.
+            paths: files and folders.
+    <<<<<<< HEAD
+            console: for progress and mistakes.
+            observers: of the pods.
+    =======
+            console: for notes and progress.
+            observers: called for each pod.
+    >>>>>>> main
 
     Raises:
-        InvalidFileError: a file cannot be read at all.
+            InvalidFileError: a file cannot be read at all.
     """
     columns = (
         TextColumn("{task.description}"),

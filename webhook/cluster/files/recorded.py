@@ -72,7 +72,7 @@ def load_recorded(
     Args:
         paths: files and folders.
         progress: called after every few objects.
-        observers: of the pods.
+        observers: called for each pod; the cluster keeps only what its columns need.
 
     Raises:
         InvalidFileError: a file cannot be read, or is neither YAML nor JSON with objects of
@@ -88,6 +88,19 @@ def load_recorded(
     if unusable:
         raise InvalidFileError(unusable)
     return loader.finished()
+
+
+def read_folder(path: Path) -> Iterator[ApiObject | Diagnostic]:
+    """Yield the objects in a file, or in all YAML and JSON files of a folder; see `read_objects`.
+
+    Raises:
+        InvalidFileError: as there, or the folder has no such file.
+    """
+    files, unusable = _files([path])
+    if unusable:
+        raise InvalidFileError(unusable)
+    for file in files:
+        yield from read_objects(file)
 
 
 def read_objects(path: Path) -> Iterator[ApiObject | Diagnostic]:
