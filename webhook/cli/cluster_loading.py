@@ -18,17 +18,12 @@ def load_cluster(
     """Return a recorded cluster; objects that cannot be used are reported, the rest is loaded.
 
     Args:
-            paths: files and folders.
-    <<<<<<< HEAD
-            console: for progress and mistakes.
-            observers: of the pods.
-    =======
-            console: for notes and progress.
-            observers: called for each pod.
-    >>>>>>> main
+        paths: files and folders.
+        console: for notes and progress.
+        observers: called for each pod.
 
     Raises:
-            InvalidFileError: a file cannot be read at all.
+        InvalidFileError: a file cannot be read at all.
     """
     columns = (
         TextColumn("{task.description}"),

@@ -18,7 +18,7 @@ from tests.webhook.serving.test_services import node, pod, replica
 NODES = 5_000
 READER = "reader"
 PAGES = {
-    "nodes": "node-first",
+    "nodes": "node-0000",
     "pod?namespace=shop&name=web": "node-first",
     "quotas": "team",
     "queue": "no pod",
