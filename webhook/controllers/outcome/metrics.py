@@ -42,7 +42,7 @@ class OutcomeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         yield self._counter(
-            "pods",
+            "stowplan_outcome_pods",
             "Pods that were bound and judged, by whether they landed where they were meant to.",
             "landed",
             lambda each: {
@@ -52,7 +52,7 @@ class OutcomeCollector(Collector):
             },
         )
         yield self._counter(
-            "ranks",
+            "stowplan_outcome_ranks",
             "Pods that were bound, by the rank of their node among the candidates of the policies.",
             "rank",
             lambda each: dict(
@@ -60,20 +60,20 @@ class OutcomeCollector(Collector):
             ),
         )
         yield self._counter(
-            "points",
+            "stowplan_outcome_points",
             "Points by the scores of a policy, added up over the pods that it scored: of the node"
             " that they landed on, and of the one ranked first.",
             "node",
             lambda each: {"landed": each.points / POINT, "best": each.best / POINT},
         )
         yield self._counter(
-            "scored_pods",
+            "stowplan_outcome_scored_pods",
             "Pods in these points.",
             "",
             lambda each: {"": each.scored},
         )
         yield self._counter(
-            "compared_points",
+            "stowplan_outcome_compared_points",
             "Points by the scores of a policy, added up over the pods that a model of the stock"
             " scheduler found a node for: of the node that they landed on, and of the model's.",
             "node",
@@ -83,13 +83,13 @@ class OutcomeCollector(Collector):
             },
         )
         yield self._counter(
-            "compared_pods",
+            "stowplan_outcome_compared_pods",
             "Pods in these points, by whether the model takes the same node.",
             "stock",
             lambda each: {"same": each.compared - each.moved, "other": each.moved},
         )
         yield self._counter(
-            "hot_pods",
+            "stowplan_outcome_hot_pods",
             "Pods whose node, or that of the model of the stock scheduler, was above the threshold"
             " of usage.",
             "node",
@@ -112,7 +112,7 @@ class OutcomeCollector(Collector):
         self, name: str, text: str, label: str, values: Callable[[OutcomeFigures], dict[str, float]]
     ) -> Metric:
         labels = (*_SERIES, label) if label else _SERIES
-        metric = CounterMetricFamily(f"stowplan_outcome_{name}", text, labels=labels)
+        metric = CounterMetricFamily(name, text, labels=labels)
         for series, figures in self.controller.counts.figures.items():
             for value, count in values(figures).items():
                 metric.add_metric([*series, value] if label else [*series], count)
