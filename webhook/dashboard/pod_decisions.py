@@ -20,7 +20,7 @@ from engine.view import NO_ROW, ClusterView, WhatIf
 from webhook.cluster import Cluster
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import request_of_stored
+from webhook.placement.held_pods import creation_of
 from webhook.placement.placer import Placer
 
 _NODES_EXPLAINED: Final = 20
@@ -120,4 +120,4 @@ def _creation(raw: bytes) -> PlacementRequest:
     }
     created = msgspec.json.encode(manifest)
     pod = pod_of(_decode(created))
-    return request_of_stored(pod, created)
+    return PlacementRequest(pod=pod, raw=created, request=creation_of(pod))
