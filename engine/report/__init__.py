@@ -19,7 +19,6 @@ from engine.report.outcome import (
 )
 from engine.report.pod import PodReport
 from engine.report.policies import (
-    LandingFigures,
     PoliciesReport,
     PolicyRow,
     RuleKind,
@@ -75,7 +74,6 @@ __all__ = [
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
-    "LandingFigures",
     "Measure",
     "NamespaceOutcome",
     "NodeLevels",

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from engine.policy import CompiledPolicy, PolicySet
+from engine.report.outcome import PolicyOutcome
 
 
 class RuleKind(StrEnum):
@@ -31,24 +32,6 @@ class RuleRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     rejected_nodes: int = 0
 
 
-class LandingFigures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where pods were bound that a policy advised or nominated.
-
-    Attributes:
-        bound: pods that were bound to any node.
-        as_meant: of these, on a node that was meant.
-        mean_rank: of their nodes among the candidates, 1 for the best.
-        points_lost: the score of their node less than the best, 0..100, on average.
-        stock_points_lost: the same of the nodes that the model of the scheduler would have taken.
-    """
-
-    bound: int
-    as_meant: int
-    mean_rank: float
-    points_lost: float
-    stock_points_lost: float
-
-
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One policy.
 
@@ -58,8 +41,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
         rules: filters, then scores.
         decisions: that it took part in since the replica began, by outcome: placed, abstained,
             denied.
-        landings: None where nothing is known of its pods.
-        audited_because: why it was set to Audit although its file says Enforce; "" if it was not.
+        outcome: where its pods were bound; None where nobody knows.
         warnings: what is allowed in it and probably not meant, and what is slow.
     """
 
@@ -69,8 +51,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     priority: int
     rules: tuple[RuleRow, ...]
     decisions: Mapping[str, int] = {}
-    landings: LandingFigures | None = None
-    audited_because: str = ""
+    outcome: PolicyOutcome | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -97,7 +78,7 @@ def policies_report(
     *,
     decisions: Mapping[tuple[str, str, str], int] | None = None,
     rejections: Mapping[tuple[str, str, str], int] | None = None,
-    landings: Mapping[str, LandingFigures] | None = None,
+    outcomes: Mapping[str, PolicyOutcome] | None = None,
     digest: str = "",
     loaded_at: str = "",
     last_reload_error: str = "",
@@ -108,7 +89,7 @@ def policies_report(
         policies: they.
         decisions: their number by policy, mode and outcome; None where nobody counts.
         rejections: numbers of nodes by policy, mode and filter.
-        landings: by policy.
+        outcomes: where pods were bound, by policy.
         digest: of the policies.
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded.
@@ -130,7 +111,7 @@ def policies_report(
                     for (name, mode, outcome), count in (decisions or {}).items()
                     if (name, mode) == (policy.name, policy.mode.value)
                 },
-                landings=(landings or {}).get(policy.name),
+                outcome=(outcomes or {}).get(policy.name),
                 warnings=(*policy.warnings, *policy.slow_parts),
             )
             for policy in policies
