@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from engine.policy import CompiledPolicy, PolicySet
-from engine.report.outcome import PolicyOutcome
+from engine.report.outcome import AuditedPolicy, OutcomeReport, PolicyOutcome
 
 
 class RuleKind(StrEnum):
@@ -42,6 +42,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
         decisions: that it took part in since the replica began, by outcome: placed, abstained,
             denied.
         outcome: where its pods were bound; None where nobody knows.
+        audited: why it is in Audit mode, whatever its file says; None if it is not.
         warnings: what is allowed in it and probably not meant, and what is slow.
     """
 
@@ -52,6 +53,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     rules: tuple[RuleRow, ...]
     decisions: Mapping[str, int] = {}
     outcome: PolicyOutcome | None = None
+    audited: AuditedPolicy | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -78,7 +80,7 @@ def policies_report(
     *,
     decisions: Mapping[tuple[str, str, str], int] | None = None,
     rejections: Mapping[tuple[str, str, str], int] | None = None,
-    outcomes: Mapping[str, PolicyOutcome] | None = None,
+    outcome: OutcomeReport | None = None,
     digest: str = "",
     loaded_at: str = "",
     last_reload_error: str = "",
@@ -89,11 +91,12 @@ def policies_report(
         policies: they.
         decisions: their number by policy, mode and outcome; None where nobody counts.
         rejections: numbers of nodes by policy, mode and filter.
-        outcomes: where pods were bound, by policy.
+        outcome: where their pods were bound; None where nobody knows.
         digest: of the policies.
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded.
     """
+    outcomes = {} if outcome is None else {each.policy: each for each in outcome.policies}
     return PoliciesReport(
         digest=digest,
         loaded_at=loaded_at,
@@ -111,12 +114,19 @@ def policies_report(
                     for (name, mode, outcome), count in (decisions or {}).items()
                     if (name, mode) == (policy.name, policy.mode.value)
                 },
-                outcome=(outcomes or {}).get(policy.name),
+                outcome=outcomes.get(policy.name),
+                audited=_audited(policy, outcome),
                 warnings=(*policy.warnings, *policy.slow_parts),
             )
             for policy in policies
         ),
     )
+
+
+def _audited(policy: CompiledPolicy, outcome: OutcomeReport | None) -> AuditedPolicy | None:
+    """Return why a policy is kept in Audit mode; one that was changed since is not."""
+    found = None if outcome is None else outcome.audited.get(policy.name)
+    return found if found is not None and found.digest == policy.digest.hex() else None
 
 
 def _rules(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.report import PoliciesReport, PolicyRow, RuleKind, RuleRow
-from engine.report.outcome import OutcomeFigures, PolicyOutcome
+from engine.report.outcome import AuditedPolicy, OutcomeFigures, PolicyOutcome
 from tests.webhook.pages.reports import HOSTILE
 from webhook.pages import policies_page
 
@@ -48,11 +48,10 @@ def test_outcomes_are_in_points_of_the_policy() -> None:
 
 
 def test_a_policy_that_was_set_to_audit_says_since_when() -> None:
-    outcome = PolicyOutcome(
-        policy="calm", mode="Audit", total=OutcomeFigures(), audited_since="2026-03-02T10:00:00Z"
-    )
-    body = policies_page(PoliciesReport(policies=(policy(outcome=outcome),)), {}).body
-    assert "set to Audit at 2026-03-02T10:00:00Z" in body
+    audited = AuditedPolicy(digest="ab", since="2026-03-02T10:00:00Z", reason="hot nodes")
+    row = policy(mode="Audit", audited=audited)
+    body = policies_page(PoliciesReport(policies=(row,)), {}).body
+    assert "set to Audit at 2026-03-02T10:00:00Z</strong>: hot nodes" in body
     assert "no outcome is known" in body
 
 
