@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -15,9 +16,11 @@ from engine.model.request import PlacementRequest
 from engine.model.selectors import named_nodes
 from engine.model.time import Micros
 from engine.plugins import PLUGINS, Filter, Plugin
+from engine.plugins.lib.spread_constraints import SpreadConstraint
 from engine.policy import SCHEDULER_FILTERS
 from engine.simulation.scheduler.sampling import node_order, nodes_to_find, search
 from engine.simulation.scheduler.scoring import scores, weighted_sum
+from engine.simulation.scheduler.topology_spread import SYSTEM_DEFAULT_CONSTRAINTS
 from engine.view import BoolColumn, ClusterView, IntColumn
 
 
@@ -40,11 +43,19 @@ class SchedulerModel:
         seed: of the choice among nodes that are equally good.
         percentage_of_nodes_to_score: as in the scheduler's configuration; 0 lets the number of
             nodes decide.
+        default_constraints: of topology spread, for a pod of a controller that has none.
     """
 
-    def __init__(self, seed: int, *, percentage_of_nodes_to_score: int = 0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        percentage_of_nodes_to_score: int = 0,
+        default_constraints: Sequence[SpreadConstraint] = SYSTEM_DEFAULT_CONSTRAINTS,
+    ) -> None:
         self._random = Random(seed)  # noqa: S311 (no secret)
         self._percentage = percentage_of_nodes_to_score
+        self._default_constraints = default_constraints
         self._start = 0
 
     def place(
@@ -80,7 +91,7 @@ class SchedulerModel:
         # 3. Score them, unless there is no choice.
         best = feasible
         if feasible.size > 1:
-            totals = weighted_sum(scores(pod, view, feasible, now))
+            totals = weighted_sum(scores(pod, view, feasible, now, self._default_constraints))
             best = feasible[totals == totals.max()]
         return view.names[int(best[self._random.randrange(best.size)])]
 
@@ -97,10 +108,11 @@ def passing_nodes(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
 def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn]:
     """Return the points of all nodes that pass the filters, by the name of the score.
 
-    As if all of them were looked at; aligned with the rows that `passing_nodes` gives.
+    As if all of them were looked at; aligned with the rows that `passing_nodes` gives, empty where
+    there are none.
     """
     (rows,) = passing_nodes(pod, view, now).nonzero()
-    return scores(pod, view, rows, now)
+    return scores(pod, view, rows, now) if rows.size else {}
 
 
 def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Micros) -> str:
