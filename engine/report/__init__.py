@@ -17,6 +17,7 @@ from engine.report.outcome import (
     OutcomeReport,
     PolicyOutcome,
     RuleOutcome,
+    landing_figures,
 )
 from engine.report.pod import PodReport
 from engine.report.policies import (
@@ -121,6 +122,7 @@ __all__ = [
     "decision_report",
     "eta_text",
     "expected_wait",
+    "landing_figures",
     "nodes_report",
     "overdue_seconds",
     "place_text",
