@@ -21,7 +21,6 @@ from engine.report.outcome import (
 )
 from engine.report.pod import PodReport
 from engine.report.policies import (
-    LandingFigures,
     PoliciesReport,
     PolicyRow,
     RuleKind,
@@ -78,7 +77,6 @@ __all__ = [
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
-    "LandingFigures",
     "Measure",
     "NamespaceOutcome",
     "NodeLevels",
