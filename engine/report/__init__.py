@@ -17,7 +17,6 @@ from engine.report.outcome import (
     OutcomeReport,
     PolicyOutcome,
     RuleOutcome,
-    landing_figures,
 )
 from engine.report.pod import PodReport
 from engine.report.policies import (
@@ -120,7 +119,6 @@ __all__ = [
     "decision_report",
     "eta_text",
     "expected_wait",
-    "landing_figures",
     "nodes_report",
     "overdue_seconds",
     "place_text",

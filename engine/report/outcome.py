@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engine.report.policies import LandingFigures
-
 RANK_BOUNDS = (1, 5, 20, 100)
 """The greatest rank of each band in `OutcomeFigures.ranks` but the last, which has no end."""
 
@@ -157,21 +155,6 @@ class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unjudged: int = 0
     policies: tuple[PolicyOutcome, ...] = ()
     audited: Mapping[str, AuditedPolicy] = {}
-
-
-def landing_figures(outcome: PolicyOutcome) -> LandingFigures | None:
-    """Return the outcome of a policy as a page of all policies shows it, None without a rank."""
-    total = outcome.total
-    lost, gained = total.mean_lost or 0.0, total.mean_gained or 0.0
-    if total.mean_rank is None:
-        return None
-    return LandingFigures(
-        bound=total.pods,
-        as_meant=total.landed,
-        mean_rank=total.mean_rank,
-        points_lost=lost,
-        stock_points_lost=lost + gained,
-    )
 
 
 def _mean(total: int, count: int) -> float | None:

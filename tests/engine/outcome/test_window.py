@@ -5,7 +5,7 @@ import msgspec
 from engine.model.time import SECOND, Micros
 from engine.outcome import OutcomeWindow, PolicyLanding, WindowState, WorseRules
 from engine.outcome.figures import MOST_SERIES, OutcomeCounts
-from engine.report import LandingFigures, OutcomeFigures, OutcomeReport, landing_figures
+from engine.report import OutcomeFigures, OutcomeReport
 from tests.engine.measured_cluster import NOW
 from tests.engine.outcome.test_landing import policies
 
@@ -123,14 +123,3 @@ def test_namespaces_beyond_the_counted_ones_count_together() -> None:
         counts.add(f"n{number}", [landing()], landed=True)
     assert len(counts.figures) == MOST_SERIES + 1
     assert sum(each.pods for each in counts.figures.values()) == 2 * MOST_SERIES
-
-
-def test_a_page_of_all_policies_shows_means() -> None:
-    window = OutcomeWindow(HOUR)
-    window.add("shop", [landing(rank=1, points=9000, stock=7000)], NOW, landed=True)
-    window.add("shop", [landing(rank=4, points=6000, stock=4000)], NOW, landed=False)
-    (policy,) = report_of(window).policies
-    # lost: 10 and 40; the stock scheduler's: 30 and 60
-    assert landing_figures(policy) == LandingFigures(
-        bound=2, as_meant=1, mean_rank=2.5, points_lost=25, stock_points_lost=45
-    )
