@@ -11,8 +11,8 @@ from tests.engine.measured_cluster import pod
 Json = dict[str, Any]
 
 
-def term(key: str = "zone", **more: object) -> Json:
-    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "a"}}, **more}
+def term(**more: object) -> Json:
+    return {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, **more}
 
 
 def preferring(side: str, *weights: int, **more: object) -> Pod:
