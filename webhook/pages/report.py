@@ -115,7 +115,10 @@ def _distributions(report: SimulationReport, figures: dict[str, Figure]) -> _Plo
         }
         name = f"distribution-{number}"
         figures[name] = grouped_bars(
-            bin_labels(_BIN, _BINS), counts, x=f"{resource} {measure}, % of allocatable", y="nodes"
+            bin_labels(_BIN, _BINS),
+            counts,
+            x=f"{resource} {measure}, % of allocatable, from",
+            y="nodes",
         )
         captions[name] = f"Number of nodes by {resource} {measure}, arm by arm"
     return _Plots("Distributions", captions)
