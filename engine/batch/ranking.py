@@ -70,7 +70,7 @@ class Ranking:
             return self._rows[self._is_in]
         last = np.partition(self._totals, -most)[-most]
         (above,), (tied,) = (self._totals > last).nonzero(), (self._totals == last).nonzero()
-        return self._rows[np.concatenate([above, tied[: 2 * most - above.size]])]
+        return self._rows.take(np.concatenate([above, tied[: 2 * most - above.size]]))
 
     def still_points(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return what candidates get by the scores that no pod changes."""

@@ -28,7 +28,7 @@ from engine.view.memo import (
     Memo,
 )
 from engine.view.part_memo import PartMemo
-from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes
+from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes, PodTransitions
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
 from engine.view.trait_numbers import with_number, without_number
