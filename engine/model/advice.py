@@ -27,12 +27,14 @@ class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
         nodes: names of the first few of the best tier, best first; none without a preference.
         candidates: number of nodes that could take the pod.
         id: unique to this advice; "" where no replica waits for the pod.
+        terms: number of preferred terms that were added to the pod, the last ones it has.
     """
 
     policies: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     candidates: int = 0
     id: str = ""
+    terms: int = 0
 
 
 _decode = msgspec.json.Decoder(Advice).decode

@@ -18,6 +18,7 @@ from engine.placement.encoder import encode
 from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
 from engine.placement.release_encoder import ReleasePatch, encode_release
+from engine.placement.submitted import as_submitted
 
 __all__ = [
     "ADVICE_ANNOTATION",
@@ -30,6 +31,7 @@ __all__ = [
     "ReleasePatch",
     "advice_id",
     "and_into_required",
+    "as_submitted",
     "encode",
     "encode_release",
     "hold_patch",

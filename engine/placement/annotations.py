@@ -39,7 +39,9 @@ _CUT = "..."
 _BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
 
 
-def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) -> Advice:
+def advice_of(
+    decision: Decision, best_tier: NDArray[np.intp], review_uid: str, *, terms: int = 0
+) -> Advice:
     """Return the advice, cut to the size of its annotation.
 
     Args:
@@ -47,9 +49,12 @@ def advice_of(decision: Decision, best_tier: NDArray[np.intp], review_uid: str) 
         best_tier: rows of the most preferred nodes, best first.
         review_uid: of the admission review, "" for none. The pod has no name yet that would
             identify it.
+        terms: number of preferred terms that the pod gets.
     """
     names = tuple([decision.names[row] for row in best_tier[:MOST_NODES].tolist()])
-    advice = Advice(decision.policies, names, decision.candidates.size, advice_id(review_uid))
+    advice = Advice(
+        decision.policies, names, decision.candidates.size, advice_id(review_uid), terms
+    )
     if len(msgspec.json.encode(advice)) <= _SURELY_FITTING_BYTES:
         return advice
     framed = msgspec.structs.replace(advice, policies=("",), nodes=("",))

@@ -61,7 +61,8 @@ def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> 
     preferred = preferred_terms(decision, view, hostnames, rejections, budget)
 
     # 4. Annotations.
-    advice = advice_of(decision, preferred.best_tier, str(request.request.get("uid", "")))
+    uid, terms = str(request.request.get("uid", "")), len(preferred.terms)
+    advice = advice_of(decision, preferred.best_tier, uid, terms=terms)
     annotations = annotations_of(decision, advice)
 
     # 5. All of it as operations, tried on the pod.

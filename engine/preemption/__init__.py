@@ -4,8 +4,12 @@ Belongs here: who is exempt, the search for victims that make room for one pod, 
 pure functions. Never: what others borrow (`engine.reclaim`), evictions, and who plans when.
 """
 
-from engine.preemption.cross_node import CrossNodeSearch
-from engine.preemption.planner import plan_preemption
+from engine.preemption.planner import plan_preemption, plan_preemption_in_steps
 from engine.preemption.toleration import is_exempt, is_preempting
 
-__all__ = ["CrossNodeSearch", "is_exempt", "is_preempting", "plan_preemption"]
+__all__ = [
+    "is_exempt",
+    "is_preempting",
+    "plan_preemption",
+    "plan_preemption_in_steps",
+]

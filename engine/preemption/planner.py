@@ -6,12 +6,19 @@ from engine.model.elastic_quota import QuotaKey
 from engine.model.request import PlacementRequest
 from engine.preemption.search import PreemptionSearch
 from engine.preemption.toleration import is_preempting
-from engine.reclaim import NoPlan, NoPlanReason, Plan, Situation, refusal_of
+from engine.reclaim import NoPlan, NoPlanReason, Plan, Situation, Steps, completed, refusal_of
 
 
 def plan_preemption(
     request: PlacementRequest, quotas: tuple[QuotaKey, ...], situation: Situation
 ) -> Plan | NoPlan:
+    """Return what `plan_preemption_in_steps` does, without a pause."""
+    return completed(plan_preemption_in_steps(request, quotas, situation))
+
+
+def plan_preemption_in_steps(
+    request: PlacementRequest, quotas: tuple[QuotaKey, ...], situation: Situation
+) -> Steps[Plan | NoPlan]:
     """Return which pods of lower priority are to be evicted for a held pod.
 
     The same arguments always give the same plan. After it the pod fits the node, no quota is below
@@ -34,7 +41,8 @@ def plan_preemption(
         return refused
 
     # 2. With the pods that are leaving gone there may be room already.
-    search = PreemptionSearch(request, quotas, situation)
+    leaving = yield from situation.on_their_way_out()
+    search = PreemptionSearch(request, quotas, situation, leaving)
     if search.fit.stale:
         return NoPlan(reason=NoPlanReason.STALE, message=", ".join(search.fit.stale.values()))
     if search.fits.any():
@@ -43,4 +51,6 @@ def plan_preemption(
         )
 
     # 3. Find victims on one node or on several, or say what is in the way.
-    return search.plan(search.victims.of_lower_priority()) or search.reason()
+    victims = yield from search.victims.of_lower_priority()
+    plan = yield from search.plan(victims)
+    return plan or (yield from search.reason())

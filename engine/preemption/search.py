@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.model.elastic_quota import QuotaKey
+from engine.model.gang import GangKey
 from engine.model.request import PlacementRequest
-from engine.pipeline import decide
-from engine.preemption.cross_node import CrossNodeSearch
-from engine.preemption.victims import MOST_VICTIMS, PossibleVictims, in_order
+from engine.preemption.victims import PossibleVictims, in_order
 from engine.reclaim import (
-    Accounts,
+    MOST_VICTIMS,
     Borrower,
-    NodeFit,
+    Candidate,
+    CrossNodeSearch,
+    Groups,
     NodeSearch,
     NoPlan,
     NoPlanReason,
     Plan,
+    Preemptor,
     Situation,
-    Victim,
-    requests_by_quota,
+    Steps,
+    best_rows,
+    group,
+    sizes_of_gangs,
 )
-from engine.view import NO_ROW, WhatIf, counted_requests
 
 _MOST_NODES: Final = 16
 """The best nodes that are tried: only rules that read other nodes make more than one fail."""
@@ -44,129 +46,98 @@ class PreemptionSearch:
     """
 
     def __init__(
-        self, request: PlacementRequest, quotas: tuple[QuotaKey, ...], situation: Situation
+        self,
+        request: PlacementRequest,
+        quotas: tuple[QuotaKey, ...],
+        situation: Situation,
+        leaving: Sequence[Candidate],
     ) -> None:
-        self._request = request
+        self._pod = request.pod
         self._situation = situation
-        self._leaving = situation.on_their_way_out()
-        leaving = requests_by_quota(self._leaving)
-        self._accounts = Accounts(situation.accounts, leaving, situation.lendable)
-        self.victims = PossibleVictims(request, quotas, situation, self._accounts)
-        self.fit = NodeFit(
-            request,
-            situation.policies,
-            situation.view,
-            situation.now,
-            situation.scope,
-            situation.freshness,
-        )
-        self.fits = self.fit.passing(self._what_if(()))
+        self._leaving = leaving
+        self._preemptor = Preemptor(request, situation, leaving)
+        self._accounts = self._preemptor.accounts
+        self.victims = PossibleVictims(request, quotas, situation, leaving, self._accounts)
+        self.fit, self.fits = self._preemptor.fit, self._preemptor.fits
+        self._gangs: Mapping[GangKey, int] | None = None
 
-    def plan(self, victims: Sequence[Borrower]) -> Plan | None:
+    def plan(self, victims: Sequence[Borrower]) -> Steps[Plan | None]:
         """Return the best plan, None if there is none.
 
         Gangs, and pods on several nodes, are taken where pods on one node do not make room.
 
         Args:
-            victims: that may be evicted, the first to go first.
+            victims: that may be evicted.
         """
         if not victims:
             return None
-        groups = list(self.victims.groups(victims, self._situation.view))
-        single = [group[0] for group in groups if len(group) == 1]
-        for row, of_row in islice(self._nodes(single), _MOST_NODES):
-            if len(of_row) <= MOST_VICTIMS and self._is_enough(row, of_row):
+        if self._gangs is None:
+            self._gangs = yield from sizes_of_gangs(
+                self._situation.candidates, self._leaving, self._situation.view
+            )
+        groups, tried = group(victims, self._gangs), 0
+        for found in self._nodes(groups.single):
+            if found is None:
+                yield
+                continue
+            row, of_row = found
+            if len(of_row) <= MOST_VICTIMS and self._preemptor.fits_on(row, of_row):
                 return self._plan(row, of_row)
-        if len(single) == len(groups) and not self.fit.reads_other_nodes:
+            tried += 1
+            if tried == _MOST_NODES:
+                break
+        if not groups.gangs and not self.fit.reads_other_nodes:
             return None
-        return self._plan_for_several_nodes(groups)
+        return (yield from self._plan_for_several_nodes(groups))
 
-    def reason(self) -> NoPlan:
+    def reason(self) -> Steps[NoPlan]:
         """Return why no victims were found."""
-        lower = self.victims.of_lower_priority
-        tried = len(lower())
-        for victims, reason, text in (
-            (lower(budgets=False), NoPlanReason.BLOCKED_BY_PDB, _BUDGETS),
-            (lower(budgets=False, tolerations=False), NoPlanReason.TOLERATED, _TOLERATIONS),
-            (
-                lower(budgets=False, tolerations=False, guards=False),
-                NoPlanReason.GUARDED,
-                _GUARDS,
-            ),
+        tried = len((yield from self.victims.of_lower_priority()))
+        for reason, text, tolerations, guards in (
+            (NoPlanReason.BLOCKED_BY_PDB, _BUDGETS, True, True),
+            (NoPlanReason.TOLERATED, _TOLERATIONS, False, True),
+            (NoPlanReason.GUARDED, _GUARDS, False, False),
         ):
+            victims = yield from self.victims.of_lower_priority(
+                budgets=False, tolerations=tolerations, guards=guards
+            )
             # Budgets also limit how many go, where each by itself may.
             is_limited = reason is NoPlanReason.BLOCKED_BY_PDB and bool(self._situation.budgets)
-            if (is_limited or len(victims) > tried) and self.plan(victims) is not None:
+            is_more, tried = len(victims) > tried, len(victims)
+            if (is_limited or is_more) and (yield from self.plan(victims)) is not None:
                 return NoPlan(reason=reason, message=text)
-            tried = len(victims)
         text = "no pods of lower priority make room for it"
         return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
 
     def _nodes(self, victims: Sequence[Borrower]) -> NodeSearch:
+        preemptor = self._preemptor
         return NodeSearch(
             self.fit,
-            self._what_if(()),
-            counted_requests(self._request.pod.shape),
+            preemptor.what_if(()),
+            preemptor.requests,
             {},
             self._accounts,
             victims,
             in_order,
         )
 
-    def _plan_for_several_nodes(self, groups: Sequence[list[Borrower]]) -> Plan | None:
-        members = [each for group in groups for each in group]
-        rows = [row for row, _ in islice(self._nodes(members), _MOST_NODES)]
-        search = CrossNodeSearch(self._request.pod, self.fit, self._what_if(()), self._accounts)
-        victims = search.victims(groups, rows)
-        if victims is None:
-            return None
-        return self._plan(self._best_node(victims), victims)
-
-    def _is_enough(self, row: int, victims: Sequence[Borrower]) -> bool:
-        return bool(self.fit.passing(self._what_if(victims))[row])
-
-    def _best_node(self, victims: Sequence[Borrower]) -> int:
-        """Return the row that the pod would be released to with some pods gone."""
-        situation, what_if = self._situation, self._what_if(victims)
-        decision = decide(
-            self._request,
-            situation.policies,
-            what_if.view,
-            situation.now,
-            scope=situation.scope,
-            freshness=situation.freshness,
-        )
-        if decision.candidates.size:
-            return int(decision.candidates[0])
-        names = situation.view.names
-        rows: list[int] = self.fit.passing(what_if).nonzero()[0].tolist()
-        return min(rows, key=lambda row: names[row])
-
-    def _what_if(self, removed: Sequence[Borrower]) -> WhatIf:
-        """Return the cluster without the pods that are leaving, and without some more."""
-        what_if = WhatIf(self._situation.view)
-        gone = [(each.pod.key, each.entry) for each in self._leaving if each.entry.row != NO_ROW]
-        what_if.remove([*gone, *(victim.counted for victim in removed)])
-        return what_if
+    def _plan_for_several_nodes(self, groups: Groups) -> Steps[Plan | None]:
+        everyone = groups.all()
+        members = [each for members in everyone for each in members]
+        rows = yield from best_rows(self._nodes(members), _MOST_NODES)
+        what_if = self._preemptor.what_if(())
+        search = CrossNodeSearch(self._pod, self.fit, what_if, self._accounts)
+        victims = yield from search.victims(everyone, rows)
+        return None if victims is None else self._plan(self._preemptor.best_node(victims), victims)
 
     def _plan(self, row: int, victims: Sequence[Borrower]) -> Plan:
-        names, pod = self._situation.view.names, self._request.pod
+        name, pod = self._situation.view.names[row], self._pod
         most = max(each.pod.priority for each in victims)
         return Plan(
-            node_name=names[row],
-            victims=tuple(
-                Victim(
-                    key=each.pod.key,
-                    uid=each.pod.uid,
-                    quota=each.quotas[0] if each.quotas else None,
-                    owner=each.pod.owner,
-                    node_name=names[each.entry.row],
-                    requests=each.requests,
-                )
-                for each in in_order(victims)
-            ),
+            node_name=name,
+            victims=self._preemptor.victims(in_order(victims)),
             message=(
-                f"{pod.key} has priority {pod.priority} and needs room on node {names[row]}; "
+                f"{pod.key} has priority {pod.priority} and needs room on node {name}; "
                 f"priority of the victims: {most}" + (" at most" if len(victims) > 1 else "")
             ),
         )

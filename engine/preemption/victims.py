@@ -1,29 +1,26 @@
-"""The pods that may be evicted for a pod of higher priority, and which of them go together."""
+"""The pods that may be evicted for a pod of higher priority."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
-from engine.gang import pod_group_of_gang
 from engine.model.elastic_quota import QuotaKey
-from engine.model.gang import GangKey
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.preemption.toleration import is_exempt
 from engine.reclaim import (
     Accounts,
     Borrower,
+    Budgets,
     Candidate,
     Situation,
+    Steps,
     importance,
     may_be_hit,
+    parts_of,
     within_budgets,
 )
-from engine.view import NO_ROW, ClusterView, counted_requests
-
-MOST_VICTIMS: Final = 10
-"""In one plan: guards never let more pods be on their way out."""
+from engine.view import NO_ROW, counted_requests
 
 
 class PossibleVictims:
@@ -33,7 +30,8 @@ class PossibleVictims:
         request: the pod that needs room, and its context.
         quotas: the quota that it counts for, then those above that.
         situation: all else.
-        accounts: the quotas, without the pods that are leaving.
+        leaving: the candidates that are on their way out.
+        accounts: the quotas, without these.
     """
 
     def __init__(
@@ -41,76 +39,56 @@ class PossibleVictims:
         request: PlacementRequest,
         quotas: tuple[QuotaKey, ...],
         situation: Situation,
+        leaving: Sequence[Candidate],
         accounts: Accounts,
     ) -> None:
         self._pod = request.pod
         self._quotas = frozenset(quotas)
         self._situation = situation
         self._accounts = accounts
-        self._leaving = {each.pod.uid for each in situation.on_their_way_out()}
+        self._leaving = {each.pod.uid for each in leaving}
         self._requests: dict[int, Amounts] = {}  # by the id of a shape, which its pods keep alive
-        self._lower = [
-            self._borrower(each)
-            for each in situation.candidates
-            if each.pod.priority < self._pod.priority
-            and each.pod.uid not in self._leaving
-            and each.entry.row != NO_ROW
-        ]
+        self._lower: list[Borrower] | None = None
 
     def of_lower_priority(
         self, *, budgets: bool = True, guards: bool = True, tolerations: bool = True
-    ) -> list[Borrower]:
-        """Return the pods that may be evicted, each by itself, the first to go first.
+    ) -> Steps[list[Borrower]]:
+        """Return the pods that may be evicted, each by itself.
 
         Args:
             budgets: whether PodDisruptionBudgets hold.
             guards: whether owners cool down.
             tolerations: whether classes are exempt.
         """
-        found = (
-            each
-            for each in self._lower
-            if not each.pod.is_protected
-            and self._is_spare(each)
-            and not (guards and self._cools_down(each))
-            and not (tolerations and self._is_exempt(each))
-        )
-        return in_order(within_budgets(found, self._situation.budgets if budgets else ()))
+        if self._lower is None:
+            self._lower = yield from self._all_lower()
+        allowed, found = Budgets(self._situation.budgets if budgets else ()), list[Borrower]()
+        for part in parts_of(self._lower):
+            possible = (
+                each
+                for each in part
+                if not each.pod.is_protected
+                and self._is_spare(each)
+                and not (guards and self._cools_down(each))
+                and not (tolerations and self._is_exempt(each))
+            )
+            found += within_budgets(possible, allowed)
+            yield
+        return found
 
-    def groups(self, victims: Sequence[Borrower], view: ClusterView) -> Iterator[list[Borrower]]:
-        """Yield those of some victims that go together: single pods, and whole gangs.
-
-        A gang of which anybody must stay, or of more pods than may go at once, is left out.
-
-        Args:
-            victims: that may go, the first to go first.
-            view: the cluster.
-        """
-        sizes = self._sizes_of_gangs(view)
-        gangs: dict[GangKey, list[Borrower]] = {}
-        for each in victims:
-            key = each.pod.gang
-            if key is None or key not in sizes:
-                yield [each]
-            else:
-                gangs.setdefault(key, []).append(each)
-        for key, members in gangs.items():
-            if len(members) == sizes[key] <= MOST_VICTIMS:
-                yield members
-
-    def _sizes_of_gangs(self, view: ClusterView) -> dict[GangKey, int]:
-        """Return how many members of each gang run, those that are leaving left out."""
-        sizes: dict[GangKey, int] = {}
-        is_gang: dict[GangKey, bool] = {}
-        for each in self._situation.candidates:
-            key = each.pod.gang
-            if key is None or each.pod.uid in self._leaving:
-                continue
-            if key not in is_gang:
-                is_gang[key] = pod_group_of_gang(key, view) is not None
-            if is_gang[key]:
-                sizes[key] = sizes.get(key, 0) + 1
-        return sizes
+    def _all_lower(self) -> Steps[list[Borrower]]:
+        """Return the pods of lower priority that stay, whatever stands against an eviction."""
+        priority, found = self._pod.priority, list[Borrower]()
+        for part in parts_of(self._situation.candidates):
+            found += [
+                self._borrower(each)
+                for each in part
+                if each.pod.priority < priority
+                and each.pod.uid not in self._leaving
+                and each.entry.row != NO_ROW
+            ]
+            yield
+        return found
 
     def _borrower(self, candidate: Candidate) -> Borrower:
         quotas, shape = candidate.quotas, candidate.entry.shape
@@ -153,8 +131,3 @@ class PossibleVictims:
 def in_order(victims: Iterable[Borrower]) -> list[Borrower]:
     """Return pods in the reverse of the order of release: the lowest priority, then the newest."""
     return sorted(victims, key=importance)
-
-
-def uids_of(groups: Iterable[Sequence[Borrower]]) -> Mapping[str, Borrower]:
-    """Return the pods of groups by uid."""
-    return {each.pod.uid: each for group in groups for each in group}

@@ -228,7 +228,7 @@ def _tally(
         counted=counted,
         named=state.reserved_by_name(),
         used=total,
-        recallable=state.recallable(now),
+        recallable=state.others.recallable(now),
         surging=_surging(state, total, counted, rules),
         size=state.listed_bytes(now),
     )

@@ -26,9 +26,9 @@ from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
 from engine.quota.bounds import excess, sum_of
 from engine.quota.local_allowance import AllowanceConfig, LocalAllowance
+from engine.quota.other_allowances import OtherAllowances
 from engine.quota.reservations import (
     MOST_BYTES,
-    Allowance,
     Reservation,
     Reservations,
     ReservationTimeouts,
@@ -81,6 +81,7 @@ class QuotaState:
     Attributes:
         quota: the newest version known.
         reservations: those of that version.
+        others: the allowances of other replicas among them.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class QuotaState:
         self.quota = quota
         self.reservations = Reservations()
         self._own = LocalAllowance(replica, allowances)
+        self.others = OtherAllowances(
+            replica, allowances.seconds, unseen_seconds=timeouts.unseen_seconds
+        )
         self._timeouts = timeouts
         self._known_since: dict[str, float] = {}
         self._observed: dict[str, _Observation] = {}
         self._missing: set[str] = set()
         self._surges = Surges()
-        self._unchanged_since: dict[tuple[str, int], float] = {}  # allowances of other replicas
-        self._drained: dict[tuple[str, int], int] = {}  # no pod of it is newer than that version
-        self._observed_version = 0
         self._read(now)
 
     def update(self, quota: ElasticQuota, now: float) -> None:
@@ -122,9 +123,7 @@ class QuotaState:
         self._observed = {key: seen for key, seen in self._observed.items() if key in keys}
         self._missing &= keys
         self._surges.retain(keys)
-        others = [allowance.identity for allowance in self._allowances_of_others()]
-        self._unchanged_since = {key: self._unchanged_since.get(key, now) for key in others}
-        self._drained = {key: self._drained[key] for key in others if key in self._drained}
+        self.others.update(found.allowances.values(), now)
 
     # Observation of pods.
 
@@ -142,7 +141,7 @@ class QuotaState:
             observed_version: the version up to which all pods have been observed.
             now: the moment.
         """
-        self._observed_version = max(observed_version, self._observed_version)
+        self.others.observe(observed_version)
         for key, pod in self._reserved():
             if (
                 key not in self._observed
@@ -193,13 +192,7 @@ class QuotaState:
         """
         named, additive = split_by_name(self._unended())
         beyond = (excess(amounts, counted(name)) for name, amounts in named.items())
-        drained = self._observed_drained()
-        allowances = (
-            allowance.amounts
-            for allowance in self._allowances_of_others()
-            if allowance.identity not in drained
-        )
-        return sum_of([*beyond, *additive, *allowances])
+        return sum_of([*beyond, *additive, *self.others.counted()])
 
     def surging(self, counted: CountedPods, *, is_within_max: bool) -> list[Reservation]:
         """Return the reservations of pods that are above `max` until others have ended.
@@ -218,31 +211,6 @@ class QuotaState:
         """Greatest amounts reserved for a whole pod of each name."""
         named, _ = split_by_name(self._unended())
         return named
-
-    # Allowances of other replicas.
-
-    def recallable(self, now: float) -> dict[str, int]:
-        """Amounts in allowances of live replicas, which return them where the quota is scarce."""
-        since = now - self._own.config.seconds
-        return sum_of(
-            allowance.amounts
-            for allowance in self._allowances_of_others()
-            if self._unchanged_since[allowance.identity] > since
-        )
-
-    def abandoned(self, now: float) -> list[Allowance]:
-        """Allowances whose replica is gone, and every request it admitted has ended."""
-        since = now - (self._own.config.seconds + self._timeouts.unseen_seconds)
-        return [
-            allowance
-            for allowance in self._allowances_of_others()
-            if self._unchanged_since[allowance.identity] <= since
-            and allowance.identity not in self._drained
-        ]
-
-    def mark_drained(self, abandoned: Allowance, version: int) -> None:
-        """Record that all pods drawn from it that still exist have at most that version."""
-        self._drained[abandoned.identity] = version
 
     # The allowance of this replica.
 
@@ -291,7 +259,7 @@ class QuotaState:
         """
         settled = self._settled(self.reservations.by_key, now)
         # No replica may judge before it has observed all pods up to there, so this one waits first.
-        drained = {replica: version for (replica, _), version in self._observed_drained().items()}
+        drained = self.others.drained()
         return Reservations(
             max(self.reservations.seen_up_to, *settled.values(), *drained.values(), 0),
             {
@@ -377,15 +345,6 @@ class QuotaState:
 
     def _has_ended(self, key: str) -> bool:
         return key in self._observed or key in self._missing
-
-    def _allowances_of_others(self) -> list[Allowance]:
-        own = self._own.replica
-        return [held for held in self.reservations.allowances.values() if held.replica != own]
-
-    def _observed_drained(self) -> dict[tuple[str, int], int]:
-        """Return the drained allowances of which all pods are in the view by now."""
-        observed = self._observed_version
-        return {key: version for key, version in self._drained.items() if version <= observed}
 
     def _settled(self, pods: Mapping[str, Reservation], now: float) -> dict[str, int]:
         """Return the keys observed long enough ago, with the versions of their pods."""

@@ -8,6 +8,8 @@ and who plans when.
 from engine.reclaim.borrowers import Accounts, Borrower, Takings, importance, within_budgets
 from engine.reclaim.budgets import Budgets, PodBudget
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
+from engine.reclaim.cross_node import CrossNodeSearch
+from engine.reclaim.groups import MOST_VICTIMS, Groups, group, sizes_of_gangs
 from engine.reclaim.guards import (
     GuardState,
     evictions_allowed,
@@ -19,18 +21,30 @@ from engine.reclaim.guards import (
     with_outcome,
 )
 from engine.reclaim.node_fit import NodeFit
-from engine.reclaim.node_search import NodeSearch
+from engine.reclaim.node_search import NodeSearch, best_rows
 from engine.reclaim.overuse import OveruseSituation, Revocation, overusing, plan_revocations
-from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, QuotaAccount, Situation, Victim
-from engine.reclaim.planner import plan_reclaim, refusal_of
-from engine.reclaim.search import requests_by_quota
+from engine.reclaim.plan import (
+    NoPlan,
+    NoPlanReason,
+    Plan,
+    QuotaAccount,
+    Situation,
+    Victim,
+    requests_by_quota,
+)
+from engine.reclaim.planner import plan_reclaim, plan_reclaim_in_steps, refusal_of
+from engine.reclaim.preemptor import Preemptor
+from engine.reclaim.steps import Steps, completed, parts_of
 from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
+    "MOST_VICTIMS",
     "Accounts",
     "Borrower",
     "Budgets",
     "Candidate",
+    "CrossNodeSearch",
+    "Groups",
     "GuardState",
     "NoPlan",
     "NoPlanReason",
@@ -39,24 +53,32 @@ __all__ = [
     "OveruseSituation",
     "Plan",
     "PodBudget",
+    "Preemptor",
     "QuotaAccount",
     "Revocation",
     "RunningPod",
     "Situation",
+    "Steps",
     "Takings",
     "Victim",
+    "best_rows",
+    "completed",
     "evictions_allowed",
+    "group",
     "importance",
     "is_backed_off",
     "is_paused",
     "is_tolerating",
     "may_be_hit",
     "overusing",
+    "parts_of",
     "plan_reclaim",
+    "plan_reclaim_in_steps",
     "plan_revocations",
     "refusal_of",
     "requests_by_quota",
     "running_pod_of",
+    "sizes_of_gangs",
     "with_end",
     "with_eviction",
     "with_outcome",

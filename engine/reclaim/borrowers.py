@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -16,7 +17,13 @@ from engine.quota.queueing import weighted_share
 from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import RunningPod
 from engine.reclaim.plan import QuotaAccount
+from engine.reclaim.steps import Steps, parts_of
 from engine.view import PodEntry
+
+_LONG_QUEUE: Final = 1000
+
+_SOME: Final = 100
+"""Pods that a step takes from quotas: the share of a quota is computed for each."""
 
 
 class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
@@ -46,6 +53,10 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
     def counted(self) -> tuple[str, PodEntry]:
         """The pod as a `WhatIf` takes it."""
         return self.pod.key, self.entry
+
+
+_Queued: TypeAlias = tuple[tuple[int, int, str], Borrower]
+"""A pod after its importance. INVARIANT: that is no other's, so pods are never compared."""
 
 
 class Accounts:
@@ -119,33 +130,38 @@ class Accounts:
             )
         return share
 
-    def in_order(self, borrowers: Iterable[Borrower]) -> Iterator[Borrower]:
-        """Yield pods that may all be evicted, the first to be evicted first.
+    def in_order(self, borrowers: Sequence[Borrower]) -> Iterator[Borrower]:
+        """Yield pods that may all be evicted, the first to be evicted first."""
+        return (each for each in self.in_order_with_pauses(borrowers) if each is not None)
+
+    def in_order_with_pauses(self, borrowers: Sequence[Borrower]) -> Iterator[Borrower | None]:
+        """Yield pods that may all be evicted, the first to be evicted first; None for a pause.
 
         The highest share first, as it is once those before are gone; then the lowest priority, then
         the newest.
         """
-        by_quota: dict[QuotaKey, list[Borrower]] = {}
-        for borrower in borrowers:
-            by_quota.setdefault(borrower.quota, []).append(borrower)
-        queues = {
-            quota: sorted(of_quota, key=importance, reverse=True)
-            for quota, of_quota in by_quota.items()
-        }
+        queues: dict[QuotaKey, list[_Queued]] = {}
+        for part in parts_of(borrowers):
+            for borrower in part:
+                queued = importance(borrower), borrower
+                queues.setdefault(borrower.quota, []).append(queued)
+            yield None
         removed: dict[QuotaKey, dict[str, int]] = {quota: {} for quota in queues}
-        heads: list[tuple[int, tuple[int, int, str], Borrower]] = []
+        heads: list[tuple[int, _Queued]] = []
         for quota, queue in queues.items():
-            heappush(heads, (-self.share(quota, {}), importance(queue[-1]), queue.pop()))
+            heapify(queue)
+            heappush(heads, (-self.share(quota, {}), heappop(queue)))
+            if len(queue) > _LONG_QUEUE:
+                yield None
         while heads:
-            _, _, borrower = heappop(heads)
+            _, (_, borrower) = heappop(heads)
             yield borrower
             gone = removed[borrower.quota]
             for name, amount in borrower.requests.items():
                 gone[name] = gone.get(name, 0) + amount
             queue = queues[borrower.quota]
             if queue:
-                share = -self.share(borrower.quota, gone)
-                heappush(heads, (share, importance(queue[-1]), queue.pop()))
+                heappush(heads, (-self.share(borrower.quota, gone), heappop(queue)))
 
 
 class Takings:
@@ -191,16 +207,13 @@ class Takings:
                 taken[name] = taken.get(name, 0) + amount
 
 
-def within_budgets(
-    borrowers: Iterable[Borrower], budgets: Sequence[DisruptionBudget]
-) -> list[Borrower]:
+def within_budgets(borrowers: Iterable[Borrower], budgets: Budgets) -> list[Borrower]:
     """Return the pods that no budget protects, each with that which its eviction counts against."""
-    allowed = Budgets(budgets)
-    if not allowed:
+    if not budgets:
         return list(borrowers)
     found = []
     for each in borrowers:
-        of_pod = allowed.of(each.pod)
+        of_pod = budgets.of(each.pod)
         if of_pod.may_disrupt:
             found.append(structs.replace(each, budget=of_pod.budget))
     return found
@@ -230,7 +243,7 @@ def less(amounts: Amounts, taken: Amounts) -> dict[str, int]:
 
 def fewest_covering(
     borrowers: Sequence[Borrower], needs: Amounts, accounts: Accounts, victims: Iterable[Borrower]
-) -> list[Borrower] | None:
+) -> Steps[list[Borrower] | None]:
     """Return pods that free what is needed, none of which can be spared; None if all are too few.
 
     The first of one pod alone that is enough; otherwise the first ones, without those that are not
@@ -243,13 +256,22 @@ def fewest_covering(
         victims: other pods, which are evicted anyway.
     """
     takings = Takings(accounts, victims)
-    alone = [each for each in borrowers if covers(each.requests, needs)]
-    for each in accounts.in_order(alone):
-        if takings.take(each):
+    alone = list[Borrower]()
+    for part in parts_of(borrowers):
+        alone += [each for each in part if covers(each.requests, needs)]
+        yield
+    for at, each in enumerate(accounts.in_order_with_pauses(alone)):
+        if each is None or at % _SOME == 0:
+            yield
+        if each is not None and takings.take(each):
             return [each]
     taken: list[Borrower] = []
     left = dict(needs)
-    for each in accounts.in_order(borrowers):
+    for at, each in enumerate(accounts.in_order_with_pauses(borrowers)):
+        if each is None or at % _SOME == 0:
+            yield
+        if each is None:
+            continue
         if any(each.requests.get(name, 0) > 0 for name in left) and takings.take(each):
             taken.append(each)
             left = {name: rest for name, rest in less(left, each.requests).items() if rest > 0}

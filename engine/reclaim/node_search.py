@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from engine.model.resources import Amounts
 from engine.reclaim.borrowers import Accounts, Borrower, Takings, covers, freed_by, less
 from engine.reclaim.node_fit import NodeFit
+from engine.reclaim.steps import Steps, parts_of
 from engine.view import IntColumn, Sum, WhatIf
 
 Cost: TypeAlias = tuple[int, int, str]
@@ -19,8 +20,16 @@ Cost: TypeAlias = tuple[int, int, str]
 
 Budgets are not part of it: no plan violates any."""
 
+FoundNode: TypeAlias = tuple[int, list[Borrower]]
+"""A row that can be made to take the pod, and the victims on it."""
+
 _FIRST_NODES: Final = 64
+_MOST_NODES: Final = 512
 _GROWTH: Final = 4
+_ROWS_AT_ONCE: Final = 50
+_PODS_AT_ONCE: Final = 1000
+"""In a step: counting a pod anew takes some microseconds."""
+
 _PER_MILLE: Final = 1000
 
 
@@ -49,96 +58,118 @@ class NodeSearch:
         needs: Amounts,
         accounts: Accounts,
         borrowers: Sequence[Borrower],
-        in_order: Callable[[Iterable[Borrower]], Iterable[Borrower]] | None = None,
+        in_order: Callable[[Sequence[Borrower]], Iterable[Borrower]] | None = None,
     ) -> None:
         self._fit = fit
         self._what_if = base
         self._requests = requests
         self._needs = needs
         self._accounts = accounts
+        self._borrowers = borrowers
         self._in_order = in_order or accounts.in_order
         self._names = base.view.names
         self._on_row: dict[int, list[Borrower]] = {}
-        for borrower in borrowers:
-            self._on_row.setdefault(borrower.entry.row, []).append(borrower)
-        self._bounds = sorted(self._bounded(borrowers)) if borrowers else []
 
-    def __iter__(self) -> Iterator[tuple[int, list[Borrower]]]:
-        """Yield rows and the victims on each, none of which can be spared, by rising cost."""
+    def __iter__(self) -> Iterator[FoundNode | None]:
+        """Yield rows and the victims on each, none of which can be spared, by rising cost.
+
+        None comes in between, for a pause.
+        """
+        bounds = yield from self._bounds()
         found: list[tuple[Cost, int, list[Borrower]]] = []
         at, size = 0, _FIRST_NODES
         while True:
-            while found and (at >= len(self._bounds) or found[0][0] <= self._bounds[at][0]):
+            while found and (at >= len(bounds) or found[0][0] <= bounds[at][0]):
                 _, row, victims = heappop(found)
                 yield row, victims
-            if at >= len(self._bounds):
+            if at >= len(bounds):
                 return
-            rows = [row for _, row in self._bounds[at : at + size]]
-            at, size = at + size, size * _GROWTH
-            for row, victims in self._victims_on(rows).items():
+            rows = [row for _, row in bounds[at : at + size]]
+            at, size = at + size, min(size * _GROWTH, _MOST_NODES)
+            victims_on = yield from self._victims_on(rows)
+            for row, victims in victims_on.items():
                 heappush(found, (self._cost(row, victims), row, victims))
 
     def _cost(self, row: int, victims: Sequence[Borrower]) -> Cost:
         return max(each.pod.priority for each in victims), len(victims), self._names[row]
 
-    def _bounded(self, borrowers: Sequence[Borrower]) -> list[tuple[Cost, int]]:
-        """Return the least that each row may cost; rows that cannot have room are left out."""
+    def _bounds(self) -> Steps[list[tuple[Cost, int]]]:
+        """Return the least that each row may cost, in order; those without room are left out."""
         view = self._what_if.view
         wanted = view.axis.vector(self._requests)
         named = np.flatnonzero(wanted)
         lacking = (view.sums[Sum.REQUESTS][named] - view.allocatable[named]).T + wanted[named]
-        rows = np.array([each.entry.row for each in borrowers], np.intp)
-        priorities = np.array([each.pod.priority for each in borrowers], np.int64)
-        freed = self._freed(borrowers, named)
+        rows, priorities, freed = yield from self._columns(named)
         order = np.lexsort((priorities, rows))
         order = order[self._fit.may_pass[rows[order]]]
         if not order.size:
             return []
+        yield
         rows, priorities, freed = rows[order], priorities[order], freed[order]
         begins = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
         sums = freed.cumsum(axis=0)
         before = np.repeat(sums[begins] - freed[begins], np.diff(np.r_[begins, rows.size]), axis=0)
         is_enough = (sums - before >= lacking[rows]).all(axis=1)
         first = np.minimum.reduceat(np.where(is_enough, np.arange(rows.size), rows.size), begins)
+        yield
         largest = np.maximum(np.maximum.reduceat(freed, begins, axis=0), 1)
         counts = np.maximum(-(-lacking[rows[begins]] // largest), 1).max(axis=1)
-        return [
+        bounds = [
             ((int(priorities[at]), int(count), self._names[row]), int(row))
             for row, at, count in zip(rows[begins], first, counts, strict=True)
             if at < rows.size
         ]
+        return sorted(bounds)
 
-    def _freed(self, borrowers: Sequence[Borrower], named: NDArray[np.intp]) -> IntColumn:
-        """Return what each pod frees of some resources, (n_borrowers, len(named))."""
-        axis = self._what_if.view.axis
-        number: dict[int, int] = {}
+    def _columns(
+        self, named: NDArray[np.intp]
+    ) -> Steps[tuple[NDArray[np.intp], IntColumn, IntColumn]]:
+        """Return row, priority and what it frees of each pod; what is on each row is noted.
+
+        Args:
+            named: the resources that are wanted, (r,).
+
+        Returns:
+            (n,), (n,) and (n, r).
+        """
+        axis, on_row = self._what_if.view.axis, self._on_row
+        rows, priorities, numbers = list[int](), list[int](), list[int]()
+        number: dict[int, int] = {}  # of amounts, by the id of a shape
         vectors: list[IntColumn] = []
-        numbers = []
-        for each in borrowers:
-            shape = each.entry.shape
-            known = number.get(id(shape))
-            if known is None:
-                known = number[id(shape)] = len(vectors)
-                vectors.append(axis.vector(each.requests)[named])
-            numbers.append(known)
-        return np.array(vectors, np.int64)[numbers]
+        for part in parts_of(self._borrowers):
+            rows += [each.entry.row for each in part]
+            priorities += [each.pod.priority for each in part]
+            for each in part:
+                on_row.setdefault(each.entry.row, []).append(each)
+                shape = id(each.entry.shape)
+                if shape not in number:
+                    number[shape] = len(vectors)
+                    vectors.append(axis.vector(each.requests)[named])
+                numbers.append(number[shape])
+            yield
+        freed = np.array(vectors, np.int64).reshape(-1, named.size)[np.array(numbers, np.intp)]
+        return np.array(rows, np.intp), np.array(priorities, np.int64), freed
 
-    def _victims_on(self, rows: Sequence[int]) -> dict[int, list[Borrower]]:
+    def _victims_on(self, rows: Sequence[int]) -> Steps[dict[int, list[Borrower]]]:
         """Return the victims on each of some rows that can be made to take the pod."""
-        ordered = {row: list(self._in_order(self._on_row[row])) for row in rows}
-        taken = {row: self._taken(of_row) for row, of_row in ordered.items()}
-        victims = self._fitting(taken)
+        ordered: dict[int, list[Borrower]] = {}
+        taken: dict[int, list[Borrower]] = {}
+        for part in parts_of(rows, _ROWS_AT_ONCE):
+            ordered |= {row: list(self._in_order(self._on_row[row])) for row in part}
+            taken |= {row: self._taken(ordered[row]) for row in part}
+            yield
+        victims = yield from self._fitting(taken)
         # Small pods may have used up what could be taken of a quota, where one large pod would do.
         short = {
             row: self._taken(sorted(of_row, key=self._size, reverse=True))
             for row, of_row in ordered.items()
             if row not in victims and len(taken[row]) < len(of_row)
         }
-        self._what_if.restore([each.counted for row in short for each in taken[row]])
-        for row, of_row in self._fitting(short).items():
+        yield from self._restore([each for row in short for each in taken[row]])
+        for row, of_row in (yield from self._fitting(short)).items():
             chosen = {each.pod.uid for each in of_row}
             victims[row] = [each for each in ordered[row] if each.pod.uid in chosen]
-        self._spare_unneeded(victims)
+        yield from self._spare_unneeded(victims)
         return victims
 
     def _taken(self, ordered: Sequence[Borrower]) -> list[Borrower]:
@@ -151,16 +182,23 @@ class NodeSearch:
         freed = borrower.requests
         return sum(freed.get(name, 0) * _PER_MILLE // amount for name, amount in wanted if amount)
 
-    def _fitting(self, taken: dict[int, list[Borrower]]) -> dict[int, list[Borrower]]:
+    def _fitting(self, taken: dict[int, list[Borrower]]) -> Steps[dict[int, list[Borrower]]]:
         """Take pods off their rows; return the rows that fit then, with some taken off."""
         rows = [row for row, of_row in taken.items() if of_row]
         if not rows:
             return {}
-        self._what_if.remove([each.counted for row in rows for each in taken[row]])
+        for part in parts_of([each for row in rows for each in taken[row]], _PODS_AT_ONCE):
+            self._what_if.remove([each.counted for each in part])
+            yield
         fits = self._fit.passing_alone(self._what_if, np.array(rows, np.intp)).tolist()
         return {row: taken[row] for row, is_fit in zip(rows, fits, strict=True) if is_fit}
 
-    def _spare_unneeded(self, victims: dict[int, list[Borrower]]) -> None:
+    def _restore(self, borrowers: Sequence[Borrower]) -> Steps[None]:
+        for part in parts_of(borrowers, _PODS_AT_ONCE):
+            self._what_if.restore([each.counted for each in part])
+            yield
+
+    def _spare_unneeded(self, victims: dict[int, list[Borrower]]) -> Steps[None]:
         """Take out whoever is not needed on each row, the most important first.
 
         Args:
@@ -174,6 +212,7 @@ class NodeSearch:
             for row, of_row in victims.items()
             if untried[row] and len(of_row) > 1
         }:
+            yield
             self._what_if.restore([each.counted for each in tried.values()])
             fits = self._fit.passing_alone(self._what_if, np.array(list(tried), np.intp))
             needed = []
@@ -186,3 +225,16 @@ class NodeSearch:
                 else:
                     needed.append(each.counted)
             self._what_if.remove(needed)
+
+
+def best_rows(nodes: Iterable[FoundNode | None], most: int) -> Steps[list[int]]:
+    """Return the first rows of a search, so many at most."""
+    rows: list[int] = []
+    for found in nodes:
+        if found is None:
+            yield
+            continue
+        rows.append(found[0])
+        if len(rows) == most:
+            break
+    return rows

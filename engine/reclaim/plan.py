@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,7 +16,8 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.guards import GuardState
-from engine.view import FRESH, ClusterView, Freshness
+from engine.reclaim.steps import Steps, parts_of
+from engine.view import FRESH, ClusterView, Freshness, counted_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +70,13 @@ class Situation:
     leaving: AbstractSet[str] = frozenset()
     now: Micros
 
-    def on_their_way_out(self) -> list[Candidate]:
+    def on_their_way_out(self) -> Steps[list[Candidate]]:
         """Return the candidates that are leaving, whatever is planned now."""
-        return [
-            each
-            for each in self.candidates
-            if each.pod.deleting
-            or each.pod.uid in self.guards.in_flight
-            or each.pod.uid in self.leaving
-        ]
+        gone, found = self.guards.in_flight.keys() | self.leaving, list[Candidate]()
+        for part in parts_of(self.candidates):
+            found += [each for each in part if each.pod.deleting or each.pod.uid in gone]
+            yield
+        return found
 
 
 class NoPlanReason(StrEnum):
@@ -140,3 +139,14 @@ class Plan:
     node_name: str
     victims: tuple[Victim, ...]
     message: str
+
+
+def requests_by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:
+    """Return what pods request, by each quota that they count for."""
+    total: dict[QuotaKey, dict[str, int]] = {}
+    for candidate in candidates:
+        for quota in candidate.quotas:
+            amounts = total.setdefault(quota, {})
+            for name, amount in counted_requests(candidate.entry.shape).items():
+                amounts[name] = amounts.get(name, 0) + amount
+    return total

@@ -7,15 +7,24 @@ from engine.model.request import PlacementRequest
 from engine.reclaim.guards import is_backed_off, is_paused
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation
 from engine.reclaim.search import Search, quota_text
+from engine.reclaim.steps import Steps, completed
 
 
 def plan_reclaim(
     request: PlacementRequest, quotas: tuple[QuotaKey, ...], situation: Situation
 ) -> Plan | NoPlan:
+    """Return what `plan_reclaim_in_steps` does, without a pause."""
+    return completed(plan_reclaim_in_steps(request, quotas, situation))
+
+
+def plan_reclaim_in_steps(
+    request: PlacementRequest, quotas: tuple[QuotaKey, ...], situation: Situation
+) -> Steps[Plan | NoPlan]:
     """Return which pods are to be evicted for a pod within the `min` of its quota.
 
     The same arguments always give the same plan. After it the pod fits the node and the cohort, no
-    quota is below a `min` that it was not below before, and none of the victims can be spared.
+    quota is below a `min` that it was not below before, gangs run as a whole or not at all, and
+    none of the victims, or none of their gangs, can be spared.
 
     Args:
         request: the pod and its context.
@@ -26,7 +35,8 @@ def plan_reclaim(
     no_plan = refusal_of(request, situation)
     if no_plan is not None:
         return no_plan
-    search = Search(request, quotas, situation)
+    leaving = yield from situation.on_their_way_out()
+    search = Search(request, quotas, situation, leaving)
     if not search.is_within_min:
         text = f"{quota_text(quotas[0])} would use more than its min"
         return NoPlan(reason=NoPlanReason.NOT_WITHIN_MIN, message=text)
@@ -40,7 +50,9 @@ def plan_reclaim(
         )
 
     # 3. Find victims, or say what is in the way.
-    return search.plan(search.borrowers()) or search.reason()
+    borrowers = yield from search.borrowers()
+    plan = yield from search.plan(borrowers)
+    return plan or (yield from search.reason())
 
 
 def refusal_of(request: PlacementRequest, situation: Situation) -> NoPlan | None:

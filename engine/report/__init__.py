@@ -1,4 +1,4 @@
-"""Reports: the decision for a pod, the verdict of its quotas, held pods, a replica, as data.
+"""Reports: the decision for a pod, quotas, held pods, a replica, a simulation, as data.
 
 What belongs here: the structs behind JSON answers and terminal outputs, how they are built from a
 `Decision`, and its one-line summary. What never does: rendering, a clock, or a decision. Fields are
@@ -7,6 +7,25 @@ in camelCase on the wire, in the order in which they are declared.
 
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
+from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
+from engine.report.outcome import (
+    POINT,
+    RANK_BOUNDS,
+    NamespaceOutcome,
+    OutcomeFigures,
+    OutcomeReport,
+    PolicyOutcome,
+    RuleOutcome,
+)
+from engine.report.pod import PodReport
+from engine.report.policies import (
+    LandingFigures,
+    PoliciesReport,
+    PolicyRow,
+    RuleKind,
+    RuleRow,
+    policies_report,
+)
 from engine.report.queue import (
     QueuedPod,
     QueueEntry,
@@ -18,6 +37,24 @@ from engine.report.queue import (
     queue_report,
 )
 from engine.report.quota import QuotaReport
+from engine.report.quotas import QuotaAmount, QuotaRow, QuotasReport
+from engine.report.simulation import (
+    ArmPlacement,
+    ArmReport,
+    ArrivalSource,
+    ArrivalsSummary,
+    Measure,
+    NodeLevels,
+    PodFate,
+    PodOutcome,
+    RuleRejections,
+    Sample,
+    SimulatedCluster,
+    SimulationReport,
+    Spread,
+    UnplacedReason,
+    Victim,
+)
 from engine.report.status import (
     CertificateStatus,
     HeldStatus,
@@ -29,27 +66,63 @@ from engine.report.status import (
 from engine.report.summary import summary
 
 __all__ = [
+    "POINT",
+    "RANK_BOUNDS",
+    "ArmPlacement",
+    "ArmReport",
+    "ArrivalSource",
+    "ArrivalsSummary",
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
+    "LandingFigures",
+    "Measure",
+    "NamespaceOutcome",
+    "NodeLevels",
+    "NodesReport",
+    "OutcomeFigures",
+    "OutcomeReport",
+    "PodFate",
     "PodName",
+    "PodOutcome",
+    "PodReport",
+    "PoliciesReport",
     "PoliciesStatus",
+    "PolicyOutcome",
+    "PolicyRow",
     "QueueEntry",
     "QueueReport",
     "QueuedPod",
+    "QuotaAmount",
     "QuotaPlace",
     "QuotaReport",
+    "QuotaRow",
+    "QuotasReport",
     "ReleaseRates",
     "ReleaserReport",
+    "ResourceColumns",
+    "RuleKind",
+    "RuleOutcome",
     "RuleReason",
+    "RuleRejections",
+    "RuleRow",
+    "Sample",
+    "SimulatedCluster",
+    "SimulationReport",
     "SourceReport",
+    "Spread",
     "StatusReport",
+    "Threshold",
+    "UnplacedReason",
+    "Victim",
     "ViewStatus",
     "decision_report",
     "eta_text",
     "expected_wait",
+    "nodes_report",
     "overdue_seconds",
     "place_text",
+    "policies_report",
     "queue_report",
     "summary",
 ]

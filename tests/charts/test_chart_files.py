@@ -14,7 +14,6 @@ from engine.policy import load_policies
 from tests.charts.generated import CHART, CHARTS_OWN, ROOT, files, schema
 from webhook.admission.review_result import Outcome
 from webhook.cli.app import app
-from webhook.controllers.reclaim.outcome import Outcome as ReclaimOutcome
 from webhook.settings import Settings
 
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
@@ -187,17 +186,6 @@ def test_alerts_and_panels_ask_for_outcomes_there_are() -> None:
             continue
         for outcomes in re.findall(r'outcome=~?"([a-z_|]+)"', expression):
             assert set(outcomes.split("|")) <= {str(one) for one in Outcome}, outcomes
-
-
-def test_alerts_ask_for_ends_of_reclaims_there_are() -> None:
-    asked = [
-        outcome
-        for expression in _expressions()
-        for outcomes in re.findall(r'reclaims_total{[^}]*outcome=~?"([a-z|-]+)"', expression)
-        for outcome in outcomes.split("|")
-    ]
-    assert asked
-    assert set(asked) <= {outcome.value for outcome in ReclaimOutcome}
 
 
 def test_an_alert_is_about_this_installation() -> None:

@@ -21,7 +21,7 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
 
 _STANDARD_INPUT = Path("/dev/stdin")
-_TEMPLATES: Final = {
+TEMPLATES: Final = {
     "CronJob": "spec.jobTemplate.spec.template",
     **dict.fromkeys(
         ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"), "spec.template"
@@ -50,7 +50,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         message = f"expected one Pod, found {len(objects)} objects"
         raise InvalidFileError([Diagnostic(file=str(file), message=message)])
     manifest = _valid_pod(objects[0])
-    _default_requests(manifest)
+    default_requests(manifest)
     return manifest
 
 
@@ -86,7 +86,7 @@ def placement_request(
 def _valid_pod(found: ApiObject) -> dict[str, Any]:
     """Return a valid pod as plain values."""
     if (found.group, found.kind) != ("", "Pod"):
-        template = _TEMPLATES.get(found.kind)
+        template = TEMPLATES.get(found.kind)
         hint = (
             f"give one of its pods: what is below `{template}`, with `apiVersion: v1` and"
             " `kind: Pod` above it"
@@ -104,8 +104,8 @@ def _valid_pod(found: ApiObject) -> dict[str, Any]:
     return manifest
 
 
-def _default_requests(manifest: Mapping[str, Any]) -> None:
-    """Set the requests of containers to their limits, for resources without a request.
+def default_requests(manifest: Mapping[str, Any]) -> None:
+    """Set in place the requests of containers to their limits, for resources without a request.
 
     Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
     """

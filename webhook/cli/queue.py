@@ -183,10 +183,13 @@ def _releaser_text(releaser: ReleaserReport | None) -> str:
 
 def _table(pods: Sequence[QueuedPod]) -> Table:
     """Return the pods that wait for no quota."""
-    table = plain_table("place", "pod", "priority", "held for", "reason", "")
+    names_gangs = _names_gangs(pods)
+    table = plain_table(
+        *_who_columns(names_gangs=names_gangs), "priority", "held for", "reason", ""
+    )
     for pod in pods:
         table.add_row(
-            *_who(pod),
+            *_who(pod, names_gangs=names_gangs),
             f"{pod.priority}",
             _duration(pod.held_seconds),
             escape(pod.reason),
@@ -197,14 +200,17 @@ def _table(pods: Sequence[QueuedPod]) -> Table:
 
 def _quota_table(pods: Sequence[tuple[QueuedPod, QuotaPlace]]) -> Table:
     """Return the pods that wait for their quotas."""
+    names_gangs = _names_gangs([pod for pod, _ in pods])
+    who = _who_columns(names_gangs=names_gangs)
     table = plain_table(
-        "place", "pod", "held for", "reason", "quota", "needs", "free", "blocked by", "released in"
+        *who,
+        *("held for", "reason", "quota", "needs", "free", "blocked by", "released in"),
     )
     for pod, place in pods:
         eta = place.eta_seconds
         wait = "?" if eta is None else eta_text(Micros(eta * SECOND))
         table.add_row(
-            *_who(pod),
+            *_who(pod, names_gangs=names_gangs),
             _duration(pod.held_seconds),
             escape(pod.reason),
             escape(f"{place_text(place.position, place.of)} in {place.quota}"),
@@ -216,8 +222,18 @@ def _quota_table(pods: Sequence[tuple[QueuedPod, QuotaPlace]]) -> Table:
     return table
 
 
-def _who(pod: QueuedPod) -> tuple[str, str]:
-    return f"{pod.place}" if pod.place else "-", escape(str(pod.pod))
+def _names_gangs(pods: Sequence[QueuedPod]) -> bool:
+    return any(pod.gang for pod in pods)
+
+
+def _who_columns(*, names_gangs: bool) -> tuple[str, ...]:
+    return ("place", "pod", "gang") if names_gangs else ("place", "pod")
+
+
+def _who(pod: QueuedPod, *, names_gangs: bool) -> list[str]:
+    place = f"{pod.place}" if pod.place else "-"
+    gang = pod.gang.rpartition("/")[2] or "-"  # of the pod's namespace
+    return [place, escape(str(pod.pod)), *([escape(gang)] if names_gangs else [])]
 
 
 def _notes(pod: QueuedPod) -> list[str]:

@@ -137,13 +137,13 @@ class QuotaCache:
     async def confirm_abandoned(self) -> None:
         """Read the newest version that a pod of an abandoned allowance can have."""
         for state in self.sync():
-            for allowance in state.abandoned(self._clock.now()):
+            for allowance in state.others.abandoned(self._clock.now()):
                 try:
                     async with asyncio.timeout(self._config.call_seconds):
                         newest = await self._store.newest_pod_version(self._namespace)
                 except (StoreError, TimeoutError):
                     return  # they still count
-                state.mark_drained(allowance, newest)
+                state.others.mark_drained(allowance, newest)
 
     async def list_replaceable(self) -> None:
         """List the pods that others may replace, once for a quota that lets Deployments surge."""

@@ -10,44 +10,17 @@ from typing import Final, TypeAlias
 import msgspec
 from aiohttp import web
 
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.access_reviews import AccessReviews, PageAccess
+from webhook.cluster.client.connection import ApiError
 
 Authorize: TypeAlias = Callable[[web.Request], Awaitable[None]]
 """Returns if a request may be answered, else raises the HTTP error to respond with."""
 
-_TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
-_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _SCHEME = "Bearer "
 _SECONDS: Final = 5.0
 _MOST_AT_ONCE: Final = 4  # each costs the API server two requests, whoever asks
 
 _log = logging.getLogger(__name__)
-
-
-class _User(msgspec.Struct, frozen=True):
-    """An authenticated user, as the API server describes it."""
-
-    username: str = ""
-    uid: str = ""
-    groups: list[str] = []
-    extra: dict[str, list[str]] = {}
-
-
-class _TokenStatus(msgspec.Struct, frozen=True):
-    authenticated: bool = False
-    user: _User = _User()
-
-
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _TokenStatus = _TokenStatus()
-
-
-class _AccessStatus(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: _AccessStatus = _AccessStatus()
 
 
 class TokenAuthorizer:
@@ -57,11 +30,11 @@ class TokenAuthorizer:
     are for people, and a right that is withdrawn ends at once.
 
     Args:
-        connection: to the API server.
+        reviews: by the API server.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, reviews: AccessReviews) -> None:
+        self._reviews = reviews
         self._in_progress = 0
 
     async def authorize(self, request: web.Request) -> None:
@@ -80,8 +53,9 @@ class TokenAuthorizer:
         self._in_progress += 1
         try:
             async with asyncio.timeout(_SECONDS):
-                user = await self._user(token)
-                allowed = user is not None and await self._may_get(user, request.path)
+                user = await self._reviews.user(token)
+                page = PageAccess(request.path)
+                allowed = user is not None and await self._reviews.may(user, page)
         except (ApiError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("a caller of %s cannot be authorized: %s", request.path, error)
             text = "the API server does not say who you are and what you may read\n"
@@ -91,33 +65,7 @@ class TokenAuthorizer:
         if user is None:
             raise _unauthorized("the bearer token is not valid")
         if not allowed:
-            text = f"`{user.username}` may not get the nonResourceURL `{request.path}`\n"
-            raise web.HTTPForbidden(text=text)
-
-    async def _user(self, token: str) -> _User | None:
-        review = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token},
-        }
-        body = await self._connection.write("POST", _TOKEN_REVIEWS, msgspec.json.encode(review))
-        status = msgspec.json.decode(body, type=_TokenReview).status
-        return status.user if status.authenticated else None
-
-    async def _may_get(self, user: _User, path: str) -> bool:
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": user.username,
-                "uid": user.uid,
-                "groups": user.groups,
-                "extra": user.extra,
-                "nonResourceAttributes": {"path": path, "verb": "get"},
-            },
-        }
-        body = await self._connection.write("POST", _ACCESS_REVIEWS, msgspec.json.encode(review))
-        return msgspec.json.decode(body, type=_AccessReview).status.allowed
+            raise web.HTTPForbidden(text=f"`{user.username}` may not {page}\n")
 
 
 def _unauthorized(text: str) -> web.HTTPUnauthorized:

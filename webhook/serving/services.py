@@ -5,41 +5,28 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 
-from engine.model.domain import Domain
-from engine.model.elastic_quota import ElasticQuota, QuotaKey
-from engine.model.kinds import WATCHED, WATCHED_FOR_RECLAIM
 from engine.model.time import Micros, date
 from engine.policy import PolicySet
-from engine.quota import QuotaVerdict, ReservationTimeouts, quota_figures, quota_usages
-from engine.view import ClusterState, UsageHistory
+from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.background import in_background
 from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
 from webhook.certificates.secret_store import SecretStore
 from webhook.cluster import Cluster, Recording, recorded_cluster
+from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.timing import Clock
-from webhook.cluster.usage.metrics_api import MetricsApi
-from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
-from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
-from webhook.cluster.watch.event_applier import EventApplier, PodObserver
-from webhook.cluster.watch.live_cluster import live_cluster
-from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
+from webhook.cluster.watch.event_applier import PodObserver
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.pod_group_status import PodGroupStatusController
-from webhook.controllers.quota_audit import QuotaAudit
-from webhook.controllers.quota_figures import QuotaFigureController
-from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     Outcomes,
@@ -70,9 +57,11 @@ from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
 from webhook.serving.held_queue import HeldQueue
+from webhook.serving.quota_duties import QuotaDuties
 from webhook.serving.releasing import ReleaseServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
+from webhook.serving.watched_cluster import watched_cluster
 from webhook.settings import Settings
 
 
@@ -165,7 +154,7 @@ class ServiceBuilder:
         observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
         if running is not None:
             observers.append(running)
-        cluster = await self._live_cluster(connection, observers)
+        cluster = await watched_cluster(self.stack, settings, connection, observers, now=self.now)
 
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -193,15 +182,23 @@ class ServiceBuilder:
             )
             controllers.append(phases.run)
         if settings.quota_mode != "Off":
-            controllers.append(self._quota_controller(connection, cluster, ledger, elector).run)
-            controllers.append(self._quota_audit(connection, cluster, elector, identity).run)
+            quotas = QuotaDuties(
+                connection=connection,
+                cluster=cluster,
+                settings=settings,
+                config=self._quota_config,
+                may_write=lambda: elector.is_leader,
+            )
+            controllers += [
+                quotas.status(ledger, self.metrics.quotas_drifted).run,
+                quotas.audit(identity, self.metrics.quotas_over_max).run,
+            ]
             rules = settings.queue_rules()
             self.metrics.registry.register(
                 QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
             )
             if releasing is not None:
-                figures = self._quota_figures(connection, cluster, releasing)
-                controllers.append(figures.run)
+                controllers.append(quotas.figures(releasing.pace).run)
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = self._secret(connection, settings.certificate_secret, elector)
@@ -213,7 +210,7 @@ class ServiceBuilder:
             cluster=cluster,
             ledger=ledger,
             certificate=secret or self._local_certificate(),
-            authorize=TokenAuthorizer(connection).authorize,
+            authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
             record_denial=denials.record,
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
@@ -285,57 +282,6 @@ class ServiceBuilder:
         self.metrics.registry.register(metrics)
         elector.add_duty(controller.run)
 
-    async def _live_cluster(
-        self, connection: Connection, observers: Sequence[PodObserver]
-    ) -> Cluster:
-        settings = self.settings
-        # With `--hold` alone are there queued pods, and a webhook that sees their release.
-        state = ClusterState(
-            assumed_seconds=settings.assumed_seconds, leave_out_queued=settings.hold
-        )
-        applier = EventApplier(state, now=self.now, observers=observers, buffers_usage=True)
-        stale_after = StaleAfter(
-            nodes=settings.stale_nodes_seconds,
-            pods=settings.stale_pods_seconds,
-            usage=settings.stale_usage_seconds,
-        )
-        usage = await self._usage(connection, applier)
-        kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.evicts else WATCHED
-        clock = Clock(now=self.now)
-        return await self.stack.enter_async_context(
-            live_cluster(
-                connection, applier, clock, also=[usage], kinds=kinds, stale_after=stale_after
-            )
-        )
-
-    async def _usage(self, connection: Connection, applier: EventApplier) -> UsagePoller:
-        """Poller of the usage of nodes that Koordinator does not measure."""
-        settings = self.settings
-        source: UsageSource
-        if settings.prometheus_url is not None:
-            name = "prometheus"
-            queries = PrometheusSettings(
-                url=settings.prometheus_url,
-                cpu_query=settings.prometheus_cpu_query,
-                memory_query=settings.prometheus_memory_query,
-                node_label=settings.prometheus_node_label,
-                window_seconds=settings.prometheus_window_seconds,
-                token_file=settings.prometheus_token_file,
-                ca_file=settings.prometheus_ca_file,
-            )
-            source = await self.stack.enter_async_context(prometheus(queries, now=self.now))
-        else:
-            name = "metrics.k8s.io"
-            source = MetricsApi(connection, applier.state, with_pods=settings.usage_of_pods)
-        every_seconds = settings.usage_poll_seconds
-        feed = UsageFeed(
-            applier.state,
-            UsageHistory(every_seconds),
-            by_koordinator=applier.measured_by_koordinator,
-        )
-        status = SourceStatus(name=name, domain=Domain.METRICS, required=False)
-        return UsagePoller(source, feed, status, every_seconds=every_seconds, now=self.now)
-
     def _ledger(self, observed: ObservedCluster, store: Store) -> QuotaLedger:
         return QuotaLedger(
             observed,
@@ -349,58 +295,6 @@ class ServiceBuilder:
     def _quota_config(self) -> QuotaConfig:
         unseen_seconds = self.settings.quota_reservation_seconds
         return QuotaConfig(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
-
-    def _quota_controller(
-        self,
-        connection: Connection,
-        cluster: Cluster,
-        ledger: QuotaLedger,
-        elector: LeaseElector,
-    ) -> QuotaController:
-        return QuotaController(
-            connection,
-            view=cluster.state.view,
-            prune=ledger.prune_reservations,
-            config=self._quota_config,
-            may_write=lambda: elector.is_leader,
-            show_drift=self.metrics.quotas_drifted,
-            rules=ControllerRules(counts=self.settings.quota_status_counts),
-        )
-
-    def _quota_figures(
-        self, connection: Connection, cluster: Cluster, releasing: ReleaseServices
-    ) -> QuotaFigureController:
-        view, rules, pace = cluster.state.view, self.settings.queue_rules(), releasing.pace
-
-        def quotas() -> Iterator[ElasticQuota]:
-            return chain.from_iterable(view().namespaces.quotas.values())
-
-        def annotations() -> dict[QuotaKey, dict[str, str]]:
-            seen, firsts = view(), pace.first_waits()
-            found = quota_figures(seen, rules.rules, rules.mode, capacity=rules.capacity(seen))
-            return {
-                key: each.annotations(firsts.get(key), pace.interval(key))
-                for each in found
-                for key in (each.usage.quota.key,)
-            }
-
-        return QuotaFigureController(
-            connection,
-            quotas=quotas,
-            figures=annotations,
-            may_write=lambda: releasing.elector.is_leader,
-        )
-
-    def _quota_audit(
-        self, connection: Connection, cluster: Cluster, elector: LeaseElector, identity: str
-    ) -> QuotaAudit:
-        return QuotaAudit(
-            connection,
-            usages=lambda: quota_usages(cluster.state.view(), self.settings.quota_rules()),
-            identity=identity,
-            show=self.metrics.quotas_over_max,
-            may_write=lambda: elector.is_leader,
-        )
 
     def _secret(
         self, connection: Connection, name: str, elector: LeaseElector

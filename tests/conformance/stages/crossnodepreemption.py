@@ -13,11 +13,12 @@ from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import Scope
 from engine.policy import PolicySet
-from engine.preemption import CrossNodeSearch, plan_preemption
+from engine.preemption import plan_preemption
 from engine.reclaim import (
     Accounts,
     Borrower,
     Candidate,
+    CrossNodeSearch,
     NodeFit,
     Plan,
     Situation,

@@ -45,7 +45,7 @@ PREFER_GOOD = {"key": HOSTNAME_LABEL, "operator": "In", "values": ["h-good"]}
 NOT_HOT = {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": ["h-hot"]}
 OUR_TERM = {"weight": 100, "preference": {"matchExpressions": [PREFER_GOOD]}}
 OUR_ANNOTATIONS = {
-    ADVICE_ANNOTATION: '{"policies":["spread-load"],"nodes":["good"],"candidates":2}',
+    ADVICE_ANNOTATION: '{"policies":["spread-load"],"nodes":["good"],"candidates":2,"terms":1}',
     REASON_ANNOTATION: "placed",
 }
 
@@ -67,7 +67,7 @@ def test_a_bare_pod_gets_the_lowest_missing_objects_whole() -> None:
         {"op": "add", "path": "/metadata/annotations", "value": OUR_ANNOTATIONS},
         {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": node_affinity}},
     )
-    assert patch.advice == Advice(("spread-load",), ("good",), 2)
+    assert patch.advice == Advice(("spread-load",), ("good",), 2, terms=1)
     assert patch.warnings == ()
 
 

@@ -15,9 +15,9 @@ from engine.model.priority_class import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.reclaim.guards import GuardState, OwnerRounds
 from tests.engine.measured_cluster import NOW, pod, seconds_ago
-from tests.engine.preemption.worlds import GANG_LABEL, PreemptionWorld, small
+from tests.engine.preemption.worlds import PreemptionWorld, small
 from tests.engine.reclaim.promises import Planner
-from tests.engine.reclaim.worlds import quota_key, running
+from tests.engine.reclaim.worlds import GANG_LABEL, quota_key, running
 
 _IN_GANG = {GANG_LABEL: "gang"}
 _OTHER_GANG = {GANG_LABEL: "other"}

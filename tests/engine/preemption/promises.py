@@ -14,7 +14,12 @@ from engine.model.time import SECOND
 from engine.reclaim import NoPlanReason, Plan
 from engine.reclaim.guards import ROUND
 from tests.engine.preemption.worlds import PreemptionWorld
-from tests.engine.reclaim.promises import Planner, nodes_for, victims_in
+from tests.engine.reclaim.promises import (
+    Planner,
+    gangs_run_as_a_whole_or_not,
+    nodes_for,
+    victims_in,
+)
 
 _AT_MOST = 10
 
@@ -86,15 +91,6 @@ def _tolerates(world: PreemptionWorld, each: Pod) -> bool:
         return True
     is_young = world.now - each.scheduled_at < 4000 * SECOND
     return each.priority_class_name == "patient" and is_young
-
-
-def gangs_run_as_a_whole_or_not(world: PreemptionWorld, planner: Planner) -> None:
-    """Whose gang loses a pod loses them all."""
-    plan = planned(world, planner)
-    if plan is not None:
-        victims = {each.key for each in victims_in(world, plan)}
-        for each in victims_in(world, plan):
-            assert {member.key for member in world.gang_of(each)} <= victims
 
 
 def no_quota_has_less_than_its_min(world: PreemptionWorld, planner: Planner) -> None:

@@ -7,19 +7,14 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from engine.model.elastic_quota import UPSTREAM_GROUP
-from engine.model.gang import Gang, GangKey
 from engine.model.pod import Pod
-from engine.model.pod_group import PodGroup
 from engine.model.priority_class import PreemptionToleration, PriorityClass
 from engine.policy import CompiledPolicy, PolicySet
 from engine.reclaim import Candidate, Situation, running_pod_of
-from engine.view import ClusterState
 from tests.engine.measured_cluster import node
-from tests.engine.reclaim.worlds import ReclaimWorld, quota_key, running
+from tests.engine.reclaim.worlds import GANG_LABEL, ReclaimWorld, quota_key, running
 from tests.engine.reclaim.worlds import worlds as reclaim_worlds
 
-GANG_LABEL = "scheduling.x-k8s.io/pod-group"
 CLASSES: Mapping[str, PriorityClass] = {
     name: PriorityClass(name=name, toleration=toleration, is_preempting=True)
     for name, toleration in {
@@ -32,22 +27,7 @@ CLASSES: Mapping[str, PriorityClass] = {
 
 @dataclass(frozen=True)
 class PreemptionWorld(ReclaimWorld):
-    """Something to plan on; all running pods are candidates, those without a quota too.
-
-    Attributes:
-        gangs: names of PodGroups, in every namespace of pods.
-    """
-
-    gangs: frozenset[str] = frozenset()
-
-    def state(self) -> ClusterState:
-        """Return the cluster."""
-        state = super().state()
-        for namespace in {each.namespace for each in self.pods}:
-            for name in self.gangs:
-                gang = Gang(key=GangKey(namespace, name), min_member=2, total=2)
-                state.set_extra(PodGroup(group=UPSTREAM_GROUP, gang=gang))
-        return state
+    """Something to plan on; all running pods are candidates, those without a quota too."""
 
     def situation(self) -> Situation:
         """Return what a plan is made from."""
@@ -60,19 +40,6 @@ class PreemptionWorld(ReclaimWorld):
                 quotas = (quota_key(each.namespace),) if has_quota else ()
                 candidates.append(Candidate(pod=pod, entry=entry, quotas=quotas))
         return replace(super().situation(), view=state.view(), candidates=candidates)
-
-    def gang_of(self, pod: Pod) -> list[Pod]:
-        """Return all running members of the gang of a pod, itself alone where it has none."""
-        name = pod.labels.get(GANG_LABEL)
-        if name not in self.gangs:
-            return [pod]
-        return [
-            each
-            for each in self.pods
-            if each.namespace == pod.namespace
-            and each.labels.get(GANG_LABEL) == name
-            and not (each.deleting or each.name in self.leaving)
-        ]
 
 
 @st.composite

@@ -344,8 +344,8 @@ class Cluster(RuleBasedStateMachine):
     def prune(self, index: int) -> None:
         if (ready := self.judging(index)) is not None:
             replica, state = ready
-            for abandoned in state.abandoned(self.now):
-                state.mark_drained(abandoned, self.newest())
+            for abandoned in state.others.abandoned(self.now):
+                state.others.mark_drained(abandoned, self.newest())
             pending = state.pruning_write(self.now)
             if pending is not None:
                 self.send(replica, state, pending, [])

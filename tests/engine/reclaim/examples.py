@@ -19,8 +19,10 @@ from engine.reclaim.guards import Failures, GuardState, OwnerRounds
 from tests.engine.measured_cluster import NOW, node, seconds_ago
 from tests.engine.policy.worlds import policy
 from tests.engine.reclaim.promises import Planner
-from tests.engine.reclaim.worlds import OWN, ReclaimWorld, running
+from tests.engine.reclaim.worlds import GANG_LABEL, OWN, ReclaimWorld, running
 
+_IN_GANG = {GANG_LABEL: "gang"}
+_OTHER_GANG = {GANG_LABEL: "other"}
 _ANYWHERE = PolicySet([CompiledPolicy(name="anywhere")])
 _FEW = PolicySet([policy("filters: [{name: few, expression: node.podCount < 2}]\n", "few")])
 
@@ -255,6 +257,70 @@ def beyond_its_min_a_pod_takes_nothing(planner: Planner) -> None:
     assert _victims(world, planner) == ("NotWithinMin",)
 
 
+def gangs_go_last_and_as_a_whole(planner: Planner) -> None:
+    """The single pod goes, though more important; the gang only where nothing else helps."""
+    gang = [running(name, name, 4, labels=_IN_GANG) for name in ("a", "b")]
+    single = running("single", "c", 4, priority=9)
+    world = _world([*gang, single], 4, nodes=["a", "b", "c"], gangs=frozenset({"gang"}))
+    assert _victims(world, planner) == ("c", "single")
+    alone = _world(gang, 4, gangs=frozenset({"gang"}))
+    alone = replace(alone, minimums={**alone.minimums, "batch": {}})
+    assert _victims(alone, planner) == ("a", "a", "b")
+    labelled = replace(alone, gangs=frozenset())  # without a PodGroup they are no gang
+    assert _victims(labelled, planner) == ("a", "a")
+
+
+def a_gang_goes_where_the_cohort_alone_has_no_room(planner: Planner) -> None:
+    """Both nodes have room; the smallest gang goes, though that of three is newer."""
+    gang = [running(f"g{on}", on, 2, labels=_IN_GANG) for on in ("a", "b")]
+    large = [running(f"h{i}", "a", 2, labels=_OTHER_GANG, age=400) for i in range(3)]
+    world = _world([*large, *gang], 2, size=8, cohort=10, gangs=frozenset({"gang", "other"}))
+    world = replace(world, minimums={**world.minimums, "batch": {}})
+    assert _victims(world, planner)[1:] == ("ga", "gb")
+
+
+def of_a_gang_and_a_pod_the_gang_is_enough(planner: Planner) -> None:
+    """The single pod frees a core, the member 3, which is what is wanted."""
+    gang = [running("a1", "a", 3, labels=_IN_GANG), running("b1", "b", 4, labels=_IN_GANG)]
+    world = _world([*gang, running("single", "a", 1)], 3, gangs=frozenset({"gang"}))
+    world = replace(world, minimums={**world.minimums, "batch": {}})
+    assert _victims(world, planner) == ("a", "a1", "b1")
+
+
+def the_gang_of_the_lowest_priority_goes(planner: Planner) -> None:
+    """Of two on one node."""
+    pods = [
+        *(running(f"low{i}", "a", 1, labels=_IN_GANG, priority=1) for i in range(2)),
+        *(running(f"high{i}", "a", 1, labels=_OTHER_GANG, priority=9) for i in range(2)),
+    ]
+    world = _world(pods, 2, nodes=["a"], gangs=frozenset({"gang", "other"}))
+    assert sorted(_victims(world, planner)) == ["a", "low0", "low1"]
+
+
+def a_min_and_a_budget_hold_for_a_gang_together(planner: Planner) -> None:
+    """Each of two may go, but not both, so none does."""
+    gang = [running(name, name, 4, labels=_IN_GANG) for name in ("a", "b")]
+    world = _world(gang, 4, gangs=frozenset({"gang"}))
+    assert _victims(world, planner) == ("NoVictims",)  # batch keeps a core
+    free = replace(world, minimums={**world.minimums, "batch": {}})
+    budget = DisruptionBudget(
+        namespace="batch", name="pdb", selector=LabelSelector(), disruptions_allowed=1
+    )
+    assert _victims(replace(free, budgets=[budget]), planner) == ("BlockedByPDB",)
+    young = [gang[0], running("b", "b", 4, labels=_IN_GANG, age=299)]
+    assert _victims(replace(free, pods=young), planner) == ("Guarded",)
+
+
+def a_gang_of_more_than_ten_stays(planner: Planner) -> None:
+    """Guards never let more be on their way out."""
+    pods = [running(f"a{i}", "a", 1, labels=_IN_GANG) for i in range(11)]
+    for count, expected in ((11, "NoVictims"), (10, "a")):
+        gangs = frozenset({"gang"})
+        world = _world(pods[:count], 4, nodes=["a"], size=count, gangs=gangs)
+        world = replace(world, minimums={**world.minimums, "batch": {}})
+        assert _victims(world, planner)[0] == expected
+
+
 EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     the_highest_share_first,
     then_the_lowest_priority,
@@ -278,4 +344,10 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     whoever_is_not_needed_in_the_cohort_is_spared,
     guards_come_first,
     beyond_its_min_a_pod_takes_nothing,
+    gangs_go_last_and_as_a_whole,
+    a_gang_goes_where_the_cohort_alone_has_no_room,
+    of_a_gang_and_a_pod_the_gang_is_enough,
+    the_gang_of_the_lowest_priority_goes,
+    a_min_and_a_budget_hold_for_a_gang_together,
+    a_gang_of_more_than_ten_stays,
 )

@@ -93,15 +93,16 @@ def no_quota_is_pushed_below_its_min(world: ReclaimWorld, planner: Planner) -> N
 
 
 def no_victim_can_be_spared(world: ReclaimWorld, planner: Planner) -> None:
-    """Without any one of them there is no room on the node, or none in the cohort."""
+    """Without one of them, or a gang of them, there is no room on the node or in the cohort."""
     plan = planned(world, planner)
     if plan is None:
         return
     assert plan.victims
     gone = leaving(world)
     victims = victims_in(world, plan)
-    for spared in victims:
-        others = [*gone, *(each for each in victims if each is not spared)]
+    for victim in victims:
+        spared = {each.key for each in world.gang_of(victim)}
+        others = [*gone, *(each for each in victims if each.key not in spared)]
         assert plan.node_name not in nodes_for(world, others) or not has_cohort_room(world, others)
 
 
@@ -153,6 +154,15 @@ def budgets_hold(world: ReclaimWorld, planner: Planner) -> None:
         assert sum(protects(budget, each) for budget in world.budgets) <= 1
 
 
+def gangs_run_as_a_whole_or_not(world: ReclaimWorld, planner: Planner) -> None:
+    """Whose gang loses a pod loses them all."""
+    plan = planned(world, planner)
+    if plan is not None:
+        victims = {each.key for each in victims_in(world, plan)}
+        for each in victims_in(world, plan):
+            assert {member.key for member in world.gang_of(each)} <= victims
+
+
 def the_order_of_pods_does_not_matter(world: ReclaimWorld, planner: Planner) -> None:
     """The same cluster, seen in another order, gives the same plan."""
     plan = planned(world, planner)
@@ -175,7 +185,7 @@ def one_pod_that_makes_room_is_found(world: ReclaimWorld, planner: Planner) -> N
     for candidate in situation.candidates:
         alone = NodePlan(candidate.pod.key, candidate.pod.uid)
         victim = next(each for each in world.pods if each.key == candidate.pod.key)
-        if not has_room(world, [*gone, victim]):
+        if len(world.gang_of(victim)) > 1 or not has_room(world, [*gone, victim]):
             continue
         with pytest.raises(AssertionError):
             _may_all_be_evicted(world, lambda *_, alone=alone: alone)
@@ -204,6 +214,7 @@ PROMISES: tuple[Callable[[ReclaimWorld, Planner], None], ...] = (
     nothing_is_evicted_where_there_is_room,
     victims_may_be_evicted,
     budgets_hold,
+    gangs_run_as_a_whole_or_not,
     the_order_of_pods_does_not_matter,
     one_pod_that_makes_room_is_found,
 )

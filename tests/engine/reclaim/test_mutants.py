@@ -39,7 +39,7 @@ MUTANTS = {
     ),
     "nobody is spared on a node": (
         "node_search",
-        "        self._spare_unneeded(victims)\n",
+        "        yield from self._spare_unneeded(victims)\n",
         "",
     ),
     "nobody is spared in the cohort": (
@@ -53,7 +53,7 @@ MUTANTS = {
         "-len(victims), self._names[row]",
     ),
     "pods that are leaving still count": (
-        "search",
+        "preemptor",
         "what_if.remove([*gone, *(",
         "what_if.remove([*(",
     ),
@@ -75,13 +75,48 @@ MUTANTS = {
     ),
     "the cohort does not matter": (
         "search",
-        "if amount > 0}\n\n    @cached_property",
-        "if amount < 0}\n\n    @cached_property",
+        "if amount > 0}\n\n    def _all_borrowing",
+        "if amount < 0}\n\n    def _all_borrowing",
     ),
     "a pod beyond its min takes from others": (
         "planner",
         "if not search.is_within_min:",
         "if False:",
+    ),
+    "a gang loses some of its pods": (
+        "groups",
+        "if len(members) == sizes[key] <= MOST_VICTIMS",
+        "if len(members) <= MOST_VICTIMS",
+    ),
+    "members of a gang are single pods": (
+        "groups",
+        "if key is None or key not in sizes:",
+        "if True:",
+    ),
+    "a label without a PodGroup makes a gang": (
+        "groups",
+        "if size > 0 and pod_group_of_gang(key, view) is not None",
+        "if size > 0",
+    ),
+    "all of a domain go": (
+        "cross_node",
+        "found = yield from fewest_enough(domain, test)",
+        "found = domain if test(domain) else None",
+    ),
+    "more important gangs go first": (
+        "cross_node",
+        "max(each.pod.priority for each in group),\n        len",
+        "-max(each.pod.priority for each in group),\n        len",
+    ),
+    "quotas and budgets do not hold for a gang together": (
+        "cross_node",
+        "if len(group) <= left and takings.take_all(group):",
+        "if takings.take_all(group) or True:",
+    ),
+    "a gang makes room on a node alone, not in the cohort": (
+        "cross_node",
+        "if self._needs and not covers(",
+        "if False and not covers(",
     ),
 }
 """By what is wrong: the module, its text, and what stands there instead."""

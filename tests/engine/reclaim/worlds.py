@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
+from engine.model.gang import Gang, GangKey
 from engine.model.node import Node
 from engine.model.pod import Pod
+from engine.model.pod_group import PodGroup
 from engine.model.priority_class import PriorityClass
 from engine.model.request import PlacementRequest
 from engine.model.selectors import LabelSelector
@@ -23,6 +25,7 @@ from engine.view import ClusterState, counted_requests
 from tests.engine.measured_cluster import NOW, node, pod, seconds_ago
 from tests.engine.policy.worlds import policy
 
+GANG_LABEL = "scheduling.x-k8s.io/pod-group"
 OWN = "shop"
 OTHERS = ("batch", "etl")
 WITHOUT_QUOTA = "free"
@@ -42,6 +45,7 @@ class ReclaimWorld:
         minimums: `min` by namespace; others have no quota.
         cohort: what all quotas may use together.
         leaving: names of pods that plans under way evict.
+        gangs: names of PodGroups, in every namespace of pods.
     """
 
     nodes: Sequence[Node]
@@ -54,6 +58,7 @@ class ReclaimWorld:
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
     leaving: frozenset[str] = frozenset()
+    gangs: frozenset[str] = frozenset()
     now: Micros = NOW
 
     @property
@@ -74,7 +79,24 @@ class ReclaimWorld:
             state.set_node(each)
         for each_pod in self.pods:
             state.set_pod(each_pod, seen_at=NOW)
+        for namespace in {each.namespace for each in self.pods}:
+            for name in self.gangs:
+                gang = Gang(key=GangKey(namespace, name), min_member=2, total=2)
+                state.set_extra(PodGroup(group=UPSTREAM_GROUP, gang=gang))
         return state
+
+    def gang_of(self, pod: Pod) -> list[Pod]:
+        """Return all running members of the gang of a pod, itself alone where it has none."""
+        name = pod.labels.get(GANG_LABEL)
+        if name not in self.gangs:
+            return [pod]
+        return [
+            each
+            for each in self.pods
+            if each.namespace == pod.namespace
+            and each.labels.get(GANG_LABEL) == name
+            and not (each.deleting or each.name in self.leaving)
+        ]
 
     def used(self, namespace: str) -> dict[str, int]:
         """Return what the pods of a namespace request."""
@@ -171,6 +193,13 @@ _POLICIES = tuple(
 )
 
 
+_LABELS: tuple[Mapping[str, str], ...] = (
+    *({}, {}, {}, {}),
+    *({"app": "x"}, {"app": "y"}),
+    *({GANG_LABEL: "gang"}, {GANG_LABEL: "nameless"}),
+)
+
+
 @st.composite
 def _pods(draw: st.DrawFn, nodes: int, *, with_memory: bool) -> list[Pod]:
     pods = []
@@ -188,7 +217,7 @@ def _pods(draw: st.DrawFn, nodes: int, *, with_memory: bool) -> list[Pod]:
                 age=draw(st.sampled_from((3600, 3600, 7200, 5000, 301, 300, 299))),
                 owner=draw(st.sampled_from(owners)),
                 deleting=draw(st.sampled_from((False,) * 15 + (True,))),
-                labels=draw(st.sampled_from(({}, {}, {"app": "x"}, {"app": "y"}))),
+                labels=draw(st.sampled_from(_LABELS)),
                 kind=draw(st.sampled_from(("ReplicaSet",) * 15 + ("DaemonSet",))),
             )
         )
@@ -239,6 +268,7 @@ def worlds(draw: st.DrawFn) -> ReclaimWorld:
         budgets=budgets,
         guards=GuardState(owners=draw(st.dictionaries(st.just("set-a"), rounds, max_size=1))),
         leaving=draw(st.sampled_from((frozenset(), frozenset(), frozenset({"p0"})))),
+        gangs=frozenset({"gang"}),
     )
 
 

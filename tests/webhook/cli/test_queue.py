@@ -211,6 +211,21 @@ async def test_pod_groups_are_read_where_the_order_depends_on_them(
     assert [each["pod"]["name"] for each in report["pods"]] == ["member", "single"]
 
 
+async def test_members_of_gangs_name_them(
+    stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.create(deployment())
+    server.create(lease())
+    member = pod("member", HOLD, age=2 * HOUR)
+    member["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "train"}
+    server.create(member)
+    ran = await run(stowplan, server, tmp_path)
+    assert any(line.startswith("1 shop/member train ") for line in _lines(ran))
+    server.create(pod("single", HOLD))
+    ran = await run(stowplan, server, tmp_path)
+    assert any(line.startswith("2 shop/single - ") for line in _lines(ran))
+
+
 async def test_it_says_so_where_pod_groups_cannot_be_read(
     stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
 ) -> None:

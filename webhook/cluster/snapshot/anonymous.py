@@ -250,6 +250,7 @@ class Anonymizer:
             nodes=tuple(map(self.pseudonym, advice.nodes[:MOST_NODES])),
             candidates=advice.candidates,
             id=self.pseudonym(advice.id),
+            terms=advice.terms,
         )
         return {ADVICE_ANNOTATION: msgspec.json.encode(anonymous).decode()}
 

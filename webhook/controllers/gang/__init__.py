@@ -5,10 +5,11 @@ the way, and what it tells. What never does: which pods are a gang (`engine.gang
 (`engine.batch`), and the queue that they stand in (`webhook.controllers.release`).
 """
 
-from webhook.controllers.gang.controller import GangController, GangParts
+from webhook.controllers.gang.controller import GangController
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.metrics import GangCollector, GangMetrics
 from webhook.controllers.gang.outcome import GangOutcome, GangState
+from webhook.controllers.gang.parts import GangParts
 
 __all__ = [
     "GangCollector",

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,36 +12,34 @@ from engine.gang import (
     GangBackoff,
     GangKey,
     GangStage,
-    Readiness,
-    count_members,
-    pod_group_of_gang,
-    readiness_of,
 )
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import SECOND, Micros, date
-from engine.view import ClusterState, ClusterView, Sum
+from engine.model.time import SECOND, date
+from engine.view import ClusterView, Sum
 from webhook.controllers.gang.aged_gang import AgedGang
 from webhook.controllers.gang.completeness import lacking_resources, missing_members
-from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.gang_release import GangRelease, GangReleaseParts
+from webhook.controllers.gang.gang_tasks import GangTasks
 from webhook.controllers.gang.gang_unit import GangUnit, group_of
+from webhook.controllers.gang.held_gangs import (
+    HeldGangs,
+    complete_unit,
+    held_gangs,
+    readiness,
+)
 from webhook.controllers.gang.memory import GangMemories
 from webhook.controllers.gang.outcome import GangOutcome, GangState
+from webhook.controllers.gang.parts import GangParts
 from webhook.controllers.gang.recreation import end_failed
-from webhook.controllers.gang.starts import Start, is_starting, start_of
-from webhook.controllers.reclaim import EvictionWriter
+from webhook.controllers.gang.starts import Start, StartingGangs
 from webhook.controllers.release import (
-    DecidedPods,
     GangDecision,
     GangPart,
-    HeldPodDecider,
-    PodWriter,
     QueueTurns,
     ReleaseDecision,
     Wait,
 )
-from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPod
 
 _MOST_AT_ONCE: Final = 10
 """Gangs whose members are being nominated: each has room for all of them, so none waits for another
@@ -56,7 +50,6 @@ _RELEASED_WITHOUT_ROOM_AFTER: Final = 30.0
 _DESCRIBED_WITHIN: Final = 2 * SECOND
 
 _UNKNOWN: Final = "nothing says how many members must run together"
-_UNDER_WAY: Final = "members of it are being released one by one"
 _RESERVING: Final = "there is room for it, which is being reserved"
 _RECREATING: Final = "members of it are being evicted, as too few were bound in time"
 _GIVING_BACK: Final = "room that an earlier leader reserved is given back"
@@ -65,41 +58,6 @@ _TOO_MANY: Final = "many gangs are being released"
 _BEHIND_AGED: Final = Wait(
     QueuedReason.WAITING_FOR_CAPACITY, "room is kept for a gang that has waited for 10 min"
 )
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangParts:
-    """What the release of gangs works with.
-
-    Attributes:
-        state: the cluster, in which nominated pods count.
-        held: the pods that are held.
-        members: of all gangs.
-        decided: writes releases.
-        decider: decides where members go.
-        writer: writes nominations.
-        evictions: evicts what runs of a gang that failed; None where nothing may be.
-        events: tells what became of a gang.
-        now: the time of day.
-        count: called with each outcome.
-        clock: seconds that only go forward.
-        sleep: waits for some seconds.
-    """
-
-    state: ClusterState
-    held: HeldPods
-    members: GangMembers
-    decided: DecidedPods
-    decider: HeldPodDecider
-    writer: PodWriter
-    evictions: EvictionWriter | None
-    events: GangEvents
-    now: Callable[[], Micros]
-    count: Callable[[GangOutcome], None] = lambda _outcome: None
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class GangController:
@@ -127,8 +85,8 @@ class GangController:
         self._memories = GangMemories(parts.clock)
         self._backoff = GangBackoff()
         self._releases: dict[GangKey, GangRelease] = {}
-        self._tasks: dict[GangKey, asyncio.Task[None]] = {}  # of releases, recreations and Events
-        self._starting: set[GangKey] | None = None  # None where all are to be looked at
+        self._tasks = GangTasks()  # releases, recreations and Events
+        self._starting = StartingGangs(parts.members, parts.now)
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
@@ -140,13 +98,11 @@ class GangController:
         """Begin to release gangs; those that an earlier leader has left are found on their pods."""
         self._memories.clear()
         self._backoff = GangBackoff()
-        self._starting = None
+        self._starting.begin()
 
     async def end(self) -> None:
         """End all writes; what is nominated by then is left to the next leader."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._tasks.end()
         self._aged.give_up()
         self._kept, self._units = {}, {}
         self.counts = dict.fromkeys(GangState, 0)
@@ -163,17 +119,16 @@ class GangController:
         self._see_starts(view)
 
         # 2. See what each gang with held members waits for.
-        held = self._by_gang(ordered)
-        found = {key: gang for key in held if (gang := self._gang(key, view)) is not None}
+        found = held_gangs(ordered, self._parts.members, view)
         self._kept, self._units, self._messages = {}, {}, {}
         states = Counter[GangState]()
-        for key in held.keys() - found.keys():
-            self._await_description(key, held[key])
-        for key, gang in found.items():
-            state = self._state(gang, found, held)
+        for key in found.held.keys() - found.gangs.keys():
+            self._await_description(key, found.held[key])
+        for key, gang in found.gangs.items():
+            state = self._state(gang, found)
             if state is not None:
                 states[state] += 1
-                self._kept |= dict.fromkeys([each.key for each in held[key]], key)
+                self._kept |= dict.fromkeys([each.key for each in found.held[key]], key)
         self.counts = {state: states[state] for state in GangState}
 
         # 3. A gang that is not complete any more reserves nothing.
@@ -249,21 +204,6 @@ class GangController:
 
     # Whose turn may come.
 
-    def _by_gang(self, ordered: Sequence[HeldPod]) -> dict[GangKey, list[HeldPod]]:
-        """Return the held members of each gang, in queue order."""
-        found: dict[GangKey, list[HeldPod]] = {}
-        if len(self._parts.members):
-            for held in ordered:
-                key = self._parts.members.gang_of(held.key)
-                if key is not None:
-                    found.setdefault(key, []).append(held)
-        return found
-
-    def _gang(self, key: GangKey, view: ClusterView) -> Gang | None:
-        """Return a gang as its PodGroup or its oldest member says, None if neither does."""
-        pod_group = pod_group_of_gang(key, view)
-        return self._parts.members.described(key) if pod_group is None else pod_group.gang
-
     def _await_description(self, key: GangKey, members: Sequence[HeldPod]) -> None:
         """Keep pods for a moment of a gang that nobody describes.
 
@@ -274,34 +214,26 @@ class GangController:
         self._kept |= dict.fromkeys(young, key)
         self._messages[key] = _UNKNOWN
 
-    def _readiness(self, gang: Gang) -> Readiness:
-        return readiness_of(gang, count_members(self._parts.members.of(gang.key)))
-
-    def _state(
-        self,
-        gang: Gang,
-        found: Mapping[GangKey, Gang],
-        held: Mapping[GangKey, Sequence[HeldPod]],
-    ) -> GangState | None:
+    def _state(self, gang: Gang, found: HeldGangs) -> GangState | None:
         """Return what a gang with held members waits for, None where each is a pod of its own."""
-        key = group_of(gang)[0]
+        key, held = group_of(gang)[0], found.held[gang.key]
         if key in self._releases:
             self._messages[gang.key] = _RESERVING
             return GangState.RELEASING
         if key in self._tasks:
             self._messages[gang.key] = _RECREATING
             return GangState.BACKING_OFF
-        readiness, memory = self._readiness(gang), self._memories.of(key)
-        if readiness.stage is GangStage.STARTED:
+        ready, memory = readiness(gang, self._parts.members), self._memories.of(key)
+        if ready.stage is GangStage.STARTED:
             return None
-        if readiness.stage is GangStage.COMMITTING:
-            self._go_on(gang, held[gang.key])
+        if ready.stage is GangStage.COMMITTING:
+            self._go_on(gang, held)
             return GangState.RELEASING
-        if self._take_back(held[gang.key]):
+        if self._take_back(held):
             self._messages[gang.key] = _GIVING_BACK
             return GangState.WAITING
-        if readiness.stage is not GangStage.READY:
-            self._messages[gang.key] = readiness.message
+        if ready.stage is not GangStage.READY:
+            self._messages[gang.key] = ready.message
             return GangState.GATHERING
         refusal = self._backoff.refusal(key, self._parts.now())
         if refusal:
@@ -309,41 +241,17 @@ class GangController:
             return GangState.BACKING_OFF
         if memory.without_room_since is not None:
             self._messages[gang.key] = memory.message
-        if held[gang.key][0].key not in self._units:
-            self._add_unit(gang, found, held)
+        if held[0].key not in self._units:
+            self._add_unit(gang, found)
         return GangState.WAITING
 
-    def _add_unit(
-        self,
-        gang: Gang,
-        found: Mapping[GangKey, Gang],
-        held: Mapping[GangKey, Sequence[HeldPod]],
-    ) -> None:
-        """Note that a gang is complete, and all of its group."""
-        parts: list[GangPart] = []
-        for key in group_of(gang):
-            other = gang if key == gang.key else found.get(key)
-            readiness = None if other is None else self._readiness(other)
-            if other is None or readiness is None:
-                # None of its members is held: then they run, or are still to come.
-                if not self._parts.members.of(key):
-                    self._messages[gang.key] = f"gang `{key}` of its group has no members"
-                    return
-                continue
-            if readiness.stage is GangStage.READY:
-                members = tuple(held.get(key, ())[: readiness.needed])
-                if len(members) < readiness.needed:
-                    self._messages[gang.key] = _UNDER_WAY
-                    return
-                beside = (each.node_name for each in self._parts.members.of(key))
-                parts.append(GangPart(other, members, tuple(filter(None, beside))))
-            elif readiness.stage is not GangStage.STARTED:
-                self._messages[gang.key] = f"gang `{key}` of its group: {readiness.message}"
-                return
-        places = {key: place for place, key in enumerate(held)}  # of their first members
-        first = min(parts, key=lambda part: places[part.gang.key]).members[0]
-        unit = GangUnit(parts=tuple(parts), first=first)
-        self._units |= dict.fromkeys([each.key for each in unit.members], unit)
+    def _add_unit(self, gang: Gang, found: HeldGangs) -> None:
+        """Note that a gang is complete, and all of its group; or what it lacks."""
+        unit = complete_unit(gang, found, self._parts.members)
+        if isinstance(unit, GangUnit):
+            self._units |= dict.fromkeys([each.key for each in unit.members], unit)
+        else:
+            self._messages[gang.key] = unit
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
@@ -393,7 +301,7 @@ class GangController:
         moment = moment or f"{date(self._parts.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         release = GangRelease(unit, decisions, moment, self._release_parts)
         self._releases[unit.key] = release
-        self._run(unit.key, self._carry_out(release, is_begun=is_begun))
+        self._tasks.run(unit.key, self._carry_out(release, is_begun=is_begun))
 
     async def _carry_out(self, release: GangRelease, *, is_begun: bool) -> None:
         unit, parts = release.unit, self._parts
@@ -404,7 +312,7 @@ class GangController:
         parts.count(outcome)
         member = next(iter(parts.members.of(unit.key)), None)
         if outcome is GangOutcome.RELEASED:
-            self._starting = (self._starting or set()) | {gang.key for gang in unit.gangs}
+            self._starting.add(unit.gangs)
             for part in unit.parts:
                 await parts.events.released(part.gang.key, member, len(part.members))
             return
@@ -412,57 +320,39 @@ class GangController:
         self._backoff.failed(unit.key, parts.now())
         await parts.events.taken_back(unit.key, member, release.message)
 
-    def _run(self, key: GangKey, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            try:
-                await work
-            except Exception:  # noqa: BLE001 - no bug in one gang ends the others
-                _log.exception("gang `%s` could not be released", key)
-
-        task = self._tasks[key] = asyncio.create_task(run())
-        task.add_done_callback(lambda _task: self._tasks.pop(key, None))
-
     # Starts.
 
     def _see_starts(self, view: ClusterView) -> None:
         """Note which released gangs have started, and which have failed to."""
-        members = self._parts.members
-        if self._starting is None:
-            self._starting = {key for key in members if is_starting(members.of(key))}
-        for key in list(self._starting):
-            gang = self._gang(key, view)
-            if gang is None:
-                self._starting.discard(key)
-            elif group_of(gang)[0] not in self._tasks:
-                self._see_start(gang, start_of(gang, members.of(key), self._parts.now()))
-
-    def _see_start(self, gang: Gang, start: Start) -> None:
-        starting, memory = self._starting or set(), self._memories.of(group_of(gang)[0])
-        if start.is_over:
-            starting.discard(gang.key)
+        for gang, start in self._starting.ended(view, is_busy=self._tasks.__contains__):
+            key = group_of(gang)[0]
             if start.bound >= gang.min_member:
-                self._backoff.started(group_of(gang)[0])
+                self._backoff.started(key)
                 self._parts.count(GangOutcome.STARTED)
-        elif start.is_late:
-            starting.discard(gang.key)
-            self._parts.count(GangOutcome.FAILED)
-            text = (
-                f"{start.bound} of {gang.min_member} members are bound after"
-                f" {gang.schedule_timeout_seconds} s"
-            )
-            memory.failed(text)
-            self._backoff.failed(group_of(gang)[0], self._parts.now())
-            failed = end_failed(
-                gang,
-                start,
-                text,
-                members=self._parts.members,
-                events=self._parts.events,
-                evictions=self._parts.evictions,
-                clock=self._parts.clock,
-                sleep=self._parts.sleep,
-            )
-            self._run(group_of(gang)[0], failed)
+            elif start.is_late:
+                self._fail(gang, start, key)
+
+    def _fail(self, gang: Gang, start: Start, key: GangKey) -> None:
+        """Count a gang that has not started in time, and do with its members what it says."""
+        parts = self._parts
+        parts.count(GangOutcome.FAILED)
+        text = (
+            f"{start.bound} of {gang.min_member} members are bound after"
+            f" {gang.schedule_timeout_seconds} s"
+        )
+        self._memories.of(key).failed(text)
+        self._backoff.failed(key, parts.now())
+        failed = end_failed(
+            gang,
+            start,
+            text,
+            members=parts.members,
+            events=parts.events,
+            evictions=parts.evictions,
+            clock=parts.clock,
+            sleep=parts.sleep,
+        )
+        self._tasks.run(key, failed)
 
 
 def _free(view: ClusterView) -> tuple[int, ...]:

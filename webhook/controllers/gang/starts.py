@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from engine.gang import Gang, GangMember, MemberState
+from engine.gang import Gang, GangKey, GangMember, MemberState
 from engine.model.time import SECOND, Micros, micros
+from engine.view import ClusterView
+from webhook.controllers.gang.gang_unit import group_of
+from webhook.controllers.gang.held_gangs import described_gang
+from webhook.placement.gang_members import GangMembers
 
 
 class Start(NamedTuple):
@@ -42,6 +46,50 @@ def start_of(gang: Gang, members: Sequence[GangMember], now: Micros) -> Start:
         is_over=bound >= gang.min_member or not moment,
         is_late=now >= _instant(moment) + gang.schedule_timeout_seconds * SECOND,
     )
+
+
+class StartingGangs:
+    """The gangs that are released, and of which too few members are bound so far.
+
+    Args:
+        members: of all gangs.
+        now: the time of day.
+    """
+
+    def __init__(self, members: GangMembers, now: Callable[[], Micros]) -> None:
+        self._members = members
+        self._now = now
+        self._keys: set[GangKey] | None = None  # None where all are to be looked at
+
+    def begin(self) -> None:
+        """Begin with those that an earlier leader has released."""
+        self._keys = None
+
+    def add(self, gangs: Iterable[Gang]) -> None:
+        """Note gangs that are released now."""
+        self._keys = (self._keys or set()) | {gang.key for gang in gangs}
+
+    def ended(
+        self, view: ClusterView, *, is_busy: Callable[[GangKey], bool]
+    ) -> Iterator[tuple[Gang, Start]]:
+        """Yield each gang that has started, is gone or late, and how far it came; once.
+
+        Args:
+            view: the cluster.
+            is_busy: whether something is being done for a gang, so that it is looked at later.
+        """
+        members = self._members
+        if self._keys is None:
+            self._keys = {key for key in members if is_starting(members.of(key))}
+        for key in list(self._keys):
+            gang = described_gang(key, members, view)
+            if gang is None:
+                self._keys.discard(key)
+            elif not is_busy(group_of(gang)[0]):
+                start = start_of(gang, members.of(key), self._now())
+                if start.is_over or start.is_late:
+                    self._keys.discard(key)
+                    yield gang, start
 
 
 def is_starting(members: Sequence[GangMember]) -> bool:

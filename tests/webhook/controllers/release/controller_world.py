@@ -404,4 +404,4 @@ async def running_world(folder: Path, *, policy: str | None = POLICY) -> AsyncIt
 
 def _is_a_write(task: asyncio.Task[Any]) -> bool:
     name = repr(task.get_coro())
-    return any(part in name for part in ("DecidedPods._write", "_conditions", "GangController"))
+    return any(part in name for part in ("DecidedPods._write", "_conditions", "GangTasks"))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.preemption.fewest import BoundedTest, TooManySetsError, fewest_enough
+from engine.reclaim import completed
+from engine.reclaim.fewest import BoundedTest, TooManySetsError, fewest_enough
 
 
 def test_the_first_are_preferred() -> None:
@@ -14,13 +15,13 @@ def test_the_first_are_preferred() -> None:
     def is_enough(chosen: Sequence[int]) -> bool:
         return {1, 4} <= {*chosen} or {2, 3} <= {*chosen}
 
-    assert fewest_enough([1, 2, 3, 4], is_enough) == [2, 3]  # the last, 4, is not needed
-    assert fewest_enough([4, 1, 2, 3], is_enough) == [4, 1]
-    assert fewest_enough([1, 2], is_enough) is None
+    assert completed(fewest_enough([1, 2, 3, 4], is_enough)) == [2, 3]  # the last, 4, is not needed
+    assert completed(fewest_enough([4, 1, 2, 3], is_enough)) == [4, 1]
+    assert completed(fewest_enough([1, 2], is_enough)) is None
 
 
 def test_nothing_is_taken_where_nothing_is_needed() -> None:
-    assert fewest_enough([1, 2], lambda _: True) == []
+    assert completed(fewest_enough([1, 2], lambda _: True)) == []
 
 
 @given(
@@ -33,7 +34,7 @@ def test_a_set_is_enough_and_none_of_it_can_be_spared(
     def is_enough(chosen: Sequence[int]) -> bool:
         return any(each <= {*chosen} for each in enough)
 
-    found = fewest_enough(ordered, is_enough)
+    found = completed(fewest_enough(ordered, is_enough))
     assert (found is None) == (not is_enough(ordered))
     if found is not None:
         assert is_enough(found)
@@ -51,11 +52,11 @@ def test_few_sets_are_tried_of_many() -> None:
         tried.append(chosen)
         return {300, 700} <= {*chosen}
 
-    assert fewest_enough(range(1000), is_enough) == [300, 700]
+    assert completed(fewest_enough(range(1000), is_enough)) == [300, 700]
     assert len(tried) <= 2 * 2 * 9 + 2 * 2 + 2  # 2k log2(n / k) + 2k, and the two at first
 
 
 def test_the_bound_holds() -> None:
     test = BoundedTest[int](lambda chosen: 7 in chosen, 3)
     with pytest.raises(TooManySetsError):
-        fewest_enough(range(1000), test)
+        completed(fewest_enough(range(1000), test))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from engine.reclaim.steps import Steps
+
 _T = TypeVar("_T")
 
 
@@ -42,11 +44,11 @@ class BoundedTest(Generic[_T]):
 
 def fewest_enough(
     ordered: Sequence[_T], is_enough: Callable[[Sequence[_T]], bool]
-) -> list[_T] | None:
+) -> Steps[list[_T] | None]:
     """Return a set that is enough, none of which can be spared; None if even all are not.
 
     A later one is part of it only where those before it are not enough. It asks for about
-    `2k * log2(n / k) + 2k` sets, where k of n are needed.
+    `2k * log2(n / k) + 2k` sets, where k of n are needed, one in each step.
 
     INVARIANT: a set that is enough stays so with more of them.
 
@@ -56,9 +58,10 @@ def fewest_enough(
     """
     if not is_enough(ordered):
         return None
+    yield
     if is_enough(()):
         return []
-    return _needed((), ordered, is_enough, is_grown=False)
+    return (yield from _needed((), ordered, is_enough, is_grown=False))
 
 
 def _needed(
@@ -67,7 +70,7 @@ def _needed(
     is_enough: Callable[[Sequence[_T]], bool],
     *,
     is_grown: bool,
-) -> list[_T]:
+) -> Steps[list[_T]]:
     """Return what is needed of some beside those given, which together are enough.
 
     Args:
@@ -76,12 +79,13 @@ def _needed(
         is_enough: whether a set is.
         is_grown: whether more were given since it was last asked.
     """
+    yield
     if is_grown and is_enough(given):
         return []
     if len(ordered) == 1:
         return list(ordered)
     half = len(ordered) // 2
     first, last = ordered[:half], ordered[half:]
-    of_last = _needed([*given, *first], last, is_enough, is_grown=True)
-    of_first = _needed([*given, *of_last], first, is_enough, is_grown=bool(of_last))
+    of_last = yield from _needed([*given, *first], last, is_enough, is_grown=True)
+    of_first = yield from _needed([*given, *of_last], first, is_enough, is_grown=bool(of_last))
     return [*of_first, *of_last]

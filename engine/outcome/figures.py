@@ -1,0 +1,123 @@
+"""Figures of policies by namespace, and how a landing adds to them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from engine.outcome.landing import PolicyLanding
+from engine.report import RANK_BOUNDS, OutcomeFigures
+
+MOST_SERIES: Final = 500
+"""Policies in a mode times namespaces; tenants may create namespaces. The rest counts for ""."""
+
+_REST: Final = ""
+
+
+class Series(NamedTuple):
+    """The pods that are counted together."""
+
+    policy: str
+    mode: str
+    namespace: str
+
+
+class RuleSeries(NamedTuple):
+    """The pods that landed on a node which a filter rejects."""
+
+    policy: str
+    mode: str
+    rule: str
+
+
+class OutcomeCounts:
+    """Figures that only grow."""
+
+    def __init__(self) -> None:
+        self.figures: dict[Series, OutcomeFigures] = {}
+        self.rules: dict[RuleSeries, int] = {}
+
+    def add(
+        self, namespace: str, landings: Iterable[PolicyLanding], *, landed: bool | None
+    ) -> None:
+        """Count one pod.
+
+        Args:
+            namespace: of the pod.
+            landings: as each policy sees it.
+            landed: whether it landed on a node that it was meant for; None without any.
+        """
+        for landing in landings:
+            figures = self._figures(Series(landing.policy, landing.mode, namespace))
+            _count(figures, landing, landed=landed)
+            for rule in landing.rules:
+                key = RuleSeries(landing.policy, landing.mode, rule)
+                self.rules[key] = self.rules.get(key, 0) + 1
+
+    def merge(
+        self, figures: Mapping[Series, OutcomeFigures], rules: Mapping[RuleSeries, int]
+    ) -> None:
+        """Add the figures of others."""
+        for series, more in figures.items():
+            _merge(self._figures(series), more)
+        for key, pods in rules.items():
+            self.rules[key] = self.rules.get(key, 0) + pods
+
+    def _figures(self, series: Series) -> OutcomeFigures:
+        known = self.figures.get(series)
+        if known is None:
+            if len(self.figures) >= MOST_SERIES:
+                series = series._replace(namespace=_REST)
+            known = self.figures.setdefault(series, OutcomeFigures())
+        return known
+
+
+def total_of(figures: Iterable[OutcomeFigures]) -> OutcomeFigures:
+    """Return the sum of figures."""
+    total = OutcomeFigures()
+    for more in figures:
+        _merge(total, more)
+    return total
+
+
+def _count(figures: OutcomeFigures, landing: PolicyLanding, *, landed: bool | None) -> None:
+    figures.pods += 1
+    figures.meant += landed is not None
+    figures.landed += landed is True
+    figures.denied += landing.is_denied
+    if landing.rank:
+        band = bisect_left(RANK_BOUNDS, landing.rank)
+        figures.ranks = tuple(count + (at == band) for at, count in enumerate(figures.ranks))
+    else:
+        figures.rejected += 1
+    if landing.points is None:
+        return
+    figures.scored += 1
+    figures.points += landing.points
+    figures.best += landing.best
+    if landing.stock is None:
+        return
+    figures.compared += 1
+    figures.compared_points += landing.points
+    figures.stock_points += landing.stock
+    figures.moved += landing.moved
+    if landing.hot is not None:
+        figures.measured += 1
+        figures.hot += landing.hot[0]
+        figures.stock_hot += landing.hot[1]
+
+
+def _merge(figures: OutcomeFigures, more: OutcomeFigures) -> None:
+    for name, value in _amounts(more):
+        setattr(figures, name, getattr(figures, name) + value)
+    figures.ranks = tuple(a + b for a, b in zip(figures.ranks, more.ranks, strict=True))
+
+
+def _amounts(figures: OutcomeFigures) -> Iterator[tuple[str, int]]:
+    for field in msgspec.structs.fields(figures):
+        value = getattr(figures, field.name)
+        if isinstance(value, int):
+            yield field.name, value

@@ -1,0 +1,137 @@
+"""What became of decisions, as `/debug/outcome` and `stowplan outcome` show it."""
+
+from __future__ import annotations
+
+import msgspec
+
+RANK_BOUNDS = (1, 5, 20, 100)
+"""The greatest rank of each band in `OutcomeFigures.ranks` but the last, which has no end."""
+
+POINT = 100
+"""Hundredths in a point: sums of points are exact, whoever adds them up."""
+
+
+class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """Sums over the bound pods that a policy applies to; points in hundredths.
+
+    A node's points are those of the policy's own scores by weight, 0 to 100 for each pod; one that
+    a filter rejects has none.
+
+    Attributes:
+        pods: the pods.
+        meant: of those, the ones that were meant for some nodes: advised, or nominated to one.
+        landed: of those, the ones that landed on such a node.
+        ranks: how many landed on a rank in each band of RANK_BOUNDS; 1 for every node that shares
+            the best total, the others by the number of better nodes.
+        rejected: pods on a node that policies reject.
+        denied: pods that the policies would have denied.
+        scored: pods for which the scores of the policy gave any node points.
+        points: of the nodes that the scored landed on.
+        best: points of the nodes that were ranked first for them.
+        compared: of the scored, those that the model of the stock scheduler found a node for.
+        compared_points: of the nodes that the compared landed on.
+        stock_points: of the nodes that the model took for them.
+        moved: of the compared, those whose node by the model was another one.
+        measured: of the compared, those for which the usage of both nodes is known.
+        hot: of the measured, those that landed on a node above the threshold of usage.
+        stock_hot: of the measured, those whose node by the model was above it.
+    """
+
+    pods: int = 0
+    meant: int = 0
+    landed: int = 0
+    ranks: tuple[int, ...] = (0,) * (len(RANK_BOUNDS) + 1)
+    rejected: int = 0
+    denied: int = 0
+    scored: int = 0
+    points: int = 0
+    best: int = 0
+    compared: int = 0
+    compared_points: int = 0
+    stock_points: int = 0
+    moved: int = 0
+    measured: int = 0
+    hot: int = 0
+    stock_hot: int = 0
+
+    @property
+    def mean_points(self) -> float | None:
+        """Mean points of where pods landed, 0 to 100; None where none was scored."""
+        return _mean(self.points, self.scored)
+
+    @property
+    def mean_lost(self) -> float | None:
+        """Mean points lost against the node that was ranked first."""
+        return _mean(self.best - self.points, self.scored)
+
+    @property
+    def mean_gained(self) -> float | None:
+        """Mean points gained against the model of the stock scheduler; negative is worse."""
+        return _mean(self.compared_points - self.stock_points, self.compared)
+
+    @property
+    def hot_percent_more(self) -> float | None:
+        """Percent of pods on hot nodes, less those that the model would have put there."""
+        return 100 * (self.hot - self.stock_hot) / self.measured if self.measured else None
+
+
+class NamespaceOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Outcomes of a policy for the pods of a namespace; "" for those beyond the counted ones."""
+
+    namespace: str
+    figures: OutcomeFigures
+
+
+class RuleOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The number of pods that landed on a node which a filter rejects."""
+
+    rule: str
+    pods: int
+
+
+class PolicyOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of the decisions of a policy in the window.
+
+    Of one in Audit mode: what would have changed. Pods with another rank than the first would have
+    gone elsewhere, those on a rejected node could not have gone there.
+
+    Attributes:
+        policy: its name.
+        mode: Enforce or Audit.
+        total: of all namespaces.
+        namespaces: of each, by name.
+        rules: of its filters, in order; those that reject no node of a pod are left out.
+        worse: why it makes things worse than the stock scheduler, "" if it does not.
+        audited_since: ISO 8601, since when it is in Audit mode as it made things worse; "" if it
+            is not.
+    """
+
+    policy: str
+    mode: str
+    total: OutcomeFigures
+    namespaces: tuple[NamespaceOutcome, ...] = ()
+    rules: tuple[RuleOutcome, ...] = ()
+    worse: str = ""
+    audited_since: str = ""
+
+
+class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of decisions: every bound pod is judged that a policy applies to.
+
+    Attributes:
+        since: ISO 8601, the beginning of the window; "" while nothing is counted.
+        until: ISO 8601, of the latest count.
+        window_seconds: the length of a full window.
+        unjudged: bound pods that came too fast for a judgement, whatever their policies.
+        policies: by name, those of Enforce mode first.
+    """
+
+    since: str = ""
+    until: str = ""
+    window_seconds: int
+    unjudged: int = 0
+    policies: tuple[PolicyOutcome, ...] = ()
+
+
+def _mean(total: int, count: int) -> float | None:
+    return total / count / POINT if count else None

@@ -1,0 +1,234 @@
+"""What a simulation found: how a cluster fills under several arms, and what answers a what-if.
+
+Percentages are of the allocatable amount of a node, rounded to a tenth; they may exceed 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from engine.report.decision import PodName
+
+
+class Measure(StrEnum):
+    """What is measured of a node."""
+
+    REQUESTS = "requests"  # of its pods
+    LIMITS = "limits"  # of its pods
+    LOAD = "load"  # what is in use
+
+
+class ArmPlacement(StrEnum):
+    """Who decides for the pods of an arm."""
+
+    RECORDED = "recorded"  # nobody: each is on the node that it was recorded on
+    STOCK = "stock"  # the model of the scheduler
+    ADVICE = "advice"  # the same, with the advice of policies on the pods
+    HELD = "held"  # policies; the scheduler is nominated a node
+
+
+class ArrivalSource(StrEnum):
+    """Where the pods come from."""
+
+    RECORDING = "recording"  # those of the recording, in order of creation, on emptied nodes
+    MANIFESTS = "manifests"
+    GENERATED = "generated"  # a day of pods like those of the recording
+    CHANGES = "changes"  # those that a what-if moves or adds, and those that wait
+
+
+class SimulatedCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The cluster that was simulated, after the changes of a what-if.
+
+    Attributes:
+        recorded_at: ISO 8601; "" where the recording names no moment.
+        nodes: names, in the order of all columns of the report.
+        zones: of the same nodes; "" for those that have none.
+        fixed_pods: that stay where they are, such as those of DaemonSets.
+        resources: that figures are given of, such as `cpu`.
+        thresholds: of load in percent, by resource; a node above any of them is hot.
+    """
+
+    recorded_at: str
+    nodes: tuple[str, ...]
+    zones: tuple[str, ...]
+    fixed_pods: int
+    resources: tuple[str, ...]
+    thresholds: Mapping[str, float]
+
+
+class ArrivalsSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The pods that were placed.
+
+    Attributes:
+        source: where they come from.
+        pods: how many.
+        seconds: between the first and the last.
+    """
+
+    source: ArrivalSource
+    pods: int
+    seconds: int
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One measure of one resource over the nodes, in percent.
+
+    Attributes:
+        spread: the standard deviation of the population, in percentage points.
+        p50: the median.
+        p90: nine in ten nodes have no more.
+    """
+
+    measure: Measure
+    resource: str
+    mean: float
+    spread: float
+    p50: float
+    p90: float
+    max: float
+
+
+class NodeLevels(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One measure of one resource, node by node, in percent."""
+
+    measure: Measure
+    resource: str
+    percent: tuple[float, ...]
+
+
+class RuleRejections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a filter of a policy turned away.
+
+    Attributes:
+        pods: for which it was the first to reject some node.
+        nodes: how many nodes, added up over those pods.
+        example: the reason it gave first.
+    """
+
+    policy: str
+    rule: str
+    pods: int
+    nodes: int
+    example: str
+
+
+class UnplacedReason(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Pods without a node for the same reason; `example` is the first of them."""
+
+    reason: str
+    pods: int
+    example: PodName
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One moment of an arm.
+
+    Attributes:
+        seconds: since the first arrival.
+        running: simulated pods on nodes.
+        waiting: simulated pods without a node.
+    """
+
+    seconds: int
+    running: int
+    waiting: int
+    hot_nodes: int
+    spreads: tuple[Spread, ...]
+
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that would be evicted for another, and why it may be."""
+
+    pod: PodName
+    node: str
+    reason: str
+
+
+class PodFate(StrEnum):
+    """What becomes of a pod in a what-if."""
+
+    PLACED = "placed"
+    RECLAIMED = "reclaimed"  # placed once others are evicted for it
+    NOWHERE = "nowhere"
+    REFUSED = "refused"  # by its quota, or by a policy
+
+
+class PodOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What becomes of a pod in a what-if.
+
+    Attributes:
+        moved_from: the node that it runs on now; "" for a new one, or one that waits.
+        node: where it goes; "" for nowhere.
+        message: why it goes nowhere, or is refused; "" for one that is placed.
+        victims: who is evicted for it.
+    """
+
+    pod: PodName
+    fate: PodFate
+    moved_from: str = ""
+    node: str = ""
+    message: str = ""
+    victims: tuple[Victim, ...] = ()
+
+
+class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How the cluster fills under one arm.
+
+    Attributes:
+        name: as given.
+        placement: who decides.
+        policies: names, none for an arm without policies.
+        landed: pods that got a node.
+        unplaced: pods that fit nowhere, at the moment of the figures.
+        refused: pods that a policy or their quota refused.
+        moves: pods that landed on another node than in the first arm; one that landed in only one
+            of the two counts.
+        nodes_used: nodes that run a simulated pod.
+        hot_nodes: nodes whose load is above a threshold.
+        spreads: of each measure and resource, at the moment of the figures.
+        levels: node by node, at the same moment.
+        rejections: of the filters of its policies, most nodes first.
+        reasons: why pods have no node, most pods first.
+        samples: over time, the first and the last moment among them; none where pods do not end.
+        outcomes: of a what-if, pod by pod; none of other simulations.
+    """
+
+    name: str
+    placement: ArmPlacement
+    policies: tuple[str, ...]
+    landed: int
+    unplaced: int
+    refused: int
+    moves: int
+    nodes_used: int
+    hot_nodes: int
+    spreads: tuple[Spread, ...]
+    levels: tuple[NodeLevels, ...]
+    rejections: tuple[RuleRejections, ...] = ()
+    reasons: tuple[UnplacedReason, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    outcomes: tuple[PodOutcome, ...] = ()
+
+
+class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A simulation.
+
+    Attributes:
+        changes: what a what-if changes, such as `add 5 nodes like node1`.
+        figures_at: seconds from the first arrival to the moment of all figures: the end, or where
+            pods end, when most run.
+        seed: of ties of the scheduler, and of generated pods.
+        arms: the first is what others are compared with.
+        notes: how it was done, and what it leaves out, in sentences.
+    """
+
+    cluster: SimulatedCluster
+    arrivals: ArrivalsSummary
+    changes: tuple[str, ...] = ()
+    figures_at: int
+    seed: int
+    arms: tuple[ArmReport, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,148 @@
+"""The scheduler as a function of a pod and a cluster, with the state that it keeps between pods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.decision import and_not
+from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
+from engine.model.selectors import named_nodes
+from engine.model.time import Micros
+from engine.plugins import PLUGINS, Filter, Plugin
+from engine.plugins.lib.spread_constraints import SpreadConstraint
+from engine.policy import SCHEDULER_FILTERS
+from engine.simulation.scheduler.sampling import node_order, nodes_to_find, search
+from engine.simulation.scheduler.scoring import scores, weighted_sum
+from engine.simulation.scheduler.topology_spread import SYSTEM_DEFAULT_CONSTRAINTS
+from engine.view import BoolColumn, ClusterView, IntColumn
+
+
+def _filter_of(name: str) -> tuple[Plugin, Filter]:
+    plugin = PLUGINS[name]
+    assert plugin.filter is not None  # noqa: S101 - all of them are filters
+    return plugin, plugin.filter(plugin.args())
+
+
+_FILTERS: Final = tuple(_filter_of(rule.name) for rule in SCHEDULER_FILTERS)
+
+
+class SchedulerModel:
+    """Places pods as kube-scheduler with its default configuration would, one after the other.
+
+    What it does not model: volumes, devices and preemption. Equal calls in equal order give equal
+    nodes.
+
+    Args:
+        seed: of the choice among nodes that are equally good.
+        percentage_of_nodes_to_score: as in the scheduler's configuration; 0 lets the number of
+            nodes decide.
+        default_constraints: of topology spread, for a pod of a controller that has none.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        percentage_of_nodes_to_score: int = 0,
+        default_constraints: Sequence[SpreadConstraint] = SYSTEM_DEFAULT_CONSTRAINTS,
+    ) -> None:
+        self._random = Random(seed)  # noqa: S311 (no secret)
+        self._percentage = percentage_of_nodes_to_score
+        self._default_constraints = default_constraints
+        self._start = 0
+
+    def place(
+        self, request: PlacementRequest, view: ClusterView, now: Micros, nominated: str = ""
+    ) -> str:
+        """Return the name of the node for a pod, "" if no node can take it.
+
+        Args:
+            request: the pod, with what is written on it for the scheduler.
+            view: the cluster without it.
+            now: the moment.
+            nominated: the node that is tried first and alone; the pod's own where it is empty.
+        """
+        pod = request.pod
+        passes = passing_nodes(pod, view, now)
+
+        # 1. A nomination ends the search.
+        nominated = nominated or pod.nominated_node_name
+        row = view.rows.get(nominated) if nominated else None
+        if row is not None and passes[row]:
+            return nominated
+
+        # 2. Look for enough feasible nodes, from where the last search ended.
+        everywhere = node_order(view)
+        order = _narrowed(everywhere, pod, view)
+        most = nodes_to_find(order.size, self._percentage)
+        feasible, looked_at = search(order, passes, self._start, most)
+        if everywhere.size:
+            self._start = (self._start + looked_at) % everywhere.size
+        if not feasible.size:
+            return ""
+
+        # 3. Score them, unless there is no choice.
+        best = feasible
+        if feasible.size > 1:
+            totals = weighted_sum(scores(pod, view, feasible, now, self._default_constraints))
+            best = feasible[totals == totals.max()]
+        return view.names[int(best[self._random.randrange(best.size)])]
+
+
+def passing_nodes(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
+    """Return which nodes pass the filters, (n,)."""
+    passes = view.valid
+    for plugin, rule in _FILTERS:
+        if plugin.concerns(pod, view):
+            passes = and_not(passes, rule.filter(pod, view, now).rejects)
+    return passes
+
+
+def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn]:
+    """Return the points of all nodes that pass the filters, by the name of the score.
+
+    As if all of them were looked at; aligned with the rows that `passing_nodes` gives, empty where
+    there are none.
+    """
+    (rows,) = passing_nodes(pod, view, now).nonzero()
+    return scores(pod, view, rows, now) if rows.size else {}
+
+
+def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Micros) -> str:
+    """Return what the scheduler says of a pod that no node can take.
+
+    Such as `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.` Each node
+    counts for the first filter that rejects it.
+    """
+    left, reasons, pod = view.valid, Counter[str](), request.pod
+    for plugin, rule in _FILTERS:
+        if not plugin.concerns(pod, view):
+            continue
+        result = rule.filter(pod, view, now)
+        codes, counts = np.unique(result.codes[left & result.rejects], return_counts=True)
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            for text in rule.reasons(code, pod, view) if code > 0 else ():
+                reasons[text] += count
+        left = and_not(left, result.rejects)
+    counted = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
+    nodes = f"0/{int(view.valid.sum())} nodes are available"
+    return f"{nodes}: {counted}." if counted else f"{nodes}."
+
+
+def _narrowed(order: NDArray[np.intp], pod: Pod, view: ClusterView) -> NDArray[np.intp]:
+    """Return the nodes that are looked at for a pod, which may name them itself."""
+    required = None
+    if pod.affinity is not None:
+        required = pod.affinity.required_during_scheduling_ignored_during_execution
+    names = None if required is None else named_nodes(required)
+    if names is None:
+        return order
+    rows = [view.rows[name] for name in names if name in view.rows]
+    return order[np.isin(order, rows)]

@@ -1,0 +1,94 @@
+"""Which nodes the scheduler looks at for a pod: in a large cluster not all of them.
+
+Source: pkg/scheduler/schedule_one.go (numFeasibleNodesToFind, findNodesThatPassFilters) and
+pkg/scheduler/backend/cache/node_tree.go. The scheduler looks at several nodes at a time, and so may
+find others than the first ones by a few.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.view import BoolColumn, ClusterView, Domain, label_column
+
+_LEAST_NODES: Final = 100
+_LEAST_PERCENTAGE: Final = 5
+_PERCENTAGE: Final = 50
+_NODES_PER_PERCENT: Final = 125
+_REGION: Final = "topology.kubernetes.io/region"
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+Rows = NDArray[np.intp]
+
+
+class Sample(NamedTuple):
+    """What a search for nodes found.
+
+    Attributes:
+        feasible: rows of nodes that can take the pod, in the order in which they were found.
+        looked_at: the number of nodes that were looked at.
+    """
+
+    feasible: Rows
+    looked_at: int
+
+
+def nodes_to_find(nodes: int, percentage: int = 0) -> int:
+    """Return how many feasible nodes are enough to choose among.
+
+    Args:
+        nodes: that there are.
+        percentage: `percentageOfNodesToScore`; 0 lets the number of nodes decide.
+    """
+    if nodes < _LEAST_NODES:
+        return nodes
+    if not percentage:
+        percentage = max(_PERCENTAGE - nodes // _NODES_PER_PERCENT, _LEAST_PERCENTAGE)
+    return max(nodes * percentage // 100, _LEAST_NODES)
+
+
+def node_order(view: ClusterView) -> Rows:
+    """Return the rows of all nodes in the order in which the scheduler looks at them.
+
+    That is the first node of each zone, then the second of each, and so on. Nodes, and zones by
+    their first node, are in order of names here, as a scheduler that has just started knows them.
+    """
+    return view.whole.node_aggregate("scheduler's order of nodes", (Domain.NODES,), _interleaved)
+
+
+def search(order: Rows, passes: BoolColumn, start: int, most: int) -> Sample:
+    """Search for feasible nodes, from a place of the order on and around.
+
+    Args:
+        order: rows of the nodes.
+        passes: (n,), which rows can take the pod.
+        start: where to begin, any number.
+        most: feasible nodes that are enough.
+    """
+    if not order.size:
+        return Sample(order, 0)
+    start %= order.size
+    ahead = np.concatenate([order[start:], order[:start]])
+    (places,) = passes.take(ahead).nonzero()
+    if places.size <= most:
+        return Sample(ahead[places], order.size)
+    places = places[:most]
+    return Sample(ahead[places], int(places[-1]) + 1)
+
+
+def _interleaved(view: ClusterView) -> Rows:
+    (rows,) = view.valid.nonzero()
+    rows = rows[np.argsort(np.array(view.names)[rows], kind="stable")]
+    regions, zones = (label_column(view, key).codes[rows] for key in (_REGION, _ZONE))
+    order: list[tuple[int, int, int]] = []
+    numbers: dict[tuple[int, int], int] = {}
+    members: dict[tuple[int, int], int] = {}
+    for row, *zone in zip(rows.tolist(), regions.tolist(), zones.tolist(), strict=True):
+        key = (zone[0], zone[1])
+        turn = members.get(key, 0)
+        members[key] = turn + 1
+        order.append((turn, numbers.setdefault(key, len(numbers)), row))
+    return np.array([row for _, _, row in sorted(order)], np.intp)

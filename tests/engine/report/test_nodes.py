@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from engine.report import Measure, Threshold, nodes_report
+from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
+
+
+def test_the_columns_are_in_order_of_names_and_in_base_units() -> None:
+    nodes = [node("b", cpu="4", memory="8Gi"), node("a", cpu="2", memory="4Gi")]
+    on_b = [pod("1", "b", requests={"cpu": "1"}, limits={"cpu": "3", "memory": "1Gi"})]
+    view = cluster(nodes, on_b, [report("b", {"cpu": 1500, "memory": GI}, age=7)])
+    found = nodes_report(view, NOW)
+    assert found.names == ["a", "b"]
+    assert found.pods == [0, 1]
+    assert found.report_age_seconds == [None, 7]
+    cpu = found.resources["cpu"]
+    assert cpu.allocatable == [2000, 4000]
+    assert cpu.requests == [0, 1000]
+    assert cpu.limits == [0, 3000]
+    assert cpu.usage == [None, 1500]
+    assert found.resources["memory"].limits == [0, GI]
+
+
+def test_rows_that_are_no_nodes_are_left_out() -> None:
+    view = cluster([node("a", cpu="2")], [pod("1", "gone", requests={"cpu": "1"})])
+    assert nodes_report(view, NOW).names == ["a"]
+
+
+def test_a_resource_that_no_object_names_is_nothing_everywhere() -> None:
+    view = cluster([node("a", cpu="2")])
+    columns = nodes_report(view, NOW, resources=("example.com/gpu",)).resources["example.com/gpu"]
+    assert (columns.allocatable, columns.usage) == ([0], [None])
+
+
+def test_thresholds_are_passed_on() -> None:
+    limit = Threshold(measure=Measure.LOAD, resource="cpu", percent=65, policy="p", rule="busy")
+    assert nodes_report(cluster([node("a", cpu="2")]), NOW, thresholds=[limit]).thresholds == [
+        limit
+    ]

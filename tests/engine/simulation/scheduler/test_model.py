@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from typing import Any
+
+from engine.model.request import PlacementRequest
+from engine.simulation.scheduler import SchedulerModel, node_scores, unschedulable_message
+from engine.view import WhatIf
+from tests.engine.measured_cluster import NOW, cluster, node, pod
+
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+LARGE = {"cpu": "64", "memory": "128Gi", "pods": "10"}
+HALF = {"cpu": "2", "memory": "4Gi"}
+
+
+def incoming(name: str = "p", **spec: Any) -> PlacementRequest:  # noqa: ANN401 (any part)
+    return PlacementRequest(pod=pod(name, **spec), raw=b"")
+
+
+def test_a_pod_goes_to_the_node_with_the_most_points() -> None:
+    # a: (4 - 2 - 1) / 4 = 25 % of the cpu, (8 - 4 - 2) / 8 = 25 % of the memory: 25 points;
+    # b: 75 and 75: 75 points. The pod keeps both balanced, 50 + (50 + 0) / 2 = 75 points each.
+    view = cluster([node("a", **ROOM), node("b", **ROOM)], [pod("q", "a", requests=HALF)])
+    request = incoming(requests={"cpu": "1", "memory": "2Gi"})
+    scores = node_scores(request.pod, view, NOW)
+    assert scores["NodeResourcesFit"].tolist() == [25, 75]
+    assert scores["NodeResourcesBalancedAllocation"].tolist() == [75, 75]
+    assert SchedulerModel(0).place(request, view, NOW) == "b"
+
+
+def test_preferred_affinity_counts_twice() -> None:
+    # 2 * 100 for the label of a, against 75 - 25 = 50 that b has more.
+    view = cluster([node("a", **ROOM), node("b", **ROOM)], [pod("q", "a", requests=HALF)])
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]
+    }
+    request = incoming(requests={"cpu": "1"}, affinity={"nodeAffinity": preferred})
+    assert SchedulerModel(0).place(request, view, NOW) == "a"
+
+
+def test_a_nominated_node_is_taken_if_it_can_take_the_pod_and_forgotten_if_not() -> None:
+    view = cluster([node("a", **ROOM), node("b", **ROOM)], [pod("q", "a", requests=HALF)])
+    small, large = incoming(requests={"cpu": "1"}), incoming(requests={"cpu": "3"})
+    model = SchedulerModel(0)
+    assert model.place(small, view, NOW, nominated="a") == "a"
+    assert model.place(large, view, NOW, nominated="a") == "b"
+    assert model.place(small, view, NOW, nominated="gone") == "b"
+
+
+def test_a_pod_that_fits_nowhere_has_no_node_and_reasons() -> None:
+    tainted = {"key": "dedicated", "effect": "NoSchedule"}
+    toleration = {"key": "x", "operator": "Exists"}
+    view = cluster([node("a", **ROOM), node("b", cpu="1", memory="8Gi", pods="0")])
+    request = incoming(requests={"cpu": "8"}, tolerations=[toleration, tainted])
+    assert SchedulerModel(0).place(request, view, NOW) == ""
+    assert unschedulable_message(request, view, NOW) == (
+        "0/2 nodes are available: 1 Too many pods, 2 Insufficient cpu."
+    )
+    assert unschedulable_message(request, cluster([]), NOW) == "0/0 nodes are available."
+    assert SchedulerModel(0).place(request, cluster([]), NOW) == ""
+
+
+def test_equal_nodes_are_taken_by_chance_and_the_seed_decides() -> None:
+    view = cluster([node(name, **ROOM) for name in "abcd"])
+
+    def landed(seed: int) -> list[str]:
+        model = SchedulerModel(seed)
+        return [model.place(incoming(requests={"cpu": "1"}), view, NOW) for _ in range(64)]
+
+    assert landed(1) == landed(1) != landed(2)
+    assert set(landed(1)) == set("abcd")
+
+
+def test_in_a_large_cluster_each_search_begins_where_the_last_one_ended() -> None:
+    # Of 200 nodes 100 are enough: the first ones, then the others, then the first again.
+    names = [f"n{i:03}" for i in range(200)]
+    view, model = cluster([node(name, **ROOM) for name in names]), SchedulerModel(3)
+    for start in [0, 100] * 8:
+        landed = model.place(incoming(requests={"cpu": "1"}), view, NOW)
+        assert landed in names[start : start + 100]
+
+
+def test_in_a_small_cluster_all_nodes_are_looked_at_each_time() -> None:
+    names = [f"n{i:03}" for i in range(99)]
+    view = cluster([node(name, **ROOM) for name in names[:-1]] + [node(names[-1], **LARGE)])
+    model = SchedulerModel(3)
+    for _ in range(4):
+        assert model.place(incoming(requests={"cpu": "1"}), view, NOW) == names[-1]
+
+
+def test_pods_that_were_placed_count() -> None:
+    what_if = WhatIf(cluster([node("a", **ROOM), node("b", **ROOM)]))
+    model = SchedulerModel(0)
+    for i in range(4):
+        request = incoming(f"p{i}", requests=HALF)
+        name = model.place(request, what_if.view, NOW)
+        what_if.place(request.pod, what_if.view.rows[name])
+    assert model.place(incoming(requests=HALF), what_if.view, NOW) == ""
+
+
+def test_a_pod_that_names_its_nodes_moves_the_search_by_these_alone() -> None:
+    names = [f"n{i:03}" for i in range(200)]
+    view, model = cluster([node(name, **ROOM) for name in names]), SchedulerModel(0)
+    field = {"key": "metadata.name", "operator": "In", "values": ["n150"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert model.place(incoming(affinity=affinity), view, NOW) == "n150"
+    # That was one node: the next searches look at places 1 to 100, and 101 to 0.
+    for after in [names[1:101], [*names[101:], names[0]]]:
+        assert model.place(incoming(requests={"cpu": "1"}), view, NOW) in after
