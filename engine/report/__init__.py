@@ -11,6 +11,7 @@ from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_r
 from engine.report.outcome import (
     POINT,
     RANK_BOUNDS,
+    AuditedPolicy,
     NamespaceOutcome,
     OutcomeFigures,
     OutcomeReport,
@@ -72,6 +73,7 @@ __all__ = [
     "ArmReport",
     "ArrivalSource",
     "ArrivalsSummary",
+    "AuditedPolicy",
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",

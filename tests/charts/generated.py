@@ -46,6 +46,7 @@ CHARTS_OWN = frozenset(
         "metrics_port",
         "namespace",
         "node_marks",
+        "outcome",
         "preemption",
         "placement_mode",
         "policies",

@@ -26,6 +26,7 @@ from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.outcome import Bindings
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
@@ -72,10 +73,12 @@ class Leadership:
     Attributes:
         connection: to the API server.
         elector: runs them while this replica leads.
+        bindings: the pods that are bound; None where nobody judges them.
     """
 
     connection: Connection
     elector: LeaseElector
+    bindings: Bindings | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,9 @@ class ServiceBuilder:
         observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
         if running is not None:
             observers.append(running)
+        bindings = Bindings() if settings.outcome else None
+        if bindings is not None:
+            observers.append(bindings)
         cluster = await watched_cluster(self.stack, settings, connection, observers, now=self.now)
 
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
@@ -215,7 +221,7 @@ class ServiceBuilder:
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
             releasing=releasing,
-            leadership=Leadership(connection=connection, elector=elector),
+            leadership=Leadership(connection=connection, elector=elector, bindings=bindings),
         )
 
     def _held_queue(

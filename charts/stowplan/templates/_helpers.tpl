@@ -209,6 +209,8 @@ matchExpressions:
 {{- end }}
 - name: STOWPLAN_NODE_MARKS
   value: {{ .Values.nodeMarks.enabled | quote }}
+- name: STOWPLAN_OUTCOME
+  value: {{ .Values.outcome.enabled | quote }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES
   value: {{ include "stowplan.excludedNamespaces" . | fromJsonArray | join "," }}
 - name: STOWPLAN_DRAIN_SECONDS
