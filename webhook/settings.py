@@ -388,6 +388,11 @@ class Settings(BaseSettings):
         description="Serve /debug/decisions, /debug/outcome and /debug/queue. On a live cluster"
         " they require a bearer token of somebody who may `get` these nonResourceURLs.",
     )
+    dashboard_port: Port | None = Field(
+        default=None,
+        description="Port of the dashboard, over TLS; without it there is none; 0 takes a free one."
+        " On a live cluster it requires a bearer token, and shows what its user may read.",
+    )
     reload_seconds: float = Field(
         default=5.0,
         ge=0,

@@ -20,7 +20,6 @@ from engine.report.outcome import (
 )
 from engine.report.pod import PodReport
 from engine.report.policies import (
-    LandingFigures,
     PoliciesReport,
     PolicyRow,
     RuleKind,
@@ -77,7 +76,6 @@ __all__ = [
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
-    "LandingFigures",
     "Measure",
     "NamespaceOutcome",
     "NodeLevels",

@@ -34,6 +34,7 @@ CHARTS_OWN = frozenset(
         "cluster",
         "config",
         "context",
+        "dashboard_port",
         "debug_pages",
         "drain_seconds",
         "excluded_namespaces",

@@ -51,6 +51,15 @@ app = App(
 
 # By name: `lint` does not have to import a web server.
 app.command(
+    "webhook.cli.dashboard:dashboard",
+    name="dashboard",
+    help="""Show nodes, quotas, held pods and decisions of a cluster in a browser, until Ctrl-C.
+
+    The pages are served on this machine alone, to whoever has the URL that is printed. A live
+    cluster is only read from, with the rights of the kubeconfig; nothing is installed in it.
+    """,
+)
+app.command(
     "webhook.cli.demo:demo",
     name="demo",
     help="""Send pods to a real server on a small recorded cluster, and show its answers.

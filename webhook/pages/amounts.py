@@ -25,3 +25,10 @@ def percent(part: int | None, whole: int | None) -> float | None:
     if part is None or not whole:
         return None
     return round(_WHOLE * part / whole, 1)
+
+
+def points(value: float | None, *, signed: bool = False) -> str:
+    """Return points of scores to a tenth; with their sign where they are a difference."""
+    if value is None:
+        return "unknown"
+    return f"{value:+.1f}" if signed else f"{value:.1f}"

@@ -33,12 +33,14 @@ class Frame:
         pages: names of those that this reader may open, for the navigation.
         namespace: that links of the navigation keep, "" for all.
         is_live: whether events tell of changes.
+        user: who is signed in, "" for nobody.
     """
 
     cluster: str
     pages: tuple[str, ...] = tuple(PAGES)
     namespace: str = ""
     is_live: bool = False
+    user: str = ""
 
 
 def document(page: Page, frame: Frame) -> str:

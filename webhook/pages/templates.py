@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from engine.model.time import SECOND, Micros
 from engine.report import eta_text
-from webhook.pages.amounts import amount, percent
+from webhook.pages.amounts import amount, percent, points
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,6 +50,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "amount": amount,
         "percent": percent,
+        "points": points,
         "wait": lambda seconds: eta_text(Micros(seconds * SECOND)),
     }
     return environment

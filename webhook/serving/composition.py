@@ -152,10 +152,20 @@ async def run_server(
             tls, probes = certificate.current.probe_context, build_probe_app(health)
             _, probe_url = await listen(stack, probes, settings.host, settings.probe_port, tls)
         _log.info("listening on %s, probes on %s, metrics on %s", url, probe_url, metrics_url)
+        dashboard_url = ""
+        if settings.dashboard_port is not None:
+            # Its templates take memory and time to import.
+            from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
+
+            app = webhook_dashboard(settings, services, policies, counts, explanations)
+            tls, port = certificate.current.probe_context, settings.dashboard_port
+            _, dashboard_url = await listen(stack, app, settings.host, port, tls)
+            _log.info("dashboard on %s", dashboard_url)
         yield RunningServer(
             url=url,
             probe_url=probe_url,
             metrics_url=metrics_url,
+            dashboard_url=dashboard_url,
             ca_pem=certificate.current.ca_pem,
             health=health,
             cluster=cluster,

@@ -40,6 +40,7 @@ from webhook.controllers.release import (
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.gang_members import GangMembers
+from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
@@ -228,14 +229,16 @@ class ServiceBuilder:
         self, releasing: ReleaseServices, guard: HoldGuard, cluster: Cluster
     ) -> HeldQueue:
         return HeldQueue(
-            held=releasing.held,
+            pods=HeldOrder(
+                held=releasing.held,
+                order=self.settings.queue_order(),
+                queue_rules=self.settings.queue_rules(),
+                view=cluster.state.view,
+                now=self.now,
+            ),
             guard=guard,
             outcomes=releasing.outcomes,
             lease=lambda: releasing.elector.observed,
-            order=self.settings.queue_order(),
-            queue_rules=self.settings.queue_rules(),
-            view=cluster.state.view,
-            now=self.now,
         )
 
     async def _releasing(
