@@ -15,6 +15,7 @@ from engine.simulation.arrivals import (
 )
 from engine.simulation.changes import AddNodes, Change, ChangeError, DrainNode, ScaleDeployment
 from engine.simulation.recorded_cluster import RecordedCluster
+from engine.simulation.scenario import Scenario, what_if
 from engine.simulation.scheduler import (
     SchedulerModel,
     node_scores,
@@ -22,7 +23,6 @@ from engine.simulation.scheduler import (
     unschedulable_message,
 )
 from engine.simulation.simulation import Simulation, simulate
-from engine.simulation.what_if import Scenario, what_if
 
 __all__ = [
     "AddNodes",

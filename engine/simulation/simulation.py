@@ -30,8 +30,8 @@ from engine.simulation.figures import hot_nodes, node_levels, spreads
 from engine.simulation.load import RESOURCES, Load
 from engine.simulation.notes import notes_of
 from engine.simulation.replay import Replay, ReplayResult
+from engine.simulation.scenario import Scenario
 from engine.simulation.scheduler import SchedulerModel
-from engine.simulation.what_if import Scenario
 
 DEFAULT_THRESHOLDS: Final = {"cpu": 65.0, "memory": 95.0}
 """Of load in percent: those of Koordinator's LoadAware."""

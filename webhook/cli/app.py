@@ -139,6 +139,16 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.simulate:simulate_command",
+    name="simulate",
+    help="""Show what policies would do to a recorded cluster, beside what the scheduler does.
+
+    Pods arrive one by one on a copy of the cluster, once for each arm: under a model of the
+    scheduler alone, and under policies. With `--add-nodes`, `--drain` or `--scale` it answers
+    what-ifs: who goes where, what is refused, who would be evicted. Nothing is sent anywhere.
+    """,
+)
+app.command(
     "webhook.cli.snapshot:snapshot",
     name="snapshot",
     help="""Record a live cluster in a file, for `--cluster` of the other commands.
