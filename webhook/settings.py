@@ -36,7 +36,7 @@ from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
-from webhook.placement.live_policies import PlacementMode
+from webhook.placement.live_policies import PlacementMode, WhenWorse
 from webhook.settings_sources import (
     ENVIRONMENT_PREFIX,
     ConfigurationFile,
@@ -336,6 +336,41 @@ class Settings(BaseSettings):
         " label that pods of a policy with `dynamicFilters: Marked` refuse. Without it, the leader"
         " takes back all marks it finds.",
     )
+    outcome: bool = Field(
+        default=True,
+        description="Judge each bound pod that a policy applies to: where it landed, against our"
+        " ranking and a model of the stock scheduler. The leader does, in a twentieth of its time.",
+    )
+    outcome_window_seconds: int = Field(
+        default=3_600, ge=60, le=86_400, description="Time whose outcomes a policy is measured by."
+    )
+    outcome_least_pods: int = Field(
+        default=100,
+        ge=1,
+        description="Pods of a policy that must have been compared with the model of the stock"
+        " scheduler in that time before it can be found to make things worse.",
+    )
+    outcome_margin: int = Field(
+        default=5,
+        ge=1,
+        le=100,
+        description="Points, of 100 by its own scores, that the pods of a policy must have less"
+        " than with the stock scheduler to make things worse; or percent of them that are more on"
+        " hot nodes.",
+    )
+    outcome_hot_percent: int = Field(
+        default=80,
+        ge=1,
+        le=100,
+        description="Usage of CPU or memory, of allocatable, above which a node is hot.",
+    )
+    outcome_when_worse: WhenWorse = Field(
+        default="Report",
+        description="What follows where a policy makes things worse: an alert and an Event"
+        " (Report), or besides that it acts no more on any replica (Audit) until somebody takes it"
+        " back or changes it. One whose filters promise something, or that denies, is only"
+        " reported.",
+    )
     scheduler_names: Names = Field(
         default=("default-scheduler",),
         description="Schedulers whose pods are advised; separated by commas in the environment.",
@@ -350,8 +385,13 @@ class Settings(BaseSettings):
     )
     debug_pages: bool = Field(
         default=True,
-        description="Serve /debug/decisions and /debug/queue. On a live cluster they require a"
-        " bearer token of somebody who may `get` these nonResourceURLs.",
+        description="Serve /debug/decisions, /debug/outcome and /debug/queue. On a live cluster"
+        " they require a bearer token of somebody who may `get` these nonResourceURLs.",
+    )
+    dashboard_port: Port | None = Field(
+        default=None,
+        description="Port of the dashboard, over TLS; without it there is none; 0 takes a free one."
+        " On a live cluster it requires a bearer token, and shows what its user may read.",
     )
     reload_seconds: float = Field(
         default=5.0,

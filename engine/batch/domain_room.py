@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.batch.judge import Judge
+from engine.batch.judge import JudgeOfAll
 from engine.batch.templates import TemplateKeys
 from engine.model.quantity import amount_text
 from engine.model.request import PlacementRequest
@@ -22,8 +22,8 @@ _MOST_TEMPLATES: Final = 8
 class DomainRoom:
     """The room of the domains that a label names, for all of some pods.
 
-    It is an upper bound: what pods need beyond their requests, and how they share nodes, only a
-    trial shows.
+    It is an upper bound: what pods need beyond their requests, which other pods they need near them
+    or keep away, and how they share nodes, only a trial shows.
 
     Args:
         requests: the pods; at least one.
@@ -33,7 +33,7 @@ class DomainRoom:
     """
 
     def __init__(
-        self, requests: Sequence[PlacementRequest], judge: Judge, view: ClusterView, key: str
+        self, requests: Sequence[PlacementRequest], judge: JudgeOfAll, view: ClusterView, key: str
     ) -> None:
         self._view = view
         self._count = len(requests)
@@ -46,9 +46,9 @@ class DomainRoom:
         self._usable = np.zeros(len(view), np.bool_)  # by some pod at least
         self._gangs = np.full(len(self._domains.book), np.inf)  # that each domain can hold
         for first, count in _templates(requests, judge, view):
-            candidates = judge.decide(first, view).candidates
-            self._usable[candidates] = True
-            places = self._by_domain(candidates, self._places(first, candidates))
+            (rows,) = judge.in_reach(first, view).nonzero()
+            self._usable[rows] = True
+            places = self._by_domain(rows, self._places(first, rows))
             self._gangs = np.minimum(self._gangs, places / count)
         self._gangs[MISSING] = 0
 
@@ -118,7 +118,7 @@ class DomainRoom:
 
 
 def _templates(
-    requests: Sequence[PlacementRequest], judge: Judge, view: ClusterView
+    requests: Sequence[PlacementRequest], judge: JudgeOfAll, view: ClusterView
 ) -> list[tuple[PlacementRequest, int]]:
     """Return the first pod of each template, and how many there are; of some templates."""
     keys = TemplateKeys(judge.policies, [request.pod for request in requests], view)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.decision import Decision
+from engine.model.decision import Decision, and_not
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope, audit, decide, decide_in, policies_for
-from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet
+from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet, scheduler_filters
 from engine.view import FRESH, BoolColumn, ClusterView, Freshness
 
 DEFAULT_SCOPE: Final = Scope()
@@ -67,3 +67,19 @@ class JudgeOfAll(Judge):
     def audit(self, request: PlacementRequest, view: ClusterView) -> Decision | None:  # noqa: ARG002
         """Return nothing: what a policy would have changed is counted at the release."""
         return None
+
+    def in_reach(self, request: PlacementRequest, view: ClusterView) -> BoolColumn:
+        """Return the nodes that a pod might take, whatever other pods come before it, (n,).
+
+        All but those that a filter rejects which more pods cannot make relent.
+        """
+        policies = self.policies_for(request)
+        contexts = [each.context(request, view, self.now, self.freshness) for each in policies]
+        filters = [(rule, contexts[0]) for rule in scheduler_filters(contexts[0])]
+        for policy, context in zip(policies, contexts, strict=True):
+            filters += [(rule, context) for rule in policy.filters]
+        nodes = view.valid if self.nodes is None else self.nodes
+        for rule, context in filters:
+            if not rule.evaluator.may_relent(context):
+                nodes = and_not(nodes, rule.outcome(context).rejects)
+        return nodes

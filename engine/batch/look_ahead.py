@@ -125,7 +125,7 @@ class LookAhead:
         rows = np.repeat(each, depth)
         counts = np.arange(rows.size) - np.repeat(first, depth) + 1
         counts[: depth[0]] -= 1  # the row itself has taken its pod already
-        view = placements.what_if.ahead(pod, rows, counts)
+        view = placements.ahead(pod, self._rules, rows, counts)
         passes, scores = self._rules.evaluate_moving(view, np.arange(rows.size))
         raw = [np.zeros(rows.size, score.dtype) for score in scores]
         for column, score in zip(raw, scores, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine.batch.ranking import Ranking
 from engine.model.pod import Pod
-from engine.view import ClusterView, WhatIf
+from engine.view import ClusterView, IntColumn, WhatIf
 
 _LEAST_ROWS: Final = 1024
 _ROOM: Final = 4  # for every row that took a pod
@@ -40,6 +40,7 @@ class Placements:
         self._pods: list[Pod] = []
         self._whole = WhatIf(view)
         self._in_whole = 0  # pods that are counted there
+        self._waiting_for: set[Hashable] = set()  # templates of those that are not
         self._rankings = rankings
         self._part: WhatIf | None = None
         self._in_part = 0
@@ -51,13 +52,35 @@ class Placements:
         new, self._in_whole = slice(self._in_whole, None), len(self.rows)
         if self._pods[new]:
             self._whole.place_each(self._pods[new], self.rows[new])
+            self._waiting_for.clear()
         return self._whole
 
-    def add(self, pod: Pod, row: int) -> None:
-        """Place a pod."""
+    def add(self, pod: Pod, row: int, template: Hashable | None = None) -> None:
+        """Place a pod.
+
+        Args:
+            pod: the pod.
+            row: where.
+            template: the one of the pod; None if it counts there unlike others of its template.
+        """
         self.rows.append(row)
         self.repelling += bool(pod.pod_anti_affinity)
         self._pods.append(pod)
+        self._waiting_for.add(template)
+
+    def ahead(
+        self, pod: Pod, template: Hashable, rows: NDArray[np.intp], counts: IntColumn
+    ) -> ClusterView:
+        """Return rows as they would be if so many more pods of a template were on each.
+
+        See `WhatIf.ahead`, also for what `counts` is. Pods of the template that are placed are not
+        counted one by one for it.
+        """
+        if not self._waiting_for <= {template}:
+            return self.what_if.ahead(pod, rows, counts)
+        waiting = np.array(self.rows[self._in_whole :], np.intp)
+        placed = np.bincount(waiting, minlength=self._place.size)
+        return self._whole.ahead(pod, rows, counts + placed.take(rows))
 
     def is_reported(self, pod: Pod, row: int) -> bool:
         """Return whether the usage report of a row knows a pod; see `WhatIf.is_reported`."""

@@ -65,10 +65,12 @@ class Ranking:
         return int(self._rows[tied.places[at]]), tied.total
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
-        """Return the rows of the best candidates, in any order."""
+        """Return the rows of the best candidates, in any order; more for ties, at most twice."""
         if most >= self.count:
             return self._rows[self._is_in]
-        return self._rows[np.argpartition(self._totals, -most)[-most:]]
+        last = np.partition(self._totals, -most)[-most]
+        (above,), (tied,) = (self._totals > last).nonzero(), (self._totals == last).nonzero()
+        return self._rows.take(np.concatenate([above, tied[: 2 * most - above.size]]))
 
     def still_points(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return what candidates get by the scores that no pod changes."""

@@ -69,7 +69,8 @@ class Template:
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""
-        if self._placements.is_reported(pod, row):
+        is_reported = self._placements.is_reported(pod, row)
+        if is_reported:
             self._ahead.forget(np.array([row]))
         self._own = True
-        self._placements.add(pod, row)
+        self._placements.add(pod, row, None if is_reported else self._rules)

@@ -154,10 +154,20 @@ class PodAffinityTerm(WireStruct, frozen=True):
     mismatch_label_keys: list[str] | None = None
 
 
+class WeightedPodAffinityTerm(WireStruct, frozen=True):
+    """A term that a pod prefers, and what a node gains by it."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
 class PodAffinity(WireStruct, frozen=True):
-    """Affinity or anti-affinity to other pods; only what it requires is read."""
+    """Affinity or anti-affinity to other pods."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = (
+        None
+    )
 
 
 class Affinity(WireStruct, frozen=True):

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.model import api
 from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
+from engine.model.selectors import GREATEST_WEIGHT
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
 
@@ -35,7 +37,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         affinity: its node affinity, None if it has none.
         pod_affinity: the terms that it requires, with their label keys in their selectors.
         pod_anti_affinity: likewise.
+        preferred_pod_affinity: the terms that it prefers, likewise; of weights that may be.
+        preferred_pod_anti_affinity: likewise.
         topology_spread: its constraints that forbid nodes (`DoNotSchedule`), as written.
+        soft_topology_spread: its other constraints, as written.
         host_ports: ports of the node that it takes.
         preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
         has_claims: whether it has volumes or devices that the scheduler must find: nothing here
@@ -69,7 +74,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     affinity: api.NodeAffinity | None = None
     pod_affinity: tuple[api.PodAffinityTerm, ...] = ()
     pod_anti_affinity: tuple[api.PodAffinityTerm, ...] = ()
+    preferred_pod_affinity: tuple[api.WeightedPodAffinityTerm, ...] = ()
+    preferred_pod_anti_affinity: tuple[api.WeightedPodAffinityTerm, ...] = ()
     topology_spread: tuple[api.TopologySpreadConstraint, ...] = ()
+    soft_topology_spread: tuple[api.TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     tolerations: tuple[api.Toleration, ...] = ()
     has_claims: bool = False
@@ -182,7 +190,10 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         affinity=affinity.node_affinity,
         pod_affinity=() if near is None else _required(near, label_keys),
         pod_anti_affinity=() if away is None else _required(away, label_keys),
-        topology_spread=() if spread is None else _hard_constraints(spread),
+        preferred_pod_affinity=() if near is None else _preferred(near, label_keys),
+        preferred_pod_anti_affinity=() if away is None else _preferred(away, label_keys),
+        topology_spread=() if spread is None else _constraints(spread, "DoNotSchedule"),
+        soft_topology_spread=() if spread is None else _constraints(spread, "ScheduleAnyway"),
         host_ports=host_ports_of(spec),
         tolerations=tuple(spec.tolerations or ()),
         has_claims=bool(
@@ -214,11 +225,28 @@ def _required(
     return tuple(terms) if labels is None else with_label_keys(terms, labels)
 
 
-def _hard_constraints(
-    constraints: Sequence[api.TopologySpreadConstraint],
+def _preferred(
+    affinity: api.PodAffinity, labels: Mapping[str, str] | None
+) -> tuple[api.WeightedPodAffinityTerm, ...]:
+    """Return the preferred terms of an affinity to pods; see `_required`."""
+    terms = affinity.preferred_during_scheduling_ignored_during_execution or ()
+    if labels is None:
+        return tuple([term for term in terms if 0 < term.weight <= GREATEST_WEIGHT])
+    of_terms = with_label_keys([term.pod_affinity_term for term in terms], labels)
+    return tuple(
+        [
+            replace(term, pod_affinity_term=whom)
+            for term, whom in zip(terms, of_terms, strict=True)
+            if 0 < term.weight <= GREATEST_WEIGHT
+        ]
+    )
+
+
+def _constraints(
+    constraints: Sequence[api.TopologySpreadConstraint], when_unsatisfiable: str
 ) -> tuple[api.TopologySpreadConstraint, ...]:
-    """Return the constraints of which a node must not break any."""
-    return tuple([each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"])
+    """Return the constraints of one kind."""
+    return tuple([each for each in constraints if each.when_unsatisfiable == when_unsatisfiable])
 
 
 def _is_claim(volume: api.Volume) -> bool:

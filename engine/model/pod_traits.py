@@ -5,9 +5,11 @@ Pods of a template share one, so that 150,000 pods hold some ten thousand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.model import api
 from engine.model.host_ports import HostPort
@@ -22,6 +24,8 @@ class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         terminating: whether it is being deleted.
         anti_affinity: the required terms.
+        attraction: the preferred terms of affinity, those of anti-affinity with weights below 0,
+            and the required terms of affinity, which make a node better for others, too.
     """
 
     namespace: str
@@ -29,7 +33,11 @@ class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     terminating: bool
     anti_affinity: tuple[api.PodAffinityTerm, ...]
     host_ports: tuple[HostPort, ...]
+    attraction: tuple[api.WeightedPodAffinityTerm, ...]
 
+
+REQUIRED_AFFINITY_WEIGHT: Final = 1
+"""What the scheduler counts a required term for: `hardPodAffinityWeight` by default."""
 
 NO_TRAITS: Final = b""
 """Of a pod of which nothing is known: no rule finds it."""
@@ -44,13 +52,29 @@ def traits_of(pod: Pod) -> bytes:
     NO_TRAITS if it would be too long to be kept, or holds half a character: no one else can
     tell where such a pod is.
     """
+    known = pod.namespace, pod.labels, pod.deleting, pod.pod_anti_affinity, pod.host_ports
     try:
-        text = _encode(
-            (pod.namespace, pod.labels, pod.deleting, pod.pod_anti_affinity, pod.host_ports)
-        )
+        text = _encode((*known, _attraction(pod)))
+        if len(text) > LONGEST_TRAITS:  # what it only prefers is worth least
+            text = _encode((*known, ()))
     except UnicodeEncodeError:
         return NO_TRAITS
     return text if len(text) <= LONGEST_TRAITS else NO_TRAITS
+
+
+def _attraction(pod: Pod) -> Sequence[api.WeightedPodAffinityTerm]:
+    """Return what the pod prefers of other pods, each way."""
+    near, away = pod.preferred_pod_affinity, pod.preferred_pod_anti_affinity
+    if not (near or away or pod.pod_affinity):
+        return ()
+    return (
+        *near,
+        *(replace(term, weight=-term.weight) for term in away),
+        *(
+            api.WeightedPodAffinityTerm(weight=REQUIRED_AFFINITY_WEIGHT, pod_affinity_term=term)
+            for term in pod.pod_affinity
+        ),
+    )
 
 
 def decoded_traits(text: bytes) -> PodTraits:

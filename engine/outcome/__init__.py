@@ -7,7 +7,7 @@ does: how bindings are seen, where figures are stored, what follows from them.
 
 from engine.outcome.figures import OutcomeCounts
 from engine.outcome.landing import BoundPod, Judge, PolicyLanding, StockChoice, meant_nodes
-from engine.outcome.verdict import WorseRules, why_worse
+from engine.outcome.verdict import WorseRules, may_be_audited, why_worse
 from engine.outcome.window import OutcomeWindow, WindowState
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "StockChoice",
     "WindowState",
     "WorseRules",
+    "may_be_audited",
     "meant_nodes",
     "why_worse",
 ]

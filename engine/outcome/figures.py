@@ -11,7 +11,7 @@ import msgspec
 from engine.outcome.landing import PolicyLanding
 from engine.report import RANK_BOUNDS, OutcomeFigures
 
-MOST_SERIES: Final = 500
+MOST_SERIES: Final = 200
 """Policies in a mode times namespaces; tenants may create namespaces. The rest counts for ""."""
 
 _REST: Final = ""
@@ -89,6 +89,7 @@ def _count(figures: OutcomeFigures, landing: PolicyLanding, *, landed: bool | No
     figures.landed += landed is True
     figures.denied += landing.is_denied
     if landing.rank:
+        figures.rank_total += landing.rank
         band = bisect_left(RANK_BOUNDS, landing.rank)
         figures.ranks = tuple(count + (at == band) for at, count in enumerate(figures.ranks))
     else:

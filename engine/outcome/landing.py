@@ -37,12 +37,13 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         request: the pod as it was submitted.
         node_name: the node that it is bound to.
-        entry: how it counts there; None where it does not.
+        entries: how it counts there, by `namespace/name`, and whoever was bound after it; none for
+            those that do not count any more.
     """
 
     request: PlacementRequest
     node_name: str
-    entry: PodEntry | None
+    entries: Sequence[tuple[str, PodEntry]]
 
 
 class PolicyLanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,11 +227,9 @@ def _position(decision: Decision, row: int) -> int | None:
 
 
 def _without(bound: BoundPod, view: ClusterView) -> ClusterView:
-    """Return the cluster as it would be if the pod were on no node."""
-    if bound.entry is None:
-        return view
+    """Return the cluster as it was before the pod was bound."""
     what_if = WhatIf(view)
-    what_if.remove([(bound.request.pod.key, bound.entry)])
+    what_if.remove(bound.entries)
     return what_if.view
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.model.decision import WhenNoneFits
+from engine.policy import CompiledPolicy
 from engine.report import OutcomeFigures
 
 
@@ -39,3 +41,12 @@ def why_worse(figures: OutcomeFigures, rules: WorseRules) -> str:
             f" {figures.measured} pods"
         )
     return ""
+
+
+def may_be_audited(policy: CompiledPolicy) -> bool:
+    """Return whether nothing is lost but preferences if a policy stops acting.
+
+    A filter on node labels is a promise, and so is a denial: who may lift it is not ours to say.
+    """
+    denies = policy.placement.when_none_fits is WhenNoneFits.DENY
+    return not denies and all(rule.dynamic for rule in policy.filters)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.model.time import SECOND, Micros, date
 from engine.outcome.figures import OutcomeCounts, RuleSeries, Series, total_of
@@ -13,6 +15,7 @@ from engine.outcome.landing import PolicyLanding
 from engine.outcome.verdict import WorseRules, why_worse
 from engine.policy import Mode, PolicySet
 from engine.report import (
+    AuditedPolicy,
     NamespaceOutcome,
     OutcomeFigures,
     OutcomeReport,
@@ -20,7 +23,7 @@ from engine.report import (
     RuleOutcome,
 )
 
-STEPS: Final = 12
+STEPS: Final = 6
 """Of which a window consists; it ends up to one of them early."""
 
 
@@ -94,7 +97,7 @@ class OutcomeWindow:
             [
                 StepState(
                     step.start,
-                    list(step.counts.figures.items()),
+                    [(key, replace(each)) for key, each in step.counts.figures.items()],
                     list(step.counts.rules.items()),
                     step.unjudged,
                 )
@@ -107,7 +110,7 @@ class OutcomeWindow:
         now: Micros,
         policies: PolicySet,
         rules: WorseRules,
-        audited_since: Mapping[str, str] = {},
+        audited: Mapping[str, AuditedPolicy] = MappingProxyType({}),
     ) -> OutcomeReport:
         """Return the figures of the window.
 
@@ -115,7 +118,7 @@ class OutcomeWindow:
             now: the moment.
             policies: those in force; others are left out.
             rules: when a policy makes things worse.
-            audited_since: since when which policy is in Audit mode as it made things worse.
+            audited: policies that are in Audit mode for what they did, by name.
         """
         self._expire(now)
         total = OutcomeCounts()
@@ -130,11 +133,12 @@ class OutcomeWindow:
             unjudged=sum(step.unjudged for step in self._steps),
             policies=tuple(
                 [
-                    _outcome(name, mode, total, policies, rules, audited_since.get(name, ""))
+                    _outcome(name, mode, total, policies, rules)
                     for _, name, mode in sorted(seen)
                     if name in names
                 ]
             ),
+            audited=audited,
         )
 
     def _step(self, now: Micros) -> _Step:
@@ -153,7 +157,6 @@ class OutcomeWindow:
 
 
 _ENFORCE: Final = Mode.ENFORCE.value
-_AUDIT: Final = Mode.AUDIT.value
 
 
 def _restored(state: StepState) -> _Step:
@@ -169,7 +172,6 @@ def _outcome(
     counts: OutcomeCounts,
     policies: PolicySet,
     rules: WorseRules,
-    audited_since: str,
 ) -> PolicyOutcome:
     figures = {
         series.namespace: each
@@ -188,7 +190,6 @@ def _outcome(
         ),
         rules=tuple([RuleOutcome(rule=rule, pods=count) for rule, count in pods if count]),
         worse=why_worse(total, rules) if mode == _ENFORCE else "",
-        audited_since=audited_since if mode == _AUDIT else "",
     )
 
 

@@ -21,18 +21,16 @@ from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, Args, Plugin, result_of
+from engine.plugins.lib.affinity_queries import parts_of, query_of
 from engine.plugins.lib.topology import sums_of_domains
 from engine.view import (
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
-    PodQuery,
     label_column,
-    namespaces_matching,
     node_label_keys,
     pods_matching,
     repelling_pods,
@@ -161,7 +159,7 @@ def _neighbours(pod: Pod, needs: _Needs, view: ClusterView) -> _Neighbours:
     wanted: dict[str, IntColumn] = {}
     is_first = False
     if needs.affinity:
-        queries = tuple([_query(term, view) for term in needs.affinity])
+        queries = tuple([query_of(term, view) for term in needs.affinity])
         matching = pods_matching(view, queries, terminating=True)
         for key in {term.topology_key for term in needs.affinity} & known:
             wanted[key] = sums_of_domains(label_column(view, key), matching)
@@ -172,7 +170,7 @@ def _neighbours(pod: Pod, needs: _Needs, view: ClusterView) -> _Neighbours:
     for term in needs.anti_affinity:
         key = term.topology_key
         if key in known:
-            matching = pods_matching(view, (_query(term, view),), terminating=True)
+            matching = pods_matching(view, (query_of(term, view),), terminating=True)
             more = sums_of_domains(label_column(view, key), matching)
             unwanted[key] = more + unwanted[key] if key in unwanted else more
     repelling = {
@@ -180,18 +178,6 @@ def _neighbours(pod: Pod, needs: _Needs, view: ClusterView) -> _Neighbours:
         for key, counts in repelling_pods(view, pod).items()
     }
     return _Neighbours(wanted, unwanted, repelling, is_first)
-
-
-def _query(term: AffinityTerm, view: ClusterView) -> PodQuery:
-    """Return the pods that a term selects."""
-    if term.selector is None:
-        return PodQuery(frozenset(), LabelSelector())
-    selector = term.namespace_selector
-    if selector is None:
-        return PodQuery(term.namespaces, term.selector)
-    if not selector.requirements:
-        return PodQuery(None, term.selector)
-    return PodQuery(term.namespaces | namespaces_matching(view, selector), term.selector)
 
 
 def _needs_of(pod: Pod) -> _Needs | None:
@@ -214,12 +200,9 @@ def _parsed(text: bytes, namespace: str) -> _Needs | None:
     needs = _Needs(
         parse_affinity_terms(affinity, namespace), parse_affinity_terms(anti_affinity, namespace)
     )
-    return needs if sum(map(_parts, needs.affinity + needs.anti_affinity)) <= _MOST_PARTS else None
-
-
-def _parts(term: AffinityTerm) -> int:
-    selectors = (term.selector, term.namespace_selector)
-    return 1 + sum(len(each.requirements) for each in selectors if each is not None)
+    return (
+        needs if sum(map(parts_of, needs.affinity + needs.anti_affinity)) <= _MOST_PARTS else None
+    )
 
 
 PLUGIN = Plugin(

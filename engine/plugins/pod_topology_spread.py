@@ -12,52 +12,35 @@ other nodes do not count, nor do those that are about to be deleted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model import api
 from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.selectors import (
-    LabelSelector,
-    Mistakes,
-    Operator,
-    Requirement,
-    parse_label_selector,
-    parse_node_selector,
-)
-from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, PASS, Args, Plugin, result_of
-from engine.plugins.lib.node_selection import matching_required, names_too_many
+from engine.plugins.lib.spread_constraints import (
+    TOO_LARGE,
+    SpreadConstraint,
+    constraints_of,
+    counting_nodes,
+    has_label,
+    matching_pods,
+)
 from engine.plugins.lib.topology import sums_of_domains
 from engine.view import (
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
-    PodQuery,
     label_column,
-    node_label_keys,
-    pods_matching,
-    taint_column,
 )
 
-_NODES: Final = (Domain.NODES,)
-_LONGEST_TEXT: Final = 8_192  # bytes of all constraints; one of an everyday pod has some 150
-_MOST_PARTS: Final = 64  # constraints and requirements; each is a pass over nodes or pods
-_CACHED_TEXTS: Final = 256  # of templates that arrive together
-_TOO_LARGE: Final = f"topology spread has more than {_MOST_PARTS} constraints and requirements"
 _MOST_TOLD: Final = 4  # constraints in an explanation, and mistakes in a message
-_HONOR: Final = "Honor"
-_REPELLING: Final = (NO_SCHEDULE, NO_EXECUTE)
 _MISMATCH: Final = 1
 _NO_LABEL: Final = 2
 _REASONS: Final = {
@@ -66,50 +49,8 @@ _REASONS: Final = {
 }
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[api.TopologySpreadConstraint, ...]).decode
-
-
 class PodTopologySpreadArgs(Args):
     """PodTopologySpread takes none."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Constraint:
-    """One constraint of a template of pods.
-
-    Attributes:
-        key: the label whose values are the domains.
-        max_skew: how many pods more than in the domain with the fewest there may be.
-        min_domains: of fewer domains that count, the fewest pods are taken to be 0.
-        selector: of the pods that count; None for none.
-        same: keys of labels that the pods that count share with the pod, if it has them.
-        honors_affinity: whether only nodes count that the pod's node selector and affinity allow.
-        honors_taints: whether only nodes count whose taints the pod tolerates.
-    """
-
-    key: str
-    max_skew: int
-    min_domains: int
-    selector: LabelSelector | None
-    same: tuple[str, ...]
-    honors_affinity: bool
-    honors_taints: bool
-
-    def selector_for(self, pod: Pod) -> LabelSelector | None:
-        """Return the selector of the pods that count for a pod, None for none."""
-        labels = [(key, pod.labels[key]) for key in self.same if key in pod.labels]
-        if self.selector is None or not labels:
-            return self.selector
-        same = [Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels]
-        return LabelSelector((*self.selector.requirements, *same))
-
-
-class _Constraints(NamedTuple):
-    """The constraints of a template of pods, and the mistakes in their selectors."""
-
-    each: tuple[_Constraint, ...]
-    mistakes: Mistakes
 
 
 class _Spread(NamedTuple):
@@ -148,7 +89,7 @@ class PodTopologySpreadFilter:
         if view.parent is not None:  # domains are those of all nodes
             whole, rows = view.parent
             return result_of(self.filter(pod, whole, now).codes[rows])
-        constraints = _constraints_of(pod)
+        constraints = constraints_of(pod.topology_spread)
         if constraints is None or constraints.mistakes:
             return result_of(np.full(len(view), FAULT, np.int8))
         spreads = _spreads(constraints.each, pod, view)
@@ -171,15 +112,15 @@ class PodTopologySpreadFilter:
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why no node could be judged."""
-        constraints = _constraints_of(pod)
+        constraints = constraints_of(pod.topology_spread)
         if constraints is None:
-            return _TOO_LARGE
+            return TOO_LARGE
         return "; ".join(str(mistake) for mistake in constraints.mistakes[:_MOST_TOLD])
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the pods of the domains of the node, with this one, and the fewest elsewhere."""
         whole, name = view.whole, view.names[row]
-        constraints = _constraints_of(pod)
+        constraints = constraints_of(pod.topology_spread)
         if constraints is None or constraints.mistakes:
             return ()
         node, row = view.nodes[row], whole.rows[name]
@@ -193,7 +134,7 @@ class PodTopologySpreadFilter:
 
 
 def _inputs(
-    constraint: _Constraint, spread: _Spread, domain: str | None, row: int
+    constraint: SpreadConstraint, spread: _Spread, domain: str | None, row: int
 ) -> list[RuleInput]:
     if domain is None:
         return [RuleInput(f"label {constraint.key}", text="absent")]
@@ -210,68 +151,26 @@ def _inputs(
     ]
 
 
-def _constraints_of(pod: Pod) -> _Constraints | None:
-    """Return what a pod requires, None where it is too large to be checked."""
-    try:
-        text = _encode(pod.topology_spread)
-    except (UnicodeEncodeError, OverflowError):
-        return None
-    return _parsed(text) if len(text) <= _LONGEST_TEXT else None
-
-
-@lru_cache(maxsize=_CACHED_TEXTS)
-def _parsed(text: bytes) -> _Constraints | None:
-    parsed = [_parse(i, each) for i, each in enumerate(_decode(text))]
-    constraints = _Constraints(
-        tuple(constraint for constraint, _ in parsed),
-        tuple(mistake for _, mistakes in parsed for mistake in mistakes),
-    )
-    return constraints if sum(map(_parts, constraints.each)) <= _MOST_PARTS else None
-
-
-def _parse(i: int, wire: api.TopologySpreadConstraint) -> tuple[_Constraint, Mistakes]:
-    selector: LabelSelector | None = None
-    mistakes: Mistakes = ()
-    if wire.label_selector is not None:
-        at = ("topologySpreadConstraints", i, "labelSelector")
-        selector, mistakes = parse_label_selector(wire.label_selector, at)
-    constraint = _Constraint(
-        key=wire.topology_key,
-        max_skew=wire.max_skew,
-        min_domains=1 if wire.min_domains is None else wire.min_domains,
-        selector=selector,
-        same=tuple(wire.match_label_keys or ()),
-        honors_affinity=wire.node_affinity_policy in {None, _HONOR},
-        honors_taints=wire.node_taints_policy == _HONOR,
-    )
-    return constraint, mistakes
-
-
-def _parts(constraint: _Constraint) -> int:
-    requirements = constraint.selector.requirements if constraint.selector is not None else ()
-    return 1 + len(requirements) + len(constraint.same)
-
-
-def _spreads(constraints: Sequence[_Constraint], pod: Pod, view: ClusterView) -> list[_Spread]:
+def _spreads(constraints: Sequence[SpreadConstraint], pod: Pod, view: ClusterView) -> list[_Spread]:
     """Return how each constraint finds the pods of a whole cluster spread."""
-    included = _included(constraints, pod, view)
+    included = counting_nodes(constraints, pod, view)
     return [
         _spread(constraint, which, pod, view)
         for constraint, which in zip(constraints, included, strict=True)
     ]
 
 
-def _spread(constraint: _Constraint, included: BoolColumn, pod: Pod, view: ClusterView) -> _Spread:
+def _spread(
+    constraint: SpreadConstraint, included: BoolColumn, pod: Pod, view: ClusterView
+) -> _Spread:
     """Return how a constraint finds pods spread; included are the nodes that count, (n,)."""
     pods, domains, fewest = np.zeros(len(view), np.int64), 0, 0
-    has_domain = _has_label(constraint.key, view)
+    has_domain = has_label(constraint.key, view)
     selector = constraint.selector_for(pod)
     if included.any():
         label = label_column(view, constraint.key)
-        if selector is not None and selector.requirements:  # upstream counts none without any
-            query = PodQuery(frozenset((pod.namespace,)), selector)
-            pods = pods_matching(view, (query,), terminating=False)
-            pods = sums_of_domains(label, np.where(included, pods, 0))
+        pods = matching_pods(selector, pod.namespace, view)
+        pods = sums_of_domains(label, np.where(included, pods, 0))
         domains = int(np.count_nonzero(np.bincount(label.codes[included])))
         if domains >= constraint.min_domains:
             fewest = int(pods[included].min())
@@ -281,58 +180,6 @@ def _spread(constraint: _Constraint, included: BoolColumn, pod: Pod, view: Clust
         fewest=fewest,
         most=fewest + constraint.max_skew,
         own=int(selector is not None and selector.matches(pod.labels)),
-    )
-
-
-def _has_label(key: str, view: ClusterView) -> BoolColumn:
-    """Return which nodes have a label, (n,); no column is made for one that none has."""
-    if key not in node_label_keys(view.whole):
-        return np.zeros(len(view), np.bool_)
-    return label_column(view, key).present
-
-
-def _included(constraints: Sequence[_Constraint], pod: Pod, view: ClusterView) -> BoolColumn:
-    """Return which nodes count for each constraint, (len(constraints), n), remembered."""
-    required = None
-    if pod.affinity is not None:
-        required = pod.affinity.required_during_scheduling_ignored_during_execution
-
-    def included(rows: ClusterView) -> BoolColumn:
-        labelled = np.logical_and.reduce([_has_label(each.key, rows) for each in constraints])
-        allowed, tolerated = _allowed(pod, required, rows), _tolerated(pod, rows)
-        return np.array(
-            [
-                labelled
-                & (allowed | (not constraint.honors_affinity))
-                & (tolerated | (not constraint.honors_taints))
-                for constraint in constraints
-            ]
-        )
-
-    policies = tuple(
-        (constraint.key, constraint.honors_affinity, constraint.honors_taints)
-        for constraint in constraints
-    )
-    selector = frozenset(pod.node_selector.items())
-    key = ("PodTopologySpread", policies, selector, _encode(required), pod.tolerations)
-    return view.pod_column(key, _NODES, included)
-
-
-def _allowed(pod: Pod, required: api.NodeSelector | None, view: ClusterView) -> BoolColumn:
-    """Return which nodes the pod's node selector and required affinity allow, (n,)."""
-    selector = None if required is None else parse_node_selector(required)[0]
-    if names_too_many(selector.terms if selector else (), pod.node_selector):
-        return np.zeros(len(view), np.bool_)  # NodeAffinity rejects all of them
-    return matching_required(pod.node_selector, selector, view)
-
-
-def _tolerated(pod: Pod, view: ClusterView) -> BoolColumn:
-    """Return the nodes without a NoSchedule or NoExecute taint that the pod does not tolerate."""
-    taints = taint_column(view)
-    return taints.spread(
-        np.array(
-            [not untolerated(value or (), pod.tolerations, _REPELLING) for value in taints.values]
-        )
     )
 
 

@@ -153,6 +153,10 @@ class FilterExpression(NodeExpression):
             return FilterResult(codes, codes.view(np.int8))
         return result_of(codes)
 
+    def may_relent(self, context: RuleContext) -> bool:  # noqa: ARG002 (as of a plugin)
+        """Return whether more pods, on any nodes, may make it pass a node that it rejects."""
+        return Domain.PODS in self.reads
+
     def reason(self, context: RuleContext, code: int) -> str:  # noqa: ARG002 (as of a plugin)
         """Return the message."""
         return self._message

@@ -54,6 +54,10 @@ class PluginFilter(_PluginEvaluator[Filter]):
         """Return the code of each row."""
         return self.plugin.filter(context.request.pod, context.view, context.now)
 
+    def may_relent(self, context: RuleContext) -> bool:
+        """Return whether more pods, on any nodes, may make it pass a node that it rejects."""
+        return self.reads_other_nodes(context)
+
     def reason(self, context: RuleContext, code: int) -> str:
         """Return the plugin's texts for a code > 0, in one line."""
         return ", ".join(self.plugin.reasons(code, context.request.pod, context.view))

@@ -151,9 +151,14 @@ class PolicySet:
     def __iter__(self) -> Iterator[CompiledPolicy]:
         return iter(self.policies)
 
-    def in_audit_mode(self) -> PolicySet:
-        """Return the same policies in Audit mode: none of them acts."""
-        return PolicySet(replace(policy, mode=Mode.AUDIT) for policy in self.policies)
+    def in_audit_mode(
+        self, concerned: Callable[[CompiledPolicy], bool] = lambda _policy: True
+    ) -> PolicySet:
+        """Return the same policies, those concerned in Audit mode: none of them acts."""
+        return PolicySet(
+            replace(policy, mode=Mode.AUDIT) if concerned(policy) else policy
+            for policy in self.policies
+        )
 
     def match(self, request: PlacementRequest, now: Micros) -> Match:
         """Return the policies that select the pod of a request at a moment."""

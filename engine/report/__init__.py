@@ -5,12 +5,20 @@ What belongs here: the structs behind JSON answers and terminal outputs, how the
 in camelCase on the wire, in the order in which they are declared.
 """
 
+from engine.model.measure import Measure
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
-from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
+from engine.report.nodes import (
+    NodesReport,
+    ResourceColumns,
+    Threshold,
+    nodes_report,
+    thresholds_of,
+)
 from engine.report.outcome import (
     POINT,
     RANK_BOUNDS,
+    AuditedPolicy,
     NamespaceOutcome,
     OutcomeFigures,
     OutcomeReport,
@@ -19,7 +27,6 @@ from engine.report.outcome import (
 )
 from engine.report.pod import PodReport
 from engine.report.policies import (
-    LandingFigures,
     PoliciesReport,
     PolicyRow,
     RuleKind,
@@ -43,7 +50,6 @@ from engine.report.simulation import (
     ArmReport,
     ArrivalSource,
     ArrivalsSummary,
-    Measure,
     NodeLevels,
     PodFate,
     PodOutcome,
@@ -72,10 +78,10 @@ __all__ = [
     "ArmReport",
     "ArrivalSource",
     "ArrivalsSummary",
+    "AuditedPolicy",
     "CertificateStatus",
     "DecisionReport",
     "HeldStatus",
-    "LandingFigures",
     "Measure",
     "NamespaceOutcome",
     "NodeLevels",
@@ -125,4 +131,5 @@ __all__ = [
     "policies_report",
     "queue_report",
     "summary",
+    "thresholds_of",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 RANK_BOUNDS = (1, 5, 20, 100)
@@ -21,6 +23,7 @@ class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
         pods: the pods.
         meant: of those, the ones that were meant for some nodes: advised, or nominated to one.
         landed: of those, the ones that landed on such a node.
+        rank_total: sum of the ranks of their nodes; a rejected node adds nothing.
         ranks: how many landed on a rank in each band of RANK_BOUNDS; 1 for every node that shares
             the best total, the others by the number of better nodes.
         rejected: pods on a node that policies reject.
@@ -40,6 +43,7 @@ class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
     pods: int = 0
     meant: int = 0
     landed: int = 0
+    rank_total: int = 0
     ranks: tuple[int, ...] = (0,) * (len(RANK_BOUNDS) + 1)
     rejected: int = 0
     denied: int = 0
@@ -53,6 +57,12 @@ class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
     measured: int = 0
     hot: int = 0
     stock_hot: int = 0
+
+    @property
+    def mean_rank(self) -> float | None:
+        """Mean rank of the nodes that are not rejected."""
+        ranked = self.pods - self.rejected
+        return self.rank_total / ranked if ranked else None
 
     @property
     def mean_points(self) -> float | None:
@@ -102,8 +112,6 @@ class PolicyOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         namespaces: of each, by name.
         rules: of its filters, in order; those that reject no node of a pod are left out.
         worse: why it makes things worse than the stock scheduler, "" if it does not.
-        audited_since: ISO 8601, since when it is in Audit mode as it made things worse; "" if it
-            is not.
     """
 
     policy: str
@@ -112,7 +120,21 @@ class PolicyOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespaces: tuple[NamespaceOutcome, ...] = ()
     rules: tuple[RuleOutcome, ...] = ()
     worse: str = ""
-    audited_since: str = ""
+
+
+class AuditedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why a policy is in Audit mode, whatever its file says.
+
+    Attributes:
+        digest: of the policy as it was, in hexadecimal digits; one that was changed since is in
+            force again.
+        since: ISO 8601.
+        reason: for people.
+    """
+
+    digest: str
+    since: str = ""
+    reason: str = ""
 
 
 class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -124,6 +146,7 @@ class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         window_seconds: the length of a full window.
         unjudged: bound pods that came too fast for a judgement, whatever their policies.
         policies: by name, those of Enforce mode first.
+        audited: policies that are in Audit mode for what they did, by name.
     """
 
     since: str = ""
@@ -131,6 +154,7 @@ class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     window_seconds: int
     unjudged: int = 0
     policies: tuple[PolicyOutcome, ...] = ()
+    audited: Mapping[str, AuditedPolicy] = {}
 
 
 def _mean(total: int, count: int) -> float | None:

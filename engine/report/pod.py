@@ -14,6 +14,7 @@ class PodReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
         node: that it is bound to, "" for none.
         expected_node: that it counts on without being bound: advised or nominated; "" for none.
         is_held: whether our gate keeps it from the scheduler.
+        noted: the reason that its decision wrote on it, in one line; "" for none.
         recorded: the decision that was made for it; None where it is not remembered.
         now: the decision if it were created now and were nowhere yet; None where there is none.
         problem: why there is no decision now, "" where there is one.
@@ -23,6 +24,7 @@ class PodReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     node: str = ""
     expected_node: str = ""
     is_held: bool = False
+    noted: str = ""
     recorded: DecisionReport | None = None
     now: DecisionReport | None = None
     problem: str = ""

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from engine.policy import CompiledPolicy, PolicySet
+from engine.report.outcome import AuditedPolicy, OutcomeReport, PolicyOutcome
 
 
 class RuleKind(StrEnum):
@@ -31,24 +32,6 @@ class RuleRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     rejected_nodes: int = 0
 
 
-class LandingFigures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where pods were bound that a policy advised or nominated.
-
-    Attributes:
-        bound: pods that were bound to any node.
-        as_meant: of these, on a node that was meant.
-        mean_rank: of their nodes among the candidates, 1 for the best.
-        points_lost: the score of their node less than the best, 0..100, on average.
-        stock_points_lost: the same of the nodes that the model of the scheduler would have taken.
-    """
-
-    bound: int
-    as_meant: int
-    mean_rank: float
-    points_lost: float
-    stock_points_lost: float
-
-
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One policy.
 
@@ -58,8 +41,8 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
         rules: filters, then scores.
         decisions: that it took part in since the replica began, by outcome: placed, abstained,
             denied.
-        landings: None where nothing is known of its pods.
-        audited_because: why it was set to Audit although its file says Enforce; "" if it was not.
+        outcome: where its pods were bound; None where nobody knows.
+        audited: why it is in Audit mode, whatever its file says; None if it is not.
         warnings: what is allowed in it and probably not meant, and what is slow.
     """
 
@@ -69,8 +52,8 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     priority: int
     rules: tuple[RuleRow, ...]
     decisions: Mapping[str, int] = {}
-    landings: LandingFigures | None = None
-    audited_because: str = ""
+    outcome: PolicyOutcome | None = None
+    audited: AuditedPolicy | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -97,7 +80,7 @@ def policies_report(
     *,
     decisions: Mapping[tuple[str, str, str], int] | None = None,
     rejections: Mapping[tuple[str, str, str], int] | None = None,
-    landings: Mapping[str, LandingFigures] | None = None,
+    outcome: OutcomeReport | None = None,
     digest: str = "",
     loaded_at: str = "",
     last_reload_error: str = "",
@@ -108,11 +91,12 @@ def policies_report(
         policies: they.
         decisions: their number by policy, mode and outcome; None where nobody counts.
         rejections: numbers of nodes by policy, mode and filter.
-        landings: by policy.
+        outcome: where their pods were bound; None where nobody knows.
         digest: of the policies.
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded.
     """
+    outcomes = {} if outcome is None else {each.policy: each for each in outcome.policies}
     return PoliciesReport(
         digest=digest,
         loaded_at=loaded_at,
@@ -130,12 +114,19 @@ def policies_report(
                     for (name, mode, outcome), count in (decisions or {}).items()
                     if (name, mode) == (policy.name, policy.mode.value)
                 },
-                landings=(landings or {}).get(policy.name),
+                outcome=outcomes.get(policy.name),
+                audited=_audited(policy, outcome),
                 warnings=(*policy.warnings, *policy.slow_parts),
             )
             for policy in policies
         ),
     )
+
+
+def _audited(policy: CompiledPolicy, outcome: OutcomeReport | None) -> AuditedPolicy | None:
+    """Return why a policy is kept in Audit mode; one that was changed since is not."""
+    found = None if outcome is None else outcome.audited.get(policy.name)
+    return found if found is not None and found.digest == policy.digest.hex() else None
 
 
 def _rules(

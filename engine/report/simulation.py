@@ -10,15 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from engine.model.measure import Measure
 from engine.report.decision import PodName
-
-
-class Measure(StrEnum):
-    """What is measured of a node."""
-
-    REQUESTS = "requests"  # of its pods
-    LIMITS = "limits"  # of its pods
-    LOAD = "load"  # what is in use
 
 
 class ArmPlacement(StrEnum):
@@ -183,7 +176,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         policies: names, none for an arm without policies.
         landed: pods that got a node.
         unplaced: pods that fit nowhere, at the moment of the figures.
-        denied: pods that a policy denied.
+        refused: pods that a policy or their quota refused.
         moves: pods that landed on another node than in the first arm; one that landed in only one
             of the two counts.
         nodes_used: nodes that run a simulated pod.
@@ -201,7 +194,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     policies: tuple[str, ...]
     landed: int
     unplaced: int
-    denied: int
+    refused: int
     moves: int
     nodes_used: int
     hot_nodes: int

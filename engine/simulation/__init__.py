@@ -1,5 +1,48 @@
-"""Arrivals replayed on a recorded cluster, under a model of the scheduler and under policies."""
+"""Arrivals replayed on a recorded cluster, under a model of the scheduler and under policies.
 
-from engine.simulation.scheduler import SchedulerModel, unschedulable_message
+What belongs here: who arrives when, how a cluster fills pod by pod, its figures, and the changes of
+a what-if, as pure functions of data and a seed; `scheduler` is the model of the scheduler. Never:
+where recordings come from, how results look and how long anything takes.
+"""
 
-__all__ = ["SchedulerModel", "unschedulable_message"]
+from engine.simulation.arms import Arm
+from engine.simulation.arrivals import (
+    Arrivals,
+    RecordedPod,
+    generated_arrivals,
+    manifest_arrivals,
+    recorded_arrivals,
+)
+from engine.simulation.changes import AddNodes, Change, ChangeError, DrainNode, ScaleDeployment
+from engine.simulation.recorded_cluster import RecordedCluster
+from engine.simulation.scenario import Scenario, what_if
+from engine.simulation.scheduler import (
+    SchedulerModel,
+    node_scores,
+    passing_nodes,
+    unschedulable_message,
+)
+from engine.simulation.simulation import Simulation, simulate
+
+__all__ = [
+    "AddNodes",
+    "Arm",
+    "Arrivals",
+    "Change",
+    "ChangeError",
+    "DrainNode",
+    "RecordedCluster",
+    "RecordedPod",
+    "ScaleDeployment",
+    "Scenario",
+    "SchedulerModel",
+    "Simulation",
+    "generated_arrivals",
+    "manifest_arrivals",
+    "node_scores",
+    "passing_nodes",
+    "recorded_arrivals",
+    "simulate",
+    "unschedulable_message",
+    "what_if",
+]

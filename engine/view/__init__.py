@@ -23,6 +23,7 @@ from engine.view.columns import (
 )
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
 from engine.view.existing_pods import (
+    attraction,
     namespaces_matching,
     pods_matching,
     pods_using,
@@ -69,6 +70,7 @@ __all__ = [
     "TaintColumn",
     "UsageHistory",
     "WhatIf",
+    "attraction",
     "capped",
     "counted_requests",
     "hash_of",

@@ -1,4 +1,4 @@
-"""How many of the pods on each node a selector selects, keep a pod away, or take its ports."""
+"""How many pods of each node a selector selects, want a pod near or away, or take its ports."""
 
 from __future__ import annotations
 
@@ -79,6 +79,33 @@ def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
         if column.any():  # terms of pods that are gone are known for a while
             counts[key] = column
     return counts
+
+
+def attraction(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
+    """Return how much pods on each row want a pod near, by topology key, (n,).
+
+    That is the sum of the weights of their preferred terms that select it, below 0 where they want
+    it away; a required term of affinity counts, too. Only keys by which some pod does.
+    """
+    labels = view.namespaces.labels.get(pod.namespace, {})
+    by_key: dict[str, list[tuple[int, AffinityTerm]]] = {}
+    for weight, terms in view.trait_book.attraction.items():
+        for term in terms.against(pod.namespace, pod.labels, labels):
+            by_key.setdefault(term.topology_key, []).append((weight, term))
+    known = node_label_keys(view) if by_key else frozenset[str]()
+    sums: dict[str, IntColumn] = {}
+    for key in islice((key for key in by_key if key in known), _MOST_KEYS):
+        of_key = tuple(by_key[key])
+
+        def count(
+            rows: ClusterView, of_key: tuple[tuple[int, AffinityTerm], ...] = of_key
+        ) -> IntColumn:
+            numbers, at = _flat(rows)
+            weights = rows.trait_book.attracted(of_key)[numbers]
+            return np.bincount(at, weights, minlength=len(rows)).astype(np.int64)
+
+        sums[key] = view.pod_column(("attraction", of_key), _PODS, count)
+    return sums
 
 
 def namespaces_matching(view: ClusterView, selector: LabelSelector) -> frozenset[str]:

@@ -54,11 +54,13 @@ class TraitBook:
     Attributes:
         texts: the traits of each number.
         anti_affinity: the terms by which pods keep others away.
+        attraction: the terms by which pods prefer others near, by their weight; below 0 for away.
     """
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
-        self.anti_affinity = AntiAffinityTerms()
+        self.anti_affinity = CarriedTerms()
+        self.attraction: dict[int, CarriedTerms] = {}
         self._number: dict[bytes, int] = {}
         self._pods = _Table(columns=2)  # by number: namespace, whether terminating
         self._labels = _Table(columns=3)  # number, key, key and value
@@ -104,6 +106,17 @@ class TraitBook:
         for term in terms:
             found[self.anti_affinity.carriers(term)] = True
         return found
+
+    def attracted(self, terms: Iterable[tuple[int, AffinityTerm]]) -> NDArray[np.int64]:
+        """Return the sum of the weights of terms that each number has, shape (len(self),).
+
+        Args:
+            terms: some of `attraction`, with their weights.
+        """
+        sums = np.zeros(len(self), np.int64)
+        for weight, term in terms:
+            np.add.at(sums, np.array(self.attraction[weight].carriers(term), np.intp), weight)
+        return sums
 
     def select(self, query: PodQuery, first: int) -> BoolColumn:
         """Return which numbers a query selects, from the first one of interest on."""
@@ -153,11 +166,14 @@ class TraitBook:
         if traits.anti_affinity:
             terms = parse_affinity_terms(traits.anti_affinity, traits.namespace)
             self.anti_affinity.add(number, terms)
+        for weighted in traits.attraction:
+            terms = parse_affinity_terms((weighted.pod_affinity_term,), traits.namespace)
+            self.attraction.setdefault(weighted.weight, CarriedTerms()).add(number, terms)
         return number
 
 
-class AntiAffinityTerms:
-    """The terms of pods that keep others away, each once.
+class CarriedTerms:
+    """The terms of pods about other pods, each once.
 
     Of very many terms that ask for the same label, or for none, only the first are heeded: anyone
     may write them, and they are looked at for every pod.

@@ -28,7 +28,7 @@ from engine.view.memo import (
     Memo,
 )
 from engine.view.part_memo import PartMemo
-from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes
+from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes, PodTransitions
 from engine.view.pod_table import PodEntry
 from engine.view.shape_contributions import sums_of
 from engine.view.trait_numbers import with_number, without_number
@@ -50,28 +50,18 @@ class WhatIf:
             row may be there several times. INVARIANT: it is held as long as this is, so that its
             state copies columns if it is written to meanwhile.
 
-    Attributes:
-        traits: those of the view, written in place as its columns are.
     """
 
     def __init__(self, view: ClusterView) -> None:
-        self._transitions = dict(view.transitions)
-        self.traits = list(view.traits)
-        self._view = replace(
-            view,
-            transitions=self._transitions,
-            traits=self.traits,
-            sums=view.sums.copy(),
-            assumed=view.assumed.copy(),
-            changed=view.changed.copy(),
-            pod_sums={profile: sums.copy() for profile, sums in view.pod_sums.items()},
-            memo=_Memo(view),
-            parent=None,
-            scratch={},
-        )
+        self._transitions: dict[str, PodTransitions] = {}
+        self._traits: list[bytes] = []
+        self._view = view
+        self._is_copied = False
         self._version = view.version
         self._sums: dict[PodShape, IntColumn] = {}
         self._unknown: dict[tuple[PodShape, bool], list[IntColumn]] = {}
+        if view.parent is not None:  # rows that count as all that there are
+            self._writable()
 
     @property
     def view(self) -> ClusterView:
@@ -84,16 +74,38 @@ class WhatIf:
             )
         return self._view
 
+    def _writable(self) -> ClusterView:
+        """Return the view with columns of its own: copied when the first pod is counted."""
+        view = self._view
+        if self._is_copied:
+            return view
+        self._is_copied = True
+        self._transitions = dict(view.transitions)
+        self._traits = list(view.traits)
+        self._view = replace(
+            view,
+            transitions=self._transitions,
+            traits=self._traits,
+            sums=view.sums.copy(),
+            assumed=view.assumed.copy(),
+            changed=view.changed.copy(),
+            pod_sums={profile: sums.copy() for profile, sums in view.pod_sums.items()},
+            memo=_Memo(view),
+            parent=None,
+            scratch={},
+        )
+        return self._view
+
     def place(self, pod: Pod, row: int) -> None:
         """Count a pod, which counts on no node so far, on that of a row."""
-        view = self._view
+        view = self._writable()
         self._version += 1
         view.changed[_PODS, row] = self._version
         view.assumed[row] += 1
         name = view.names[row]
         self._transitions[name] = self._transitions.get(name, NO_TRANSITIONS).plus(NOMINATED, 1)
         number = view.trait_book.number(traits_of(pod))
-        self.traits[row] = with_number(self.traits[row], number)
+        self._traits[row] = with_number(self._traits[row], number)
         view.sums[:, :, row] += self._sums_of(pod.shape)
         if view.pod_sums:
             contributions = self._contributions_of(pod, row)
@@ -109,14 +121,14 @@ class WhatIf:
         if len(pods) == 1:
             self.place(pods[0], rows[0])
             return
-        names, transitions = self._view.names, self._transitions
+        names, transitions = self._writable().names, self._transitions
         for row, count in Counter(rows).items():
             known = transitions.get(names[row], NO_TRANSITIONS)
             transitions[names[row]] = known.plus(NOMINATED, count)
         placed = [*zip(pods, rows, strict=True)]
         for pod, row in placed:
             number = self._view.trait_book.number(traits_of(pod))
-            self.traits[row] = with_number(self.traits[row], number)
+            self._traits[row] = with_number(self._traits[row], number)
         added = [self._contributions_of(pod, row) for pod, row in placed]
         on_nodes = Counter(
             (pod.shape.workload, names[row]) for pod, row in placed if pod.shape.workload
@@ -141,7 +153,8 @@ class WhatIf:
         """Count pods on their nodes, 1, or no longer, -1, exactly as `ClusterState` does."""
         if not pods:
             return
-        usages, names = self._view.usages, self._view.names
+        view = self._writable()
+        usages, names = view.usages, view.names
         added = [
             sign * np.array([profile.contribution(key, pod, usages[pod.row]) for key, pod in pods])
             for profile in self._view.pod_sums
@@ -149,7 +162,7 @@ class WhatIf:
         change = with_number if sign > 0 else without_number
         for _, pod in pods:
             number = self._view.trait_book.number(pod.traits)
-            self.traits[pod.row] = change(self.traits[pod.row], number)
+            self._traits[pod.row] = change(self._traits[pod.row], number)
         on_nodes = Counter[tuple[Workload, str]]()
         for _, pod in pods:
             if pod.shape.workload is not None:

@@ -51,6 +51,15 @@ app = App(
 
 # By name: `lint` does not have to import a web server.
 app.command(
+    "webhook.cli.dashboard:dashboard",
+    name="dashboard",
+    help="""Show nodes, quotas, held pods and decisions of a cluster in a browser, until Ctrl-C.
+
+    The pages are served on this machine alone, to whoever has the URL that is printed. A live
+    cluster is only read from, with the rights of the kubeconfig; nothing is installed in it.
+    """,
+)
+app.command(
     "webhook.cli.demo:demo",
     name="demo",
     help="""Send pods to a real server on a small recorded cluster, and show its answers.
@@ -94,6 +103,15 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.outcome:outcome",
+    name="outcome",
+    help="""Show where the pods of policies were bound, against what the stock scheduler would take.
+
+    It reads the figures that the leader stores once a minute, so it works when no replica does.
+    Exit status: 0 all well, 1 could not run, 2 a policy makes things worse, or did.
+    """,
+)
+app.command(
     "webhook.cli.queue:queue",
     name="queue",
     help="""Show the held pods of a live cluster in the order in which they are released.
@@ -118,6 +136,16 @@ app.command(
 
     Each setting is taken from its flag, else from its environment variable, else from the file
     named by `--config`, else from its default.
+    """,
+)
+app.command(
+    "webhook.cli.simulate:simulate_command",
+    name="simulate",
+    help="""Show what policies would do to a recorded cluster, beside what the scheduler does.
+
+    Pods arrive one by one on a copy of the cluster, once for each arm: under a model of the
+    scheduler alone, and under policies. With `--add-nodes`, `--drain` or `--scale` it answers
+    what-ifs: who goes where, what is refused, who would be evicted. Nothing is sent anywhere.
     """,
 )
 app.command(

@@ -9,10 +9,18 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from webhook.cluster import Recording, load_recorded
+from webhook.cluster.watch.event_applier import PodObserver
 
 
-def load_cluster(paths: Sequence[Path], console: Console) -> Recording:
+def load_cluster(
+    paths: Sequence[Path], console: Console, *, observers: Sequence[PodObserver] = ()
+) -> Recording:
     """Return a recorded cluster; objects that cannot be used are reported, the rest is loaded.
+
+    Args:
+        paths: files and folders.
+        console: for notes and progress.
+        observers: called for each pod.
 
     Raises:
         InvalidFileError: a file cannot be read at all.
@@ -30,6 +38,7 @@ def load_cluster(paths: Sequence[Path], console: Console) -> Recording:
         recording = load_recorded(
             paths,
             progress=lambda done, total: progress.update(task, completed=done, total=total),
+            observers=observers,
         )
     for problem in recording.problems:
         console.print(str(problem), markup=False, soft_wrap=True)

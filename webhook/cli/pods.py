@@ -11,8 +11,9 @@ import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
-from engine.model.pod import pod_of
+from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
+from engine.simulation import RecordedPod
 from engine.view import ClusterView
 from webhook.admission.review_result import pod_in
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
@@ -21,7 +22,7 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
 
 _STANDARD_INPUT = Path("/dev/stdin")
-_TEMPLATES: Final = {
+TEMPLATES: Final = {
     "CronJob": "spec.jobTemplate.spec.template",
     **dict.fromkeys(
         ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"), "spec.template"
@@ -30,6 +31,25 @@ _TEMPLATES: Final = {
 """Place of the template of pods, by kind."""
 
 _POD = GroupVersionKind(version="v1", kind="Pod")
+
+
+class PodCollector:
+    """Keeps the pods of a recording as they were recorded.
+
+    Attributes:
+        pods: by `namespace/name`; of several versions of a pod the last counts.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, RecordedPod] = {}
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
+        """Keep a pod."""
+        self.pods[pod.key] = RecordedPod(pod, bytes(raw))
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Forget a pod."""
+        self.pods.pop(f"{namespace}/{name}", None)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -50,7 +70,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         message = f"expected one Pod, found {len(objects)} objects"
         raise InvalidFileError([Diagnostic(file=str(file), message=message)])
     manifest = _valid_pod(objects[0])
-    _default_requests(manifest)
+    default_requests(manifest)
     return manifest
 
 
@@ -86,7 +106,7 @@ def placement_request(
 def _valid_pod(found: ApiObject) -> dict[str, Any]:
     """Return a valid pod as plain values."""
     if (found.group, found.kind) != ("", "Pod"):
-        template = _TEMPLATES.get(found.kind)
+        template = TEMPLATES.get(found.kind)
         hint = (
             f"give one of its pods: what is below `{template}`, with `apiVersion: v1` and"
             " `kind: Pod` above it"
@@ -104,8 +124,8 @@ def _valid_pod(found: ApiObject) -> dict[str, Any]:
     return manifest
 
 
-def _default_requests(manifest: Mapping[str, Any]) -> None:
-    """Set the requests of containers to their limits, for resources without a request.
+def default_requests(manifest: Mapping[str, Any]) -> None:
+    """Set in place the requests of containers to their limits, for resources without a request.
 
     Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
     """

@@ -7,13 +7,20 @@ decision. Nothing imported here needs the Kubernetes client, whose import takes 
 """
 
 from webhook.cluster.cluster import Cluster, recorded_cluster
-from webhook.cluster.files.recorded import Progress, Recording, load_recorded, read_objects
+from webhook.cluster.files.recorded import (
+    Progress,
+    Recording,
+    load_recorded,
+    read_folder,
+    read_objects,
+)
 
 __all__ = [
     "Cluster",
     "Progress",
     "Recording",
     "load_recorded",
+    "read_folder",
     "read_objects",
     "recorded_cluster",
 ]

@@ -1,1 +1,41 @@
-"""The dashboard: pages of a live cluster or a recording over HTTP, and who may read them."""
+"""The dashboard: pages of a live cluster or a recording over HTTP, and who may read them.
+
+What belongs here: routes, rights, live updates, and the reports that pages are made of. What never
+does: how a page looks (`webhook.pages`), and where a cluster comes from. It is imported where a
+dashboard is served alone: the templates of its pages take memory.
+"""
+
+from webhook.dashboard.app import build_dashboard
+from webhook.dashboard.cluster_source import ClusterSource
+from webhook.dashboard.pod_decisions import PodDecisions
+from webhook.dashboard.pods import ReadPod, RecordedPods, no_pods, stored_pods
+from webhook.dashboard.readers import (
+    Anybody,
+    Reader,
+    Readers,
+    SignIn,
+    SignInError,
+    TokenOfThisStart,
+    TokenReaders,
+)
+from webhook.dashboard.routes import PREFIX
+from webhook.dashboard.source import DashboardSource
+
+__all__ = [
+    "PREFIX",
+    "Anybody",
+    "ClusterSource",
+    "DashboardSource",
+    "PodDecisions",
+    "ReadPod",
+    "Reader",
+    "Readers",
+    "RecordedPods",
+    "SignIn",
+    "SignInError",
+    "TokenOfThisStart",
+    "TokenReaders",
+    "build_dashboard",
+    "no_pods",
+    "stored_pods",
+]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -83,8 +83,7 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def placement_request(self) -> PlacementRequest:
         """The request to place it: what expressions may read at a release, see `compile_policy`."""
-        admission = {**_CREATION, "name": self.pod.name, "namespace": self.pod.namespace}
-        return PlacementRequest(pod=self.pod, raw=self.raw, request=admission)
+        return PlacementRequest(pod=self.pod, raw=self.raw, request=creation_of(self.pod))
 
     @property
     def is_unbounded(self) -> bool:
@@ -95,6 +94,11 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def overdue_from(self) -> Micros:
         """The moment from which it counts as overdue: nobody can release what is not seen yet."""
         return max(self.release_by, self.seen_at)
+
+
+def creation_of(pod: Pod) -> Mapping[str, Any]:
+    """Return what is still known of the admission request of a pod that is stored by now."""
+    return {**_CREATION, "name": pod.name, "namespace": pod.namespace}
 
 
 class HeldPods:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from engine.errors import InvalidFileError
-from engine.policy import PolicySet, load_policies
+from engine.policy import CompiledPolicy, PolicySet, load_policies
 from engine.view import PodSumProfile
 
 PlacementMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
 """Effect of policies: each by its own mode, a report of what all would do, or none."""
+
+WhenWorse: TypeAlias = Literal["Report", "Audit"]
+"""What follows where a policy makes things worse: an alert and an Event, or Audit mode as well."""
 
 _DIGEST_BYTES = 16
 
@@ -64,6 +67,7 @@ class LivePolicies:
         self._warm_up = warm_up
         self._now = now
         self._only_audit = only_audit
+        self._audited: Mapping[str, str] = {}
         self.last_error = ""
         self.is_loaded = True
         try:
@@ -90,6 +94,21 @@ class LivePolicies:
         for policy in self._current:
             total.update(policy.digest)
         return total.hexdigest()
+
+    def keep_in_audit(self, digests: Mapping[str, str]) -> None:
+        """Keep policies in Audit mode, whatever their files say, and no others.
+
+        Args:
+            digests: of the policies, in hexadecimal digits, by name. One that has another digest by
+                now was changed by somebody, and acts by its own mode again.
+        """
+        if digests == self._audited:
+            return
+        self._audited = dict(digests)
+        self._current = self._loaded.in_audit_mode(self._is_audited)
+
+    def _is_audited(self, policy: CompiledPolicy) -> bool:
+        return self._only_audit or self._audited.get(policy.name) == policy.digest.hex()
 
     async def reload(self) -> bool:
         """Load the files again, off the event loop; return whether they are valid."""
@@ -120,7 +139,8 @@ class LivePolicies:
 
     def _use(self, policies: PolicySet) -> None:
         self._track(policies.sum_profiles)
-        self._current = policies.in_audit_mode() if self._only_audit else policies
+        self._loaded = policies
+        self._current = policies.in_audit_mode(self._is_audited)
         self.loaded_at = self._now()
 
 

@@ -162,7 +162,7 @@ class Placer:
         self, request: PlacementRequest, policies: PolicySet
     ) -> Sequence[CompiledPolicy]:
         """Return the policies that would decide for a pod, highest priority first."""
-        completed = self._completed(request, self._view())
+        completed = self.completed(request, self._view())
         return policies_for(completed, policies, self._now(), scope=self._scope)
 
     def is_in_scope(self, pod: Pod) -> bool:
@@ -182,7 +182,7 @@ class Placer:
     def decide(self, request: PlacementRequest, policies: PolicySet) -> tuple[Decision, Patch]:
         """Full decision with its encoding; keeps the view alive, and assumes nothing."""
         view = self._view()
-        decision = self._decision(self._completed(request, view), policies, view)
+        decision = self._decision(self.completed(request, view), policies, view)
         return decision, self._encode(decision, request, view)
 
     def decide_batch(
@@ -194,7 +194,7 @@ class Placer:
             The outcome for each, and the view without them; keeps the view alive.
         """
         view = self._view()
-        completed = [self._completed(request, view) for request in requests]
+        completed = [self.completed(request, view) for request in requests]
         freshness, scope = self._freshness(), self._scope
         outcomes = decide_batch(
             completed, policies, view, self._now(), scope=scope, freshness=freshness
@@ -213,7 +213,7 @@ class Placer:
             What would become of them, and the view without them; keeps the view alive.
         """
         view = self._view()
-        completed = [self._completed(request, view) for request in gang.requests]
+        completed = [self.completed(request, view) for request in gang.requests]
         gang = msgspec.structs.replace(gang, requests=completed)
         freshness, scope = self._freshness(), self._scope
         placement = place_gang(gang, policies, view, self._now(), scope=scope, freshness=freshness)
@@ -263,7 +263,8 @@ class Placer:
             always=decision.verdict is Verdict.DENY or bool(decision.errors),
         )
 
-    def _completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
+    def completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
+        """Return a request with the labels of its namespace and a time limit from now on."""
         namespace = request.pod.namespace
         labels = view.namespaces.labels.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
         return replace(request, namespace_labels=labels, expired=self._time_limit())

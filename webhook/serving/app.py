@@ -11,6 +11,7 @@ from aiohttp import web
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from webhook.admission.handler import ReviewHandler
+from webhook.controllers.outcome import OutcomeController
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.serving.authorization import Authorize
@@ -76,6 +77,7 @@ def build_monitoring_app(
     metrics: Metrics,
     explanations: Explanations,
     queue: HeldQueue | None,
+    outcome: OutcomeController | None,
     authorize: Authorize | None,
 ) -> web.Application:
     """Application for people and Prometheus.
@@ -84,6 +86,7 @@ def build_monitoring_app(
         metrics: for Prometheus.
         explanations: for people.
         queue: of held pods, for people; None where none is held.
+        outcome: what became of decisions, for people; None where nobody judges it.
         authorize: who may read debug pages; None for nobody.
     """
     app = web.Application()
@@ -92,6 +95,8 @@ def build_monitoring_app(
         app.router.add_get("/debug/decisions", _page(explanations.latest, authorize))
         if queue is not None:
             app.router.add_get("/debug/queue", _page(queue.report, authorize))
+        if outcome is not None:
+            app.router.add_get("/debug/outcome", _outcome_page(outcome, authorize))
     return app
 
 
@@ -114,6 +119,16 @@ def _page(
             raise web.HTTPBadRequest(text="`limit` is a number\n")
         pod = request.query.get("pod", "")
         return _json(contents(pod=pod, limit=int(limit) if limit else None))
+
+    return page
+
+
+def _outcome_page(
+    outcome: OutcomeController, authorize: Authorize
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def page(request: web.Request) -> web.Response:
+        await authorize(request)
+        return _json(await outcome.report())
 
     return page
 

@@ -27,6 +27,7 @@ from webhook.admission.review_result import ignored
 from webhook.background import in_background, on_change
 from webhook.cluster import Cluster, Recording
 from webhook.cluster.watch.source_status import log_changes
+from webhook.controllers.outcome import OutcomeController
 from webhook.controllers.release import QuotaQueue, SurgingPods
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
@@ -38,10 +39,11 @@ from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
+from webhook.serving.judging import outcome_controller
 from webhook.serving.reclaiming import reclaim_controller
 from webhook.serving.releasing import ReleaseServices, release_controller
 from webhook.serving.server import RunningServer, listen
-from webhook.serving.services import ServiceBuilder, Services
+from webhook.serving.services import Leadership, ServiceBuilder, Services
 from webhook.serving.tls import LiveCertificate
 from webhook.settings import Settings
 
@@ -87,8 +89,12 @@ async def run_server(
         explanations = Explanations(settings.explanations_kept)
         placer = _placer(settings, cluster, explanations)
         policies, counts = _policies(settings, cluster, placer, now), PolicyCounts()
+        outcome = None
         if services.leadership is not None:
             builder.keep_node_marks(services.leadership, cluster, policies)
+            outcome = _judge_outcomes(
+                stack, services.leadership, cluster, settings, placer, policies, metrics, now
+            )
 
         if services.releasing is not None:
             _release(services.releasing, cluster, settings, placer, policies, counts, metrics, now)
@@ -124,6 +130,7 @@ async def run_server(
             metrics=metrics,
             explanations=explanations,
             queue=services.held_queue,
+            outcome=outcome,
             authorize=services.authorize if settings.debug_pages else None,
         )
 
@@ -145,10 +152,20 @@ async def run_server(
             tls, probes = certificate.current.probe_context, build_probe_app(health)
             _, probe_url = await listen(stack, probes, settings.host, settings.probe_port, tls)
         _log.info("listening on %s, probes on %s, metrics on %s", url, probe_url, metrics_url)
+        dashboard_url = ""
+        if settings.dashboard_port is not None:
+            # Its templates take memory and time to import.
+            from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
+
+            app = webhook_dashboard(settings, services, policies, counts, explanations, outcome)
+            tls, port = certificate.current.probe_context, settings.dashboard_port
+            _, dashboard_url = await listen(stack, app, settings.host, port, tls)
+            _log.info("dashboard on %s", dashboard_url)
         yield RunningServer(
             url=url,
             probe_url=probe_url,
             metrics_url=metrics_url,
+            dashboard_url=dashboard_url,
             ca_pem=certificate.current.ca_pem,
             health=health,
             cluster=cluster,
@@ -203,6 +220,33 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
             now=now,
         )
         services.elector.add_duty(reclaim.run)
+
+
+def _judge_outcomes(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
+    stack: AsyncExitStack,
+    leadership: Leadership,
+    cluster: Cluster,
+    settings: Settings,
+    placer: Placer,
+    policies: LivePolicies,
+    metrics: Metrics,
+    now: Callable[[], Micros],
+) -> OutcomeController | None:
+    """Let the leader judge the pods that are bound, and all replicas follow its judgement."""
+    if leadership.bindings is None:
+        return None
+    controller, audited = outcome_controller(
+        leadership,
+        leadership.bindings,
+        cluster,
+        placer=placer,
+        policies=policies,
+        settings=settings,
+        registry=metrics.registry,
+        now=now,
+    )
+    in_background(stack, audited.follow())
+    return controller
 
 
 def _node_for(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> str:

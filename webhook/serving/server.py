@@ -36,6 +36,7 @@ class RunningServer:
         url: of reviews; of probes, too, for those who may connect.
         probe_url: of probes.
         metrics_url: of metrics and debug pages.
+        dashboard_url: of the dashboard; "" for none.
         ca_pem: authority that callers must trust; empty with a given certificate.
         health: readiness and state.
         cluster: the cluster that reviews are decided on.
@@ -46,6 +47,7 @@ class RunningServer:
     url: str
     probe_url: str
     metrics_url: str
+    dashboard_url: str
     ca_pem: bytes
     health: Health
     cluster: Cluster
@@ -62,6 +64,8 @@ class RunningServer:
             f"metrics   {self.metrics_url}/metrics",
             f"decisions {self.metrics_url}/debug/decisions",
         ]
+        if self.dashboard_url:
+            lines.append(f"dashboard {self.dashboard_url}")
         if self.ca_pem:
             lines += [
                 "self-signed authority (in base64, the `caBundle` of a webhook configuration):",

@@ -26,6 +26,7 @@ from webhook.controllers.leader_election import Duty, LeaseElector
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.outcome import Bindings
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
@@ -39,6 +40,7 @@ from webhook.controllers.release import (
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.gang_members import GangMembers
+from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
@@ -72,10 +74,12 @@ class Leadership:
     Attributes:
         connection: to the API server.
         elector: runs them while this replica leads.
+        bindings: the pods that are bound; None where nobody judges them.
     """
 
     connection: Connection
     elector: LeaseElector
+    bindings: Bindings | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +158,9 @@ class ServiceBuilder:
         observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
         if running is not None:
             observers.append(running)
+        bindings = Bindings() if settings.outcome else None
+        if bindings is not None:
+            observers.append(bindings)
         cluster = await watched_cluster(self.stack, settings, connection, observers, now=self.now)
 
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
@@ -215,21 +222,23 @@ class ServiceBuilder:
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
             releasing=releasing,
-            leadership=Leadership(connection=connection, elector=elector),
+            leadership=Leadership(connection=connection, elector=elector, bindings=bindings),
         )
 
     def _held_queue(
         self, releasing: ReleaseServices, guard: HoldGuard, cluster: Cluster
     ) -> HeldQueue:
         return HeldQueue(
-            held=releasing.held,
+            pods=HeldOrder(
+                held=releasing.held,
+                order=self.settings.queue_order(),
+                queue_rules=self.settings.queue_rules(),
+                view=cluster.state.view,
+                now=self.now,
+            ),
             guard=guard,
             outcomes=releasing.outcomes,
             lease=lambda: releasing.elector.observed,
-            order=self.settings.queue_order(),
-            queue_rules=self.settings.queue_rules(),
-            view=cluster.state.view,
-            now=self.now,
         )
 
     async def _releasing(

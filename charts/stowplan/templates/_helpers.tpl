@@ -183,6 +183,10 @@ matchExpressions:
 {{- end }}
 - name: STOWPLAN_DEBUG_PAGES
   value: {{ .Values.debug.enabled | quote }}
+{{- if .Values.dashboard.enabled }}
+- name: STOWPLAN_DASHBOARD_PORT
+  value: {{ .Values.dashboard.port | quote }}
+{{- end }}
 - name: STOWPLAN_METRICS_PORT
   value: {{ .Values.metrics.port | quote }}
 {{- if .Values.metrics.enabled }}
@@ -209,6 +213,8 @@ matchExpressions:
 {{- end }}
 - name: STOWPLAN_NODE_MARKS
   value: {{ .Values.nodeMarks.enabled | quote }}
+- name: STOWPLAN_OUTCOME
+  value: {{ .Values.outcome.enabled | quote }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES
   value: {{ include "stowplan.excludedNamespaces" . | fromJsonArray | join "," }}
 - name: STOWPLAN_DRAIN_SECONDS

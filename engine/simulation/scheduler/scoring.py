@@ -6,49 +6,62 @@ Source: pkg/scheduler/apis/config/v1/default_plugins.go and framework/runtime/fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.plugins import PLUGINS
+from engine.simulation.scheduler.columns import NodeColumns, image_points, score_of
+from engine.simulation.scheduler.pod_affinity import affinity_points
+from engine.simulation.scheduler.topology_spread import SoftSpread, spread_points
 from engine.view import ClusterView, IntColumn
-
-Points: TypeAlias = Callable[[Pod, ClusterView, NDArray[np.intp], Micros], IntColumn]
-"""Gives the points of some rows, 0..MAX_SCORE, aligned with them."""
 
 WEIGHTS: Final[Mapping[str, int]] = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
+"""The weights of the scores."""
 
-
-def _points_of(name: str) -> Points:
-    """Return the score of a plugin with its default args."""
-    plugin = PLUGINS[name]
-    assert plugin.score is not None  # noqa: S101 - all of them are scores
-    score = plugin.score(plugin.args())
-
-    def points(pod: Pod, view: ClusterView, rows: NDArray[np.intp], now: Micros) -> IntColumn:
-        return score.normalize(score.score(pod, view, now).values.take(rows))
-
-    return points
-
-
-_SCORES: Final[Mapping[str, Points]] = {name: _points_of(name) for name in WEIGHTS}
+_AFFINITY: Final = score_of("NodeAffinity")
+_TAINTS: Final = score_of("TaintToleration")
 
 
 def scores(
-    pod: Pod, view: ClusterView, rows: NDArray[np.intp], now: Micros
+    pod: Pod,
+    view: ClusterView,
+    rows: NDArray[np.intp],
+    now: Micros,
+    columns: NodeColumns,
+    spread: SoftSpread,
 ) -> dict[str, IntColumn]:
-    """Return the points of some rows by the name of the score, before they are weighed."""
-    return {name: points(pod, view, rows, now) for name, points in _SCORES.items()}
+    """Return the points of some rows by the name of the score, before they are weighed.
+
+    Args:
+        pod: the pod.
+        view: the cluster.
+        rows: the nodes that compete, at least one.
+        now: the moment.
+        columns: what is known of each node for the pod, pods by the selectors of `spread` included.
+        spread: the constraints of the pod.
+    """
+    affinity = _AFFINITY.score(pod, view, now).values.take(rows)
+    return {
+        "TaintToleration": _TAINTS.normalize(columns.taints.take(rows)),
+        "NodeAffinity": _AFFINITY.normalize(affinity),
+        "NodeResourcesFit": columns.fit.take(rows),
+        "PodTopologySpread": spread_points(spread, pod, view, rows, columns.matching),
+        "InterPodAffinity": affinity_points(pod, view, rows),
+        "NodeResourcesBalancedAllocation": columns.balance.take(rows),
+        "ImageLocality": image_points(pod, view, now).take(rows),
+    }
 
 
 def weighted_sum(points: Mapping[str, IntColumn]) -> IntColumn:

@@ -19,7 +19,7 @@ from engine.policy import PolicySet
 from engine.view import ClusterState
 from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds
 from tests.engine.measured_cluster import NOW
-from tests.engine.policy.worlds import policies
+from tests.engine.policy.worlds import Json, policies
 
 RACK = "example.com/rack"
 ANYWHERE = PolicySet([])
@@ -130,6 +130,34 @@ def test_members_of_several_templates_share_a_domain(required: bool) -> None:  #
     members = [*_members(2), *_members(2, "4", first=2)]
     placement = _placed(_racks(a=[16], b=[24]), members, required=required)
     assert (placement.domain, len(placement.trial.nodes)) == ("b", 4)
+
+
+def _near(app: str) -> Json:
+    term = {"topologyKey": RACK, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_members_that_others_need_near_them_count_before_they_are_placed() -> None:
+    # Workers go where the leader is, and no node has one yet.
+    containers = [{"resources": {"requests": {"cpu": "8"}}}]
+    leader, worker = (
+        {"metadata": {"namespace": "default", "labels": {"app": app}}, "spec": spec}
+        for app, spec in (
+            ("leader", {"containers": containers}),
+            ("worker", {"containers": containers, "affinity": _near("leader")}),
+        )
+    )
+    members = [request(leader, "p0"), request(worker, "p1"), request(worker, "p2")]
+    placement = _placed(_racks(a=[16], b=[24], c=[32]), members)
+    assert (placement.domain, placement.message) == ("b", "")
+    assert placement.trial.nodes == ["b-0"] * 3
+
+
+def test_nodes_that_a_policy_leaves_to_the_first_member_count_for_the_others() -> None:
+    # Only the first may open a node.
+    rule = "filters: [{name: opened, expression: pod.name == 'p0' || node.podCount > 0}]"
+    placement = _placed(_racks(a=[8], b=[24]), _members(3), policy_set=policies(opened=rule))
+    assert (placement.domain, placement.trial.nodes) == ("b", ["b-0"] * 3)
 
 
 def _domains(world: BatchWorld) -> Mapping[str, list[str]]:

@@ -57,10 +57,12 @@ def bound_to(name: str, state: ClusterState) -> BoundPod:
     raw = msgspec.json.encode(manifest)
     submitted = pod_of(msgspec.json.decode(raw, type=api.Pod))
     state.set_pod(msgspec.structs.replace(submitted, node_name=name), seen_at=NOW)
+    entry = state.entry("default/new")
+    assert entry is not None
     return BoundPod(
         request=PlacementRequest(pod=submitted, raw=raw),
         node_name=name,
-        entry=state.entry("default/new"),
+        entries=[("default/new", entry)],
     )
 
 

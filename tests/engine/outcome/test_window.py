@@ -45,6 +45,7 @@ def test_figures_add_up_by_namespace_and_in_total() -> None:
         pods=3,
         meant=2,
         landed=1,
+        rank_total=7,
         ranks=(1, 0, 1, 0, 0),
         rejected=1,
         scored=3,
@@ -55,6 +56,7 @@ def test_figures_add_up_by_namespace_and_in_total() -> None:
         stock_points=15_000,
         moved=1,
     )
+    assert policy.total.mean_rank == 3.5
     assert policy.total.mean_points == 25
     assert policy.total.mean_lost == 75
     assert policy.total.mean_gained == -25

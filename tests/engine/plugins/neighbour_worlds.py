@@ -131,6 +131,11 @@ def _pod(random: Random, name: str) -> Json:
         affinity["podAffinity"] = _required(_term(random) for _ in range(random.randint(1, 2)))
     if random.random() < 0.25:
         affinity["podAntiAffinity"] = _required(_term(random) for _ in range(random.randint(1, 2)))
+    for side in ("podAffinity", "podAntiAffinity"):
+        if random.random() < 0.25:
+            terms = [_weighted(random) for _ in range(random.randint(1, 2))]
+            preferred = {"preferredDuringSchedulingIgnoredDuringExecution": terms}
+            affinity[side] = {**affinity.get(side, {}), **preferred}
     if affinity:
         spec["affinity"] = affinity
     namespace = random.choice(sorted(NAMESPACES))
@@ -175,6 +180,10 @@ def _term(random: Random) -> Json:
     if "labelSelector" in term and keys and random.random() < 0.3:
         term[random.choice(["matchLabelKeys", "mismatchLabelKeys"])] = [random.choice(keys)]
     return term
+
+
+def _weighted(random: Random) -> Json:
+    return {"weight": random.choice([1, 50, 100]), "podAffinityTerm": _term(random)}
 
 
 def _constraint(random: Random, key: str) -> Json:

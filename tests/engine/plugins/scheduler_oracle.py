@@ -82,7 +82,7 @@ def pod_topology_spread(pod: Json, cluster: PlainCluster) -> Answers:
 
     def reason(node: Json) -> str:
         for constraint, pods_by_domain in zip(constraints, counts, strict=True):
-            domain = _labels(node).get(constraint["topologyKey"])
+            domain = labels_of(node).get(constraint["topologyKey"])
             if domain is None:
                 return SPREAD_LABEL
             enough = len(pods_by_domain) >= (constraint.get("minDomains") or 1)
@@ -103,17 +103,17 @@ def inter_pod_affinity(pod: Json, cluster: PlainCluster) -> Answers:
     repelled = Counter[tuple[str, str]]()
     for node in cluster.nodes:
         for other in cluster.on(node):
-            if needs and all(_term_selects(term, pod, other, cluster) for term in needs):
+            if needs and all(term_selects(term, pod, other, cluster) for term in needs):
                 near.update(_pairs(needs, node))
-            hated = [term for term in shuns if _term_selects(term, pod, other, cluster)]
+            hated = [term for term in shuns if term_selects(term, pod, other, cluster)]
             away.update(_pairs(hated, node))
             theirs = _terms(other, "podAntiAffinity")
-            hating = [term for term in theirs if _term_selects(term, other, pod, cluster)]
+            hating = [term for term in theirs if term_selects(term, other, pod, cluster)]
             repelled.update(_pairs(hating, node))
-    is_first = not near and all(_term_selects(term, pod, pod, cluster) for term in needs)
+    is_first = not near and all(term_selects(term, pod, pod, cluster) for term in needs)
 
     def reason(node: Json) -> str:
-        labels = _labels(node)
+        labels = labels_of(node)
         if any(term["topologyKey"] not in labels for term in needs):
             return AFFINITY
         if not is_first and not all(near[pair] for pair in _pairs(needs, node)):
@@ -154,7 +154,7 @@ def _namespace(pod: Json) -> str:
     return namespace
 
 
-def _labels(thing: Json) -> dict[str, str]:
+def labels_of(thing: Json) -> dict[str, str]:
     return thing["metadata"].get("labels") or {}
 
 
@@ -190,7 +190,7 @@ def _selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
 
 def _is_wanted(node: Json, pod: Json) -> bool:
     """Return whether a node is one of those that a pod selects; terms have expressions alone."""
-    labels = _labels(node)
+    labels = labels_of(node)
     selector = pod["spec"].get("nodeSelector") or {}
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get(_REQUIRED)
@@ -249,19 +249,19 @@ def _pods_by_domain(
     """Return the pods of each domain that counts; one without pods is there with 0."""
     found = Counter[str]()
     for node in cluster.nodes:
-        labels = _labels(node)
-        if any(key not in labels for key in keys) or not _is_included(constraint, pod, node):
+        labels = labels_of(node)
+        if any(key not in labels for key in keys) or not is_included(constraint, pod, node):
             continue
         domain = labels[constraint["topologyKey"]]
         found[domain] += 0
         for other in cluster.on(node):
             is_near = _namespace(other) == _namespace(pod)
             if is_near and "deletionTimestamp" not in other["metadata"]:
-                found[domain] += _counts(constraint, pod, other)
+                found[domain] += counts_for_spread(constraint, pod, other)
     return found
 
 
-def _is_included(constraint: Json, pod: Json, node: Json) -> bool:
+def is_included(constraint: Json, pod: Json, node: Json) -> bool:
     """Return whether a node counts by the policies about affinity and taints."""
     honors_affinity = (constraint.get("nodeAffinityPolicy") or "Honor") == "Honor"
     honors_taints = (constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor"
@@ -272,15 +272,15 @@ def _is_included(constraint: Json, pod: Json, node: Json) -> bool:
 
 def _spread_selects(constraint: Json, pod: Json, other: Json) -> bool:
     """Return whether a constraint of a pod selects a pod: by its selector and `matchLabelKeys`."""
-    own, labels = _labels(pod), _labels(other)
+    own, labels = labels_of(pod), labels_of(other)
     keys = [key for key in constraint.get("matchLabelKeys") or () if key in own]
     selector = constraint.get("labelSelector")
     return _selects(selector, labels) and all(labels.get(key) == own[key] for key in keys)
 
 
-def _counts(constraint: Json, pod: Json, other: Json) -> bool:
+def counts_for_spread(constraint: Json, pod: Json, other: Json) -> bool:
     """Return whether a pod on a node counts: none does for a selector without requirements."""
-    keys = [key for key in constraint.get("matchLabelKeys") or () if key in _labels(pod)]
+    keys = [key for key in constraint.get("matchLabelKeys") or () if key in labels_of(pod)]
     selector = constraint.get("labelSelector") or {}
     is_empty = not selector.get("matchLabels") and not selector.get("matchExpressions")
     return not (is_empty and not keys) and _spread_selects(constraint, pod, other)
@@ -296,12 +296,12 @@ def _terms(pod: Json, side: str) -> list[Json]:
 
 def _pairs(terms: Sequence[Json], node: Json) -> list[tuple[str, str]]:
     """Return the topology pairs of terms on a node, one for each term whose label it has."""
-    labels = _labels(node)
+    labels = labels_of(node)
     keys = [term["topologyKey"] for term in terms]
     return [(key, labels[key]) for key in keys if key in labels]
 
 
-def _term_selects(term: Json, owner: Json, other: Json, cluster: PlainCluster) -> bool:
+def term_selects(term: Json, owner: Json, other: Json, cluster: PlainCluster) -> bool:
     """Return whether a term of a pod selects another pod, or itself."""
     namespaces, selector = term.get("namespaces") or (), term.get("namespaceSelector")
     if not namespaces and selector is None:
@@ -310,7 +310,7 @@ def _term_selects(term: Json, owner: Json, other: Json, cluster: PlainCluster) -
     of_namespace = cluster.namespaces.get(_namespace(other), {})
     if _namespace(other) not in namespaces and not _selects(selector, of_namespace):
         return False
-    own, labels = _labels(owner), _labels(other)
+    own, labels = labels_of(owner), labels_of(other)
     same = [key for key in term.get("matchLabelKeys") or () if key in own]
     unlike = [key for key in term.get("mismatchLabelKeys") or () if key in own]
     return (

@@ -6,6 +6,7 @@ import pytest
 
 from engine.policy import PolicySet, load_policies
 from engine.report import RuleKind, policies_report
+from engine.report.outcome import AuditedPolicy, OutcomeFigures, OutcomeReport, PolicyOutcome
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -46,3 +47,18 @@ def test_where_nobody_counts_it_is_said(policies: PolicySet) -> None:
     found = policies_report(policies)
     assert not found.counted
     assert found.policies[0].decisions == {}
+
+
+def test_a_policy_has_its_outcome_and_why_it_is_kept_in_audit_mode(policies: PolicySet) -> None:
+    (policy,) = policies
+    outcome = PolicyOutcome(policy="calm", mode="Audit", total=OutcomeFigures(pods=4))
+    audited = AuditedPolicy(digest=policy.digest.hex(), reason="hot nodes")
+    report = OutcomeReport(window_seconds=3600, policies=(outcome,), audited={"calm": audited})
+    (row,) = policies_report(policies, outcome=report).policies
+    assert (row.outcome, row.audited) == (outcome, audited)
+
+
+def test_a_policy_that_was_changed_since_is_not_kept_in_audit_mode(policies: PolicySet) -> None:
+    report = OutcomeReport(window_seconds=3600, audited={"calm": AuditedPolicy(digest="ab")})
+    (row,) = policies_report(policies, outcome=report).policies
+    assert row.audited is None

@@ -21,6 +21,7 @@ from tests.webhook.serving.test_services import replica
 from webhook.controllers.leader_election import ObservedLease
 from webhook.controllers.release import Outcomes
 from webhook.controllers.release.pacing import Landing, Release
+from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.serving.held_queue import HeldQueue
@@ -131,14 +132,16 @@ def test_the_status_says_which_schedulers_follow_nominations() -> None:
         pod = pod_of(api.Pod(spec=api.PodSpec(node_name=landed)))
         outcomes.count(Landing(release, pod), lambda _pod, _node: True)
     queue = HeldQueue(
-        held=held,
+        pods=HeldOrder(
+            held=held,
+            order=QueueOrder(),
+            queue_rules=QueueRules(),
+            view=ClusterState().view,
+            now=lambda: Micros(0),
+        ),
         guard=HoldGuard(_no_lease, held),
         outcomes=outcomes,
         lease=_no_lease,
-        queue_rules=QueueRules(),
-        order=QueueOrder(),
-        view=ClusterState().view,
-        now=lambda: Micros(0),
     )
     status = queue.status()
     assert status.hit_rates == {"lazy": 0.8}  # 40 of 50

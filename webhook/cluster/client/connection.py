@@ -84,6 +84,11 @@ class Connection:
             "User-Agent": "stowplan",
         }
 
+    @property
+    def host(self) -> str:
+        """URL of the API server, for people."""
+        return str(self._configuration.host)
+
     async def get(self, path: str, query: Query = ()) -> bytes:
         """Return the body of the answer to a GET.
 

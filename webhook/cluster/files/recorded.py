@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model.time import Micros
 from engine.view import ClusterState
@@ -25,7 +27,7 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import read_json
 from webhook.cluster.files.yaml_objects import read_yaml
 from webhook.cluster.objects import NO_KIND, ApiObject
-from webhook.cluster.watch.event_applier import EventApplier
+from webhook.cluster.watch.event_applier import EventApplier, PodObserver
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then with the bytes read so far and the bytes in all."""
@@ -56,7 +58,12 @@ class Recording:
     problems: tuple[Diagnostic, ...] = ()
 
 
-def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) -> Recording:
+def load_recorded(
+    paths: Sequence[Path],
+    *,
+    progress: Progress | None = None,
+    observers: Sequence[PodObserver] = (),
+) -> Recording:
     """Return the cluster in files, or in all YAML and JSON files of folders.
 
     Of several versions of an object the last counts. Usage by Koordinator's NodeMetric wins over
@@ -65,13 +72,14 @@ def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) ->
     Args:
         paths: files and folders.
         progress: called after every few objects.
+        observers: called for each pod; the cluster keeps only what its columns need.
 
     Raises:
         InvalidFileError: a file cannot be read, or is neither YAML nor JSON with objects of
             Kubernetes; carries all such files.
     """
     files, unusable = _files(paths)
-    loader = _Loader(progress, sum(map(_size, files)))
+    loader = _Loader(progress, sum(map(_size, files)), observers)
     for path in files:
         try:
             loader.read(path)
@@ -80,6 +88,19 @@ def load_recorded(paths: Sequence[Path], *, progress: Progress | None = None) ->
     if unusable:
         raise InvalidFileError(unusable)
     return loader.finished()
+
+
+def read_folder(path: Path) -> Iterator[ApiObject | Diagnostic]:
+    """Yield the objects in a file, or in all YAML and JSON files of a folder; see `read_objects`.
+
+    Raises:
+        InvalidFileError: as there, or the folder has no such file.
+    """
+    files, unusable = _files([path])
+    if unusable:
+        raise InvalidFileError(unusable)
+    for file in files:
+        yield from read_objects(file)
 
 
 def read_objects(path: Path) -> Iterator[ApiObject | Diagnostic]:
@@ -95,8 +116,11 @@ def read_objects(path: Path) -> Iterator[ApiObject | Diagnostic]:
 class _Loader:
     """Reads file after file, and counts objects and mistakes."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._applier = EventApplier()
+    def __init__(
+        self, progress: Progress | None, total: int, observers: Sequence[PodObserver]
+    ) -> None:
+        self._applier = EventApplier(observers=observers)
+        self._is_observed = bool(observers)
         self._loaded: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._problems: list[Diagnostic] = []
@@ -138,7 +162,11 @@ class _Loader:
             self._skipped[f"{found.kind}.{found.group}" if found.group else found.kind] += 1
             return
         try:
-            applier.apply(found.decode(applier.kind.wire))
+            wire = found.decode(applier.kind.wire)
+            if self._is_observed and applier.prepare is not None:
+                applier.prepare(wire, msgspec.Raw(msgspec.json.encode(found.plain())))()
+            else:
+                applier.apply(wire)
         except UNREADABLE as error:
             self._report(decode_errors(found, applier.kind.wire, error))
         else:

@@ -1,0 +1,174 @@
+"""What is compared: who decides where a pod goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jsonpatch
+import msgspec
+from msgspec import structs
+
+from engine.model import api
+from engine.model.decision import SCHEDULER, Decision, Verdict
+from engine.model.request import PlacementRequest
+from engine.pipeline import decide
+from engine.placement import encode, encode_release
+from engine.placement.affinity import Operation
+from engine.placement.patch import read_document
+from engine.policy import PolicySet
+from engine.report import ArmPlacement, RuleRejections, Victim
+from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.arrivals import Arrival
+from engine.simulation.scheduler import SchedulerModel, unschedulable_message
+from engine.view import ClusterView
+
+_AFFINITY = "/spec"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One of what is compared.
+
+    Attributes:
+        name: for people.
+        placement: who decides.
+        policies: None where nobody but the scheduler decides.
+    """
+
+    name: str
+    placement: ArmPlacement
+    policies: PolicySet | None = None
+
+
+class Landing(NamedTuple):
+    """Where a pod went.
+
+    Attributes:
+        node: "" for nowhere.
+        reason: why nowhere.
+        is_refused: whether it may not exist, rather than wait.
+        victims: who is evicted for it.
+    """
+
+    node: str
+    reason: str = ""
+    is_refused: bool = False
+    victims: tuple[Victim, ...] = ()
+
+
+class ArmDecider:
+    """Places pods as an arm does.
+
+    Args:
+        arm: the arm.
+        scheduler: binds pods; its state is of this arm alone.
+        request: the fields of the admission request that expressions may read.
+    """
+
+    def __init__(self, arm: Arm, scheduler: SchedulerModel, request: Mapping[str, Any]) -> None:
+        self._arm = arm
+        self._scheduler = scheduler
+        self._request = request
+        self._rejections = _Rejections()
+
+    @property
+    def policies(self) -> PolicySet | None:
+        """Those of the arm."""
+        return self._arm.policies
+
+    @property
+    def rejections(self) -> tuple[RuleRejections, ...]:
+        """What the filters of policies turned away so far, most nodes first."""
+        return self._rejections.report()
+
+    def request(self, arrival: Arrival, view: ClusterView) -> PlacementRequest:
+        """Return the request that the creation of a pod makes."""
+        pod = arrival.pod
+        return PlacementRequest(
+            pod=pod,
+            raw=arrival.raw,
+            namespace_labels=view.namespaces.labels.get(pod.namespace, {}),
+            request=self._request,
+        )
+
+    def place(self, arrival: Arrival, cluster: ArmCluster) -> Landing:
+        """Return where a pod goes; it is not bound yet."""
+        if self._arm.placement is ArmPlacement.RECORDED:
+            return Landing(arrival.recorded_on, "it waited when the cluster was recorded")
+        view = cluster.view()
+        request, nominated = self.request(arrival, view), ""
+        if self._arm.policies is not None:
+            decision = decide(request, self._arm.policies, view, cluster.now)
+            self._rejections.add(decision)
+            if self._arm.placement is ArmPlacement.HELD:
+                request, nominated = _released(decision, request, view)
+            elif decision.verdict is Verdict.DENY:
+                return Landing("", decision.message, is_refused=True)
+            else:
+                request = _patched(request, encode(decision, request, view).operations)
+        node = self._scheduler.place(request, view, cluster.now, nominated)
+        return Landing(node, "" if node else unschedulable_message(request, view, cluster.now))
+
+
+class _Rejections:
+    """Counts what filters of policies turn away."""
+
+    def __init__(self) -> None:
+        self._pods = Counter[tuple[str, str]]()
+        self._nodes = Counter[tuple[str, str]]()
+        self._examples: dict[tuple[str, str], str] = {}
+
+    def add(self, decision: Decision) -> None:
+        """Count the nodes that each filter was the first to reject."""
+        for outcome, nodes in zip(decision.filters, decision.first_rejections, strict=True):
+            if not nodes or outcome.policy == SCHEDULER:
+                continue
+            rule = outcome.policy, outcome.rule
+            self._pods[rule] += 1
+            self._nodes[rule] += nodes
+            if rule not in self._examples:
+                row = int((outcome.rejects & decision.valid).argmax())
+                self._examples[rule] = outcome.reason(row)
+
+    def report(self) -> tuple[RuleRejections, ...]:
+        """Return the counts, most nodes first."""
+        return tuple(
+            RuleRejections(
+                policy=rule[0],
+                rule=rule[1],
+                pods=self._pods[rule],
+                nodes=nodes,
+                example=self._examples[rule],
+            )
+            for rule, nodes in self._nodes.most_common()
+        )
+
+
+def _released(
+    decision: Decision, request: PlacementRequest, view: ClusterView
+) -> tuple[PlacementRequest, str]:
+    """Return a held pod as it is when it is released, and the node that it is nominated to."""
+    patch = encode_release(
+        decision, request, view, estimate=decision.estimate, message=decision.message
+    )
+    candidates = decision.candidates
+    nominated = decision.names[candidates[0]] if candidates.size else ""
+    return _patched(request, patch.operations), nominated
+
+
+def _patched(request: PlacementRequest, operations: tuple[Operation, ...]) -> PlacementRequest:
+    """Return a pod with the affinity that operations give it."""
+    of_spec = [each for each in operations if each["path"].startswith(_AFFINITY)]
+    if not of_spec:
+        return request
+    document = jsonpatch.JsonPatch(of_spec).apply(read_document(request.raw), in_place=True)
+    affinity = msgspec.convert(document["spec"]["affinity"]["nodeAffinity"], api.NodeAffinity)
+    return PlacementRequest(
+        pod=structs.replace(request.pod, affinity=affinity),
+        raw=request.raw,
+        namespace_labels=request.namespace_labels,
+        request=request.request,
+    )

@@ -1,0 +1,161 @@
+"""What the creation of a pod meets: its quotas, and evictions for it where no node takes it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
+from engine.model.priority_class import PriorityClass
+from engine.model.request import PlacementRequest
+from engine.model.resource_names import PODS
+from engine.model.time import Micros
+from engine.pipeline import SYSTEM_NAMESPACES
+from engine.policy import PolicySet
+from engine.preemption import plan_preemption
+from engine.quota import QuotaMode, judge, mode_of, quotas_of
+from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
+from engine.reclaim import (
+    Candidate,
+    NoPlan,
+    Plan,
+    QuotaAccount,
+    Situation,
+    plan_reclaim,
+    running_pod_of,
+)
+from engine.reclaim import Victim as PlannedVictim
+from engine.report import PodName, Victim
+from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.arms import ArmDecider, Landing
+from engine.simulation.arrivals import Arrival
+from engine.view import ClusterState, ClusterView, counted_requests
+
+_MODE: Final[QuotaMode] = "Enforce"  # of namespaces that name none, as the webhook's default
+_RULES: Final = QueueRules(mode=_MODE, excluded_namespaces=frozenset(SYSTEM_NAMESPACES))
+
+
+def quota_refusal(pod: Pod, view: ClusterView) -> str:
+    """Return why the quotas of its namespace refuse a new pod, "" where they do not."""
+    if pod.namespace in SYSTEM_NAMESPACES or mode_of(view, pod.namespace, _MODE) != "Enforce":
+        return ""
+    used = view.namespaces.requested.get(pod.namespace, {})
+    return judge(counted_requests(pod.shape), used, quotas_of(view, pod.namespace)).message
+
+
+def quota_wait(pod: Pod, view: ClusterView) -> str:
+    """Return what a new pod waits for in the queue of its quota, "" where it does not wait."""
+    if mode_of(view, pod.namespace, _MODE) != "Queue":
+        return ""
+    queues = NamespaceQueues(_RULES)
+    queues.update(view)
+    queue = queues.of(pod)
+    if queue is None:
+        return ""
+    situation = queues.situation(view, under_way=(), assumed=())
+    alone = QueuedPod(pod.key, queue.queue.key, counted_requests(pod.shape), Micros(0))
+    decision = next_releases(
+        [alone], situation.quotas, situation.usage, situation.cohort, Micros(0)
+    )
+    wait = decision.waits.get(pod.key)
+    return "" if wait is None else wait.message
+
+
+class Creation:
+    """Places new pods: their quotas may refuse them, and others may be evicted for them.
+
+    No plan is made twice for pods of a shape unless something has changed.
+
+    Args:
+        policies: those of the arm, None for none.
+    """
+
+    def __init__(self, policies: PolicySet | None) -> None:
+        self._policies = policies or PolicySet()
+        self._hopeless: dict[tuple[str, int, PodShape], NoPlan] = {}
+
+    def place(self, arrival: Arrival, cluster: ArmCluster, decider: ArmDecider) -> Landing:
+        """Return where a pod goes; whoever is evicted for it is gone."""
+        pod, view = arrival.pod, cluster.view()
+        refusal = quota_refusal(pod, view)
+        if refusal:
+            return Landing("", refusal, is_refused=True)
+        wait = quota_wait(pod, view)
+        landing = Landing("", f"waits for quota: {wait}")
+        if not wait:
+            landing = decider.place(arrival, cluster)
+        if landing.node or landing.is_refused:
+            return landing
+        plan = self._plan(decider.request(arrival, view), cluster)
+        if isinstance(plan, NoPlan):
+            return landing._replace(reason=f"{landing.reason}; nobody is evicted: {plan.message}")
+        for victim in plan.victims:
+            cluster.remove(victim.key, victim.node_name)
+        return Landing(plan.node_name, victims=tuple(_victim(each, plan) for each in plan.victims))
+
+    def _plan(self, request: PlacementRequest, cluster: ArmCluster) -> Plan | NoPlan:
+        pod = request.pod
+        kind = pod.namespace, pod.priority, pod.shape
+        plan = self._hopeless.get(kind) or self._new_plan(request, cluster)
+        if isinstance(plan, NoPlan):
+            self._hopeless[kind] = plan
+        else:
+            self._hopeless.clear()
+        return plan
+
+    def _new_plan(self, request: PlacementRequest, cluster: ArmCluster) -> Plan | NoPlan:
+        """Return who is evicted for a pod, by its quota, else by its priority."""
+        queues = NamespaceQueues(_RULES)
+        queues.update(cluster.view())
+        queue = queues.of(request.pod)
+        situation = _situation(queues, cluster, request.pod, self._policies)
+        quotas = () if queue is None else (queue.queue.key,)
+        if queue is not None and queue.quota.reclaim is not ReclaimMode.OFF:
+            plan = plan_reclaim(request, quotas, situation)
+            if isinstance(plan, Plan):
+                return plan
+        return plan_preemption(request, quotas, situation)
+
+
+def _situation(
+    queues: NamespaceQueues, cluster: ArmCluster, preemptor: Pod, policies: PolicySet
+) -> Situation:
+    """Return what plans are made from; pods of the system's namespaces are never evicted."""
+    view, state = cluster.view(), cluster.state
+    quotas = queues.situation(view, under_way=(), assumed=())
+    capacity, used = quotas.cohort.capacity, quotas.cohort.used
+    named = {*capacity, *preemptor.shape.requests, PODS}
+    movable = (pod for pod in cluster.pods() if pod.namespace not in SYSTEM_NAMESPACES)
+    return Situation(
+        view=view,
+        policies=policies,
+        candidates=[each for pod in movable if (each := _candidate(pod, state, queues))],
+        accounts={
+            key: QuotaAccount(
+                guaranteed=quota.guaranteed, used=quotas.usage.get(key, {}), weight=quota.weight
+            )
+            for key, quota in quotas.quotas.items()
+            if quota.is_in_cohort
+        },
+        cohort_room={name: capacity.get(name, 0) - used.get(name, 0) for name in named},
+        lendable=capacity,
+        budgets=view.all_of(DisruptionBudget),
+        classes={each.name: each for each in view.all_of(PriorityClass)},
+        now=cluster.now,
+    )
+
+
+def _candidate(pod: Pod, state: ClusterState, queues: NamespaceQueues) -> Candidate | None:
+    running, entry = running_pod_of(pod), state.entry(pod.key)
+    if running is None or entry is None:
+        return None
+    queue = queues.of(pod)
+    quotas: tuple[QuotaKey, ...] = () if queue is None else (queue.queue.key,)
+    return Candidate(pod=running, entry=entry, quotas=quotas)
+
+
+def _victim(victim: PlannedVictim, plan: Plan) -> Victim:
+    namespace, _, name = victim.key.partition("/")
+    return Victim(pod=PodName(namespace, name), node=victim.node_name, reason=plan.message)

@@ -1,0 +1,72 @@
+"""What a reader of a report must know to trust its figures, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.report import ArmPlacement, ArrivalSource
+from engine.simulation.arrivals import Arrivals
+
+_ARRIVALS = {
+    ArrivalSource.RECORDING: (
+        "The recorded pods arrive in order of their creation on nodes that were emptied of them;"
+        " pods of DaemonSets and static pods stay. Nobody is evicted, and no quota is judged."
+    ),
+    ArrivalSource.MANIFESTS: (
+        "The pods of the manifests arrive at once, in order, on the cluster as it is. Quotas are"
+        " judged in the mode Enforce where a namespace names no other."
+    ),
+    ArrivalSource.GENERATED: (
+        "All recorded pods are there at the beginning, and as many like them come over the day, at"
+        " a rate that rises to 1.75 times its mean at 14:00 and falls to a quarter of it at 2:00; a"
+        " pod lives for a day on average, exponentially distributed. Figures are of the moment when"
+        " most pods run."
+    ),
+    ArrivalSource.CHANGES: (
+        "Pods that wait, that have to move and that are new arrive at once, in this order, on the"
+        " cluster as it is. Quotas are judged in the mode Enforce where a namespace names no other;"
+        " disruption budgets keep no pod on a drained node."
+    ),
+}
+
+_PLACEMENTS = {
+    ArmPlacement.STOCK: (
+        "stock: a model of kube-scheduler 1.36 with its default plugins, weights and sampling."
+    ),
+    ArmPlacement.ADVICE: (
+        "advice: policies write preferred and required affinity on a pod, and the model of the"
+        " scheduler binds it."
+    ),
+    ArmPlacement.HELD: (
+        "held: policies decide for one pod after the other on what all before it left, and the"
+        " scheduler is nominated that node."
+    ),
+    ArmPlacement.RECORDED: "recorded: each pod is on the node that it was recorded on.",
+}
+
+_LOAD = (
+    "The load of a recorded pod is what its node's report measured of it; where nodes alone are"
+    " measured, its part of the usage of its node by requests. It is the same on every node and in"
+    " every arm. Pods of manifests, and those on nodes without a report, have the estimate of"
+    " LoadAware: 85 % of cpu and 70 % of memory that they request or are limited to."
+)
+
+_REPORTS = "Policies see the usage of nodes as it was measured at most 60 s before."
+
+
+def notes_of(arrivals: Arrivals, placements: Sequence[ArmPlacement]) -> tuple[str, ...]:
+    """Return the notes on a simulation."""
+    return tuple(_notes(arrivals, placements))
+
+
+def _notes(arrivals: Arrivals, placements: Sequence[ArmPlacement]) -> Iterator[str]:
+    yield _ARRIVALS[arrivals.source]
+    yield from (_PLACEMENTS[placement] for placement in dict.fromkeys(placements))
+    yield _LOAD
+    yield _REPORTS
+    if arrivals.are_created:
+        yield (
+            "Where no node takes a pod, others are evicted for it by the rules of quotas that"
+            " reclaim, else by priority; gangs are placed pod by pod."
+        )
+    yield "Volumes and devices are not known: a pod that needs them may have fewer nodes."

@@ -1,0 +1,201 @@
+"""One arm from its first pod to its last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.model.time import SECOND
+from engine.report import Sample
+from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.arms import ArmDecider, Landing
+from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
+from engine.simulation.creation import Creation
+from engine.simulation.figures import Percents, hot_nodes, percents, spreads
+from engine.view import IntColumn
+
+REPORT_SECONDS: Final = 60
+"""Time between two measurements of a node; pods that arrive in between count by estimates."""
+
+SAMPLE_SECONDS: Final = DAY_SECONDS // 96
+"""Time between two samples, where pods end."""
+
+_NOWHERE: Final = -1
+_PROGRESS_EVERY: Final = 64  # pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    """How the pods of an arm fared.
+
+    Attributes:
+        nodes: for each arrival the index of the node that it first landed on, -1 for none.
+        landings: of the arrivals, in order: the first for one that landed, else the latest try.
+        levels: at the moment of the figures.
+        nodes_used: nodes that run a simulated pod at that moment.
+        waiting: arrivals without a node at that moment, by index.
+        samples: over time.
+    """
+
+    nodes: IntColumn
+    landings: list[Landing]
+    levels: Percents
+    nodes_used: int
+    waiting: tuple[int, ...]
+    samples: tuple[Sample, ...]
+
+
+class _Moment(NamedTuple):
+    levels: Percents
+    nodes_used: int
+    waiting: tuple[int, ...]
+
+
+class Replay:
+    """Places pods in order of arrival, ends them, and tries those again that found no node.
+
+    Args:
+        arrivals: the pods.
+        cluster: of the arm, without them.
+        decider: places them.
+        creation: of pods that are new; None where all were created long ago.
+        nodes: names, in the order of all figures.
+        thresholds: of hot nodes.
+    """
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        cluster: ArmCluster,
+        decider: ArmDecider,
+        creation: Creation | None,
+        *,
+        nodes: tuple[str, ...],
+        thresholds: Mapping[str, float],
+    ) -> None:
+        self._arrivals = arrivals
+        self._cluster = cluster
+        self._decider = decider
+        self._creation = creation
+        self._names = nodes
+        self._row_of = {name: row for row, name in enumerate(nodes)}
+        self._thresholds = thresholds
+        self._landed = np.full(len(arrivals.pods), _NOWHERE, np.int64)
+        self._landings: list[Landing] = []
+        self._waiting: dict[int, Arrival] = {}
+        self._ends: list[tuple[int, int]] = []  # moment and number of an arrival, a heap
+        self._samples: list[Sample] = []
+        self._next_report = REPORT_SECONDS * SECOND
+        self._next_sample = 0
+        self._has_room = False  # whether pods ended since those that wait were last tried
+
+    def run(self, progress: Callable[[int], None]) -> ReplayResult:
+        """Place all pods.
+
+        Args:
+            progress: called now and then with how many have arrived since the last call.
+        """
+        figures_at, moment = self._arrivals.figures_at, None
+        samples = any(arrival.ends_at is not None for arrival in self._arrivals.pods)
+        for number, arrival in enumerate(self._arrivals.pods):
+            if moment is None and arrival.at > figures_at:
+                moment = self._moment()
+            self._advance(arrival.at, samples=samples)
+            self._landings.append(self._try(number, arrival))
+            if number % _PROGRESS_EVERY == _PROGRESS_EVERY - 1:
+                progress(_PROGRESS_EVERY)
+        progress(len(self._arrivals.pods) % _PROGRESS_EVERY)
+        if samples:
+            self._sample(self._arrivals.pods[-1].at)
+        levels, nodes_used, waiting = moment or self._moment()
+        return ReplayResult(
+            nodes=self._landed,
+            landings=self._landings,
+            levels=levels,
+            nodes_used=nodes_used,
+            waiting=waiting,
+            samples=tuple(self._samples),
+        )
+
+    def _advance(self, at: int, *, samples: bool) -> None:
+        """Let time pass until a moment."""
+        while self._ends and self._ends[0][0] <= at:
+            moment, number = heappop(self._ends)
+            if samples:
+                self._sample_before(moment)
+            self._end(number)
+        if samples:
+            self._sample_before(at)
+        if at < self._next_report:
+            return
+        self._cluster.report()
+        self._next_report = at + REPORT_SECONDS * SECOND
+        if self._has_room:
+            self._has_room = False
+            self._try_again()
+
+    def _try(self, number: int, arrival: Arrival) -> Landing:
+        """Place a pod, or let it wait."""
+        if self._creation is None:
+            landing = self._decider.place(arrival, self._cluster)
+        else:
+            landing = self._creation.place(arrival, self._cluster, self._decider)
+        if landing.node in self._row_of:
+            self._bind(number, arrival, landing.node)
+        elif not landing.is_refused:
+            self._waiting[number] = arrival
+        if arrival.ends_at is not None and not landing.is_refused:
+            heappush(self._ends, (arrival.ends_at, number))
+        return landing
+
+    def _try_again(self) -> None:
+        """Try pods that wait, in order; of one shape until one of them finds no node again."""
+        hopeless = set()
+        for number, arrival in [*self._waiting.items()]:
+            if arrival.pod.shape in hopeless:
+                continue
+            landing = self._decider.place(arrival, self._cluster)
+            if not landing.node:
+                hopeless.add(arrival.pod.shape)
+                continue
+            del self._waiting[number]
+            self._landings[number] = landing
+            self._bind(number, arrival, landing.node)
+
+    def _bind(self, number: int, arrival: Arrival, node: str) -> None:
+        self._cluster.bind(arrival.pod, node, like=arrival.like)
+        self._landed[number] = self._row_of[node]
+
+    def _end(self, number: int) -> None:
+        """End a pod, whether it runs or waits."""
+        if self._waiting.pop(number, None) is None:
+            key = self._arrivals.pods[number].pod.key
+            self._cluster.remove(key, self._names[self._landed[number]])
+            self._has_room = True
+
+    def _moment(self) -> _Moment:
+        levels = percents(self._cluster, self._names)
+        used = sum(map(bool, self._cluster.running.values()))
+        return _Moment(levels, used, tuple(self._waiting))
+
+    def _sample_before(self, moment: int) -> None:
+        """Take the samples that are due before a moment."""
+        while self._next_sample < moment:
+            self._sample(self._next_sample)
+            self._next_sample += SAMPLE_SECONDS * SECOND
+
+    def _sample(self, moment: int) -> None:
+        levels = percents(self._cluster, self._names)
+        self._samples.append(
+            Sample(
+                seconds=moment // SECOND,
+                running=sum(map(len, self._cluster.running.values())),
+                waiting=len(self._waiting),
+                hot_nodes=hot_nodes(levels, self._thresholds),
+                spreads=spreads(levels),
+            )
+        )

@@ -1,0 +1,200 @@
+"""A simulation from its arguments to its report: `simulate` is the table of contents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from engine.model.time import SECOND, date
+from engine.report import (
+    ArmPlacement,
+    ArmReport,
+    ArrivalSource,
+    ArrivalsSummary,
+    PodFate,
+    PodName,
+    PodOutcome,
+    SimulatedCluster,
+    SimulationReport,
+    UnplacedReason,
+)
+from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.arms import Arm, ArmDecider, Landing
+from engine.simulation.arrivals import Arrival
+from engine.simulation.creation import Creation
+from engine.simulation.figures import hot_nodes, node_levels, spreads
+from engine.simulation.load import RESOURCES, Load
+from engine.simulation.notes import notes_of
+from engine.simulation.replay import Replay, ReplayResult
+from engine.simulation.scenario import Scenario
+from engine.simulation.scheduler import SchedulerModel
+
+DEFAULT_THRESHOLDS: Final = {"cpu": 65.0, "memory": 95.0}
+"""Of load in percent: those of Koordinator's LoadAware."""
+
+_ZONE: Final = "topology.kubernetes.io/zone"
+_MOST_OUTCOMES: Final = 1_000  # pods that are reported one by one
+_MOST_REASONS: Final = 20
+_STOCK: Final = Arm(name="stock", placement=ArmPlacement.STOCK)
+_RECORDED: Final = Arm(name="recorded", placement=ArmPlacement.RECORDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What is to be simulated.
+
+    Attributes:
+        scenario: the cluster, and who arrives.
+        arms: what is compared with the scheduler alone, which is always the first arm.
+        seed: of ties of the scheduler.
+        thresholds: of hot nodes, percent of load by resource.
+    """
+
+    scenario: Scenario
+    arms: Sequence[Arm] = ()
+    seed: int = 1
+    thresholds: Mapping[str, float] = field(default_factory=lambda: DEFAULT_THRESHOLDS)
+
+    @property
+    def all_arms(self) -> tuple[Arm, ...]:
+        """The scheduler alone, the others, and the recording itself where that is replayed."""
+        replays = self.scenario.arrivals.source is ArrivalSource.RECORDING
+        recorded = (_RECORDED,) if replays and not self.scenario.changes else ()
+        return (_STOCK, *self.arms, *recorded)
+
+    @property
+    def steps(self) -> int:
+        """How many pods are placed in all arms together."""
+        return len(self.all_arms) * len(self.scenario.arrivals.pods)
+
+
+def simulate(
+    simulation: Simulation, *, progress: Callable[[int], None] = lambda _: None
+) -> SimulationReport:
+    """Return how a cluster fills under each arm; the same arguments give the same report.
+
+    Args:
+        simulation: what is to be simulated.
+        progress: called now and then with the number of pods placed since the last call.
+    """
+    cluster, arrivals = simulation.scenario.cluster, simulation.scenario.arrivals
+    nodes, loads = tuple(node.name for node in cluster.nodes), cluster.loads()
+    results = [_run(arm, simulation, nodes, loads, progress) for arm in simulation.all_arms]
+    baseline = results[0][1].nodes
+    fixed = sum(
+        bool(each.pod.node_name) and each.pod.key not in arrivals.moves for each in cluster.pods
+    )
+    return SimulationReport(
+        cluster=SimulatedCluster(
+            recorded_at=date(cluster.now).isoformat().replace("+00:00", "Z"),
+            nodes=nodes,
+            zones=tuple(node.labels.get(_ZONE, "") for node in cluster.nodes),
+            fixed_pods=fixed,
+            resources=RESOURCES,
+            thresholds=simulation.thresholds,
+        ),
+        arrivals=ArrivalsSummary(
+            source=arrivals.source,
+            pods=len(arrivals.pods),
+            seconds=max((each.at for each in arrivals.pods), default=0) // SECOND,
+        ),
+        changes=simulation.scenario.changes,
+        figures_at=arrivals.figures_at // SECOND,
+        seed=simulation.seed,
+        arms=tuple(
+            _report(
+                arm, result, decider, simulation, int(np.count_nonzero(result.nodes != baseline))
+            )
+            for arm, (decider, result) in zip(simulation.all_arms, results, strict=True)
+        ),
+        notes=notes_of(arrivals, [arm.placement for arm in simulation.all_arms]),
+    )
+
+
+def _run(
+    arm: Arm,
+    simulation: Simulation,
+    nodes: tuple[str, ...],
+    loads: Mapping[str, Load],
+    progress: Callable[[int], None],
+) -> tuple[ArmDecider, ReplayResult]:
+    arrivals = simulation.scenario.arrivals
+    profiles = () if arm.policies is None else arm.policies.sum_profiles
+    cluster = ArmCluster(simulation.scenario.cluster, arrivals.moves, loads, profiles)
+    decider = ArmDecider(arm, SchedulerModel(simulation.seed), arrivals.request)
+    replay = Replay(
+        arrivals,
+        cluster,
+        decider,
+        Creation(arm.policies) if arrivals.are_created else None,
+        nodes=nodes,
+        thresholds=simulation.thresholds,
+    )
+    return decider, replay.run(progress)
+
+
+def _report(
+    arm: Arm, result: ReplayResult, decider: ArmDecider, simulation: Simulation, moves: int
+) -> ArmReport:
+    arrivals = simulation.scenario.arrivals
+    outcomes: tuple[PodOutcome, ...] = ()
+    if arrivals.are_created:
+        landings = zip(arrivals.pods, result.landings[:_MOST_OUTCOMES], strict=False)
+        outcomes = tuple(_outcome(arrival, landing) for arrival, landing in landings)
+    return ArmReport(
+        name=arm.name,
+        placement=arm.placement,
+        policies=tuple(policy.name for policy in arm.policies or ()),
+        landed=int(np.count_nonzero(result.nodes >= 0)),
+        unplaced=len(result.waiting),
+        refused=sum(landing.is_refused for landing in result.landings),
+        moves=moves,
+        nodes_used=result.nodes_used,
+        hot_nodes=hot_nodes(result.levels, simulation.thresholds),
+        spreads=spreads(result.levels),
+        levels=node_levels(result.levels),
+        rejections=decider.rejections,
+        reasons=_reasons(arrivals.pods, result.landings),
+        samples=result.samples,
+        outcomes=outcomes,
+    )
+
+
+def _reasons(
+    arrivals: Sequence[Arrival], landings: Sequence[Landing]
+) -> tuple[UnplacedReason, ...]:
+    """Return why pods have no node, most pods first."""
+    counts, examples = Counter[str](), dict[str, PodName]()
+    for arrival, landing in zip(arrivals, landings, strict=True):
+        if not landing.node:
+            counts[landing.reason] += 1
+            examples.setdefault(landing.reason, _name(arrival))
+    return tuple(
+        UnplacedReason(reason=reason, pods=pods, example=examples[reason])
+        for reason, pods in counts.most_common(_MOST_REASONS)
+    )
+
+
+def _outcome(arrival: Arrival, landing: Landing) -> PodOutcome:
+    if landing.is_refused:
+        fate = PodFate.REFUSED
+    elif not landing.node:
+        fate = PodFate.NOWHERE
+    else:
+        fate = PodFate.RECLAIMED if landing.victims else PodFate.PLACED
+    return PodOutcome(
+        pod=_name(arrival),
+        fate=fate,
+        moved_from=arrival.recorded_on,
+        node=landing.node,
+        message=landing.reason,
+        victims=landing.victims,
+    )
+
+
+def _name(arrival: Arrival) -> PodName:
+    return PodName(arrival.pod.namespace, arrival.pod.display_name)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.report import ArmPlacement, ArmReport, Measure, SimulationReport
+from engine.simulation import (
+    Arm,
+    RecordedCluster,
+    Simulation,
+    generated_arrivals,
+    recorded_arrivals,
+    simulate,
+    what_if,
+)
+from tests.engine.measured_cluster import GI, node, report
+from tests.engine.simulation.recordings import (
+    large_node,
+    of_daemon_set,
+    policies,
+    recorded_pod,
+    recording,
+)
+
+LIMITS = "{scores: [{plugin: LimitAware}]}"
+NODE2 = "{filters: [{name: only-b, expression: \"node.name == 'b'\", message: not b}]}"
+
+
+def replay(cluster: RecordedCluster, *arms: Arm, seed: int = 1) -> SimulationReport:
+    """Return the report on the recorded pods of a cluster."""
+    scenario = what_if(cluster, (), recorded_arrivals(cluster.pods))
+    return simulate(Simulation(scenario=scenario, arms=arms, seed=seed))
+
+
+def spread(arm: ArmReport, measure: Measure, resource: str = "cpu") -> tuple[float, float, float]:
+    """Return mean, standard deviation and maximum in percent."""
+    (found,) = [s for s in arm.spreads if (s.measure, s.resource) == (measure, resource)]
+    return found.mean, found.spread, found.max
+
+
+def arm(placement: ArmPlacement, spec: str = NODE2) -> Arm:
+    """Return an arm with one policy."""
+    return Arm(name=str(placement), placement=placement, policies=policies(spec))
+
+
+def test_the_scheduler_spreads_what_was_recorded_on_one_node() -> None:
+    pods = [recorded_pod(f"p{n}", "a", cpu="2", second=n) for n in range(4)]
+    result = replay(recording([large_node("a"), large_node("b")], pods))
+    stock, recorded = result.arms
+    assert (stock.name, recorded.name) == ("stock", "recorded")
+    assert spread(stock, Measure.REQUESTS) == (50.0, 0.0, 50.0)  # 2 pods of 2 of 8 cores each
+    assert spread(recorded, Measure.REQUESTS) == (50.0, 50.0, 100.0)
+    assert (stock.nodes_used, recorded.nodes_used) == (2, 1)
+    assert (stock.landed, stock.unplaced, stock.refused, stock.moves) == (4, 0, 0, 0)
+    assert recorded.moves == 2
+
+
+def test_load_goes_with_its_pod_and_the_rest_stays() -> None:
+    # a uses 5 cores: 4 by its pods, each half of it, 1 by the system.
+    pods = [recorded_pod(f"p{n}", "a", cpu="2", second=n) for n in range(2)]
+    usage = report("a", {"cpu": 5000, "memory": 4 * GI}, system_usage={"cpu": 1000})
+    reports = [usage, report("b", {"cpu": 0, "memory": 0})]
+    result = replay(recording([large_node("a"), large_node("b")], pods, reports))
+    loads = {arm.name: level.percent for arm in result.arms for level in arm.levels[2:3]}
+    assert loads["recorded"] == (62.5, 0.0)  # 5 of 8 cores
+    assert sorted(loads["stock"]) == [25.0, 37.5]  # 2 of 8; 1 + 2 of 8
+
+
+def test_pods_of_daemon_sets_stay_and_are_no_arrivals() -> None:
+    pods = [of_daemon_set("agent", "a"), recorded_pod("p", "a")]
+    result = replay(recording([large_node("a")], pods))
+    assert (result.arrivals.pods, result.cluster.fixed_pods) == (1, 1)
+    assert spread(result.arms[0], Measure.REQUESTS)[0] == 25.0  # 2 of 8 cores
+
+
+def test_a_pod_that_fits_nowhere_is_counted_with_the_reason() -> None:
+    pods = [recorded_pod("p", cpu="9"), recorded_pod("q", "a")]
+    stock = replay(recording([large_node("a")], pods)).arms[0]
+    assert (stock.landed, stock.unplaced) == (1, 1)
+    (reason,) = stock.reasons
+    assert reason.reason == "0/1 nodes are available: 1 Insufficient cpu."
+    assert (str(reason.example), reason.pods) == ("shop/p", 1)
+
+
+@pytest.mark.parametrize("placement", [ArmPlacement.ADVICE, ArmPlacement.HELD])
+def test_policies_decide_in_their_arm(placement: ArmPlacement) -> None:
+    pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(3)]
+    stock, ours, _ = replay(recording(map(large_node, "abc"), pods), arm(placement)).arms
+    assert (ours.nodes_used, ours.policies) == (1, ("rules",))
+    assert ours.landed == 3
+    (rejections,) = ours.rejections
+    assert (rejections.rule, rejections.pods, rejections.nodes) == ("only-b", 3, 6)
+    assert rejections.example == "not b"
+    assert not stock.rejections
+
+
+def test_moves_are_counted_against_the_scheduler_alone() -> None:
+    pods = [recorded_pod("p", "a")]
+    report = replay(recording([large_node("a"), large_node("b")], pods), arm(ArmPlacement.HELD))
+    stock, ours, _ = report.arms
+    landed_on_b = stock.levels[0].percent[1] > 0
+    assert (stock.moves, ours.moves) == (0, int(not landed_on_b))
+
+
+def test_a_policy_that_denies_refuses_a_pod() -> None:
+    spec = (
+        "{filters: [{name: nobody, expression: 'false', message: it is closed}],"
+        " placement: {whenNoneFits: Deny}}"
+    )
+    pods = [recorded_pod("p", "a")]
+    ours = replay(recording([large_node("a")], pods), arm(ArmPlacement.ADVICE, spec)).arms[1]
+    assert (ours.refused, ours.unplaced, ours.landed) == (1, 0, 0)
+    assert "it is closed" in ours.reasons[0].reason
+
+
+def test_a_node_above_a_threshold_is_hot() -> None:
+    pods = [recorded_pod("p", "a", cpu="6")]
+    reports = [report("a", {"cpu": 5300, "memory": 0})]  # 66.25 % of 8 cores
+    assert replay(recording([large_node("a")], pods, reports)).arms[0].hot_nodes == 1
+    reports = [report("a", {"cpu": 5200, "memory": 0})]  # 65 %
+    assert replay(recording([large_node("a")], pods, reports)).arms[0].hot_nodes == 0
+
+
+def test_a_policy_sees_the_load_of_those_before() -> None:
+    # Each pod uses 3 of 4 cores though it requests 1; LoadAware keeps nodes below 60 %.
+    pods = [recorded_pod(f"p{n}", n, cpu="1", second=100 * i) for i, n in enumerate("abc")]
+    reports = [report(name, {"cpu": 3000, "memory": GI}) for name in "abc"]
+    nodes = [node(name, cpu="4", memory="16Gi", pods="110") for name in "abc"]
+    spec = "{filters: [{plugin: LoadAware, args: {usageThresholds: {cpu: 60}}}]}"
+    cluster = recording(nodes, pods, reports)
+    ours = replay(cluster, arm(ArmPlacement.HELD, spec)).arms[1]
+    assert ours.nodes_used == 3
+    assert spread(ours, Measure.LOAD) == (75.0, 0.0, 75.0)
+
+
+def test_pods_end_and_those_that_wait_are_tried_again() -> None:
+    # A node for four pods; over the day there are eight, each for a day on average.
+    pods = [recorded_pod(f"p{n}", "a", cpu="2") for n in range(4)]
+    cluster = recording([large_node("a")], pods)
+    scenario = what_if(cluster, (), generated_arrivals(pods, seed=5))
+    (stock,) = simulate(Simulation(scenario=scenario)).arms
+    assert stock.samples[0].running == 4
+    assert stock.samples[-1].seconds == max(s.seconds for s in stock.samples)
+    assert all(sample.running <= 4 for sample in stock.samples)
+    assert any(sample.waiting for sample in stock.samples)
+    assert 4 < stock.landed <= 8
+
+
+def test_the_same_arguments_give_the_same_report() -> None:
+    pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(20)]
+    cluster = recording(map(large_node, "abcd"), pods)
+    reports = [
+        msgspec.json.encode(replay(cluster, arm(ArmPlacement.ADVICE, LIMITS), seed=seed))
+        for seed in (1, 1, 2)
+    ]
+    assert reports[0] == reports[1] != reports[2]
+
+
+def test_nothing_arrives_on_nothing() -> None:
+    result = replay(recording([], []))
+    assert [(arm.landed, arm.nodes_used, arm.hot_nodes) for arm in result.arms] == [(0, 0, 0)] * 2

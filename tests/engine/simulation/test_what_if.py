@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
+from engine.report import ArmReport, ArrivalSource, PodFate, SimulationReport
+from engine.simulation import (
+    AddNodes,
+    Change,
+    ChangeError,
+    DrainNode,
+    RecordedCluster,
+    RecordedPod,
+    ScaleDeployment,
+    Simulation,
+    manifest_arrivals,
+    recorded_arrivals,
+    simulate,
+    what_if,
+)
+from tests.engine.measured_cluster import GI, report
+from tests.engine.simulation.recordings import (
+    large_node,
+    of_daemon_set,
+    of_deployment,
+    recorded_pod,
+    recording,
+)
+
+
+def answer(cluster: RecordedCluster, *changes: Change) -> SimulationReport:
+    """Return the report on changes."""
+    return simulate(Simulation(scenario=what_if(cluster, changes)))
+
+
+def fates(arm: ArmReport) -> dict[str, tuple[str, str, str]]:
+    """Return fate, old and new node by name of pods."""
+    return {
+        outcome.pod.name: (outcome.fate, outcome.moved_from, outcome.node)
+        for outcome in arm.outcomes
+    }
+
+
+def shop(*pods: RecordedPod, nodes: str = "ab", **limits: int) -> RecordedCluster:
+    """Return nodes of 8 cores, and a quota for namespace shop if it has limits."""
+    quota = ElasticQuota(
+        namespace="shop", name="shop", group=UPSTREAM_GROUP, min={}, max=limits, used={}
+    )
+    return recording(map(large_node, nodes), pods, quotas=[quota] if limits else [])
+
+
+def test_the_pods_of_a_drained_node_go_elsewhere_and_those_of_daemon_sets_stay() -> None:
+    cluster = shop(recorded_pod("p", "a"), recorded_pod("q", "b"), of_daemon_set("agent", "a"))
+    result = answer(cluster, DrainNode("a"))
+    assert result.changes == ("drain a",)
+    assert result.arrivals.source is ArrivalSource.CHANGES
+    (stock,) = result.arms
+    assert fates(stock) == {"p": (PodFate.PLACED, "a", "b")}
+    assert [level.percent for level in stock.levels[:1]] == [(12.5, 25.0)]  # 1 and 2 of 8 cores
+
+
+def test_a_drain_that_does_not_fit_says_so() -> None:
+    cluster = shop(recorded_pod("p", "a", cpu="5"), recorded_pod("q", "b", cpu="5"))
+    (stock,) = answer(cluster, DrainNode("a")).arms
+    (outcome,) = stock.outcomes
+    assert (outcome.fate, outcome.node, outcome.victims) == (PodFate.NOWHERE, "", ())
+    assert "1 Insufficient cpu" in outcome.message
+    assert "nobody is evicted" in outcome.message
+
+
+def test_pods_that_wait_go_to_nodes_that_are_added() -> None:
+    cluster = shop(recorded_pod("p", "a", cpu="6"), recorded_pod("w", cpu="4"), nodes="a")
+    assert answer(cluster).arms[0].outcomes[0].fate is PodFate.NOWHERE
+    result = answer(cluster, AddNodes(2))
+    assert result.changes == ("add 2 nodes like a",)
+    assert result.cluster.nodes == ("a", "a-added-1", "a-added-2")
+    assert fates(result.arms[0])["w"][2].startswith("a-added-")
+
+
+def test_an_added_node_has_the_pods_of_daemon_sets_and_their_load_alone() -> None:
+    pods = [of_daemon_set("agent", "a", cpu="2"), recorded_pod("p", "a", cpu="2")]
+    reports = [report("a", {"cpu": 4000, "memory": GI})]
+    result = answer(recording([large_node("a")], pods, reports), AddNodes(1, like="a"))
+    (stock,) = result.arms
+    requests, _, load = stock.levels[:3]
+    assert requests.percent == (50.0, 25.0)
+    assert load.percent == (50.0, 25.0)  # half of the usage of a is that of its agent
+
+
+def test_a_deployment_grows_by_pods_like_its_newest() -> None:
+    pods = [of_deployment("web", 1, "a"), of_deployment("web", 2, "b", cpu="3", second=9)]
+    result = answer(shop(*pods), ScaleDeployment("shop", "web", 4))
+    assert result.changes == ("scale shop/web from 2 to 4",)
+    (stock,) = result.arms
+    assert [outcome.fate for outcome in stock.outcomes] == [PodFate.PLACED] * 2
+    assert sum(stock.levels[0].percent) == 125.0  # 1 + 3 + 2 * 3 of 8 cores
+
+
+def test_a_deployment_shrinks_by_its_newest_pods() -> None:
+    pods = [of_deployment("web", n, "a", second=n) for n in range(3)]
+    cluster = recording([large_node("a")], pods, [report("a", {"cpu": 6000, "memory": 0})])
+    (stock,) = answer(cluster, ScaleDeployment("shop", "web", 1)).arms
+    assert stock.levels[0].percent == (12.5,)
+    assert stock.levels[2].percent == (25.0,)  # a third of 6 of 8 cores
+    assert not stock.outcomes
+
+
+def test_what_exceeds_a_quota_is_refused() -> None:
+    cluster = shop(of_deployment("web", 1, "a"), cpu=2000)
+    (stock,) = answer(cluster, ScaleDeployment("shop", "web", 3)).arms
+    assert [outcome.fate for outcome in stock.outcomes] == [PodFate.PLACED, PodFate.REFUSED]
+    assert stock.outcomes[1].message == (
+        "exceeded quota: shop, requested: cpu=1, used: cpu=2, limited: cpu=2"
+    )
+    assert (stock.refused, stock.unplaced) == (1, 0)
+
+
+def test_others_of_lower_priority_are_evicted() -> None:
+    low = recorded_pod("low", "a", cpu="6")
+    urgent = recorded_pod("urgent", cpu="6", priority=100)
+    (stock,) = answer(shop(low, urgent, nodes="a")).arms
+    (outcome,) = stock.outcomes
+    assert (outcome.fate, outcome.node) == (PodFate.RECLAIMED, "a")
+    assert [str(victim.pod) for victim in outcome.victims] == ["shop/low"]
+    assert stock.levels[0].percent == (75.0,)
+
+
+def test_manifests_arrive_on_the_changed_cluster() -> None:
+    cluster = shop(recorded_pod("p", "a", cpu="6"), nodes="a")
+    new = manifest_arrivals([recorded_pod("new", cpu="4")])
+    (stock,) = simulate(Simulation(scenario=what_if(cluster, [AddNodes(1)], new))).arms
+    assert fates(stock) == {"new": (PodFate.PLACED, "", "a-added-1")}
+
+
+def test_a_recording_is_replayed_on_the_changed_cluster() -> None:
+    pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(4)]
+    cluster = shop(*pods, nodes="a")
+    scenario = what_if(cluster, [AddNodes(1)], recorded_arrivals(pods))
+    (stock,) = simulate(Simulation(scenario=scenario)).arms
+    assert stock.levels[0].percent == (25.0, 25.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (DrainNode("z"), "no node `z` is recorded"),
+        (AddNodes(1, like="z"), "no node `z` is recorded"),
+        (ScaleDeployment("shop", "api", 1), "no pod of Deployment `shop/api` is recorded"),
+    ],
+)
+def test_a_change_to_what_is_not_there_is_an_error(change: Change, message: str) -> None:
+    with pytest.raises(ChangeError, match=message):
+        answer(shop(recorded_pod("p", "a")), change)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.report import SimulationReport
+from tests.webhook.cli.running import CLUSTER, DATA, Stowplan
+
+ARM = ("--arm", f"ours={DATA / 'policies'}")
+
+WORKLOADS = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers: [{name: api, resources: {limits: {cpu: "1"}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: api}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: large, namespace: batch}
+spec:
+  containers: [{name: large, resources: {requests: {cpu: "1"}}}]
+"""
+
+
+def report(stowplan: Stowplan, *arguments: str | Path) -> SimulationReport:
+    """Return the report on the recorded cluster."""
+    ran = stowplan("simulate", *CLUSTER, *arguments, "--json")
+    assert (ran.status, ran.err) == (0, "")
+    return msgspec.json.decode(ran.out, type=SimulationReport)
+
+
+def test_one_command_compares_policies_with_the_scheduler(stowplan: Stowplan) -> None:
+    ran = stowplan("simulate", *CLUSTER, *ARM)
+    assert (ran.status, ran.err) == (0, "")
+    words = [line.split() for line in ran.out.splitlines()]
+    assert words[0][:2] == ["8", "recorded"]
+    assert ["landed", "8", "8", "8"] in words
+    assert ["nodes", "used", "4", "4", "4"] in words
+    assert any(line[:2] == ["limits-and-load", "LoadAware"] for line in words)
+
+
+def test_the_report_as_json_has_the_same_figures_each_time(stowplan: Stowplan) -> None:
+    first, second = report(stowplan, *ARM), report(stowplan, *ARM)
+    assert first == second
+    assert [arm.name for arm in first.arms] == ["stock", "ours", "recorded"]
+    assert first.arms[1].policies == ("limits-and-load",)
+
+
+def test_limits_are_more_even_under_the_policy_for_limits(stowplan: Stowplan) -> None:
+    stock, ours, held, _ = report(stowplan, *ARM, "--arm", f"h={DATA / 'policies'},held").arms
+    spreads = [
+        spread.spread
+        for arm in (stock, ours, held)
+        for spread in arm.spreads
+        if (spread.measure, spread.resource) == ("limits", "cpu")
+    ]
+    assert spreads[2] <= spreads[1] < spreads[0]
+
+
+def test_the_html_report_is_one_file_and_its_address_is_printed(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    ran = stowplan("simulate", *CLUSTER, *ARM, "--html", page)
+    assert ran.err == f"report: {page.as_uri()}\n"
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+def test_what_a_drain_would_do(stowplan: Stowplan) -> None:
+    ran = stowplan("simulate", *CLUSTER, "--drain", "node1")
+    assert ran.out.startswith("drain node1; 2 pods that wait, move or are new on 4 nodes")
+    assert "stock: 2 placed" in ran.out
+
+
+def test_what_a_larger_deployment_would_meet(stowplan: Stowplan) -> None:
+    told = report(stowplan, "--scale", "batch/encoder=5")
+    fates = [str(outcome.fate) for outcome in told.arms[0].outcomes]
+    assert fates == ["refused", "refused"]  # the quota has 0.5 of 4 cores left, each needs 1
+    assert told.arms[0].outcomes[0].message.startswith("exceeded quota: batch, requested: cpu=1")
+
+
+def test_nodes_are_added_like_one_of_the_recording(stowplan: Stowplan) -> None:
+    told = report(stowplan, "--add-nodes", "2=node1")
+    assert told.changes == ("add 2 nodes like node1",)
+    assert "node1-added-2" in told.cluster.nodes
+
+
+def test_pods_of_manifests_arrive(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(WORKLOADS)
+    told = report(stowplan, "--arrivals", tmp_path)
+    names = [(outcome.pod.name, str(outcome.fate)) for outcome in told.arms[0].outcomes]
+    assert names == [
+        ("api-0", "placed"),
+        ("api-1", "placed"),
+        ("api-2", "placed"),
+        ("large", "refused"),
+    ]
+
+
+def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
+    days = [report(stowplan, "--arrivals", "generated", "--seed", seed) for seed in ("1", "2")]
+    assert all(day.arms[0].samples for day in days)
+    assert days[0].arms[0].samples != days[1].arms[0].samples
+    assert days[0].arrivals.pods == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scale", "web=3"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `web=3`"),
+        (("--scale", "a/b=x"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `a/b=x`"),
+        (("--add-nodes", "many"), "--add-nodes: expected `N` or `N=NODE`, not `many`"),
+        (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,held]`, not `=x`"),
+        (("--drain", "node9"), "no node `node9` is recorded"),
+    ],
+)
+def test_a_mistake_is_named(stowplan: Stowplan, arguments: tuple[str, ...], message: str) -> None:
+    ran = stowplan("simulate", *CLUSTER, *arguments)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith(message)
+
+
+def test_a_folder_without_pods_is_a_bad_file(stowplan: Stowplan, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: api}\n")
+    ran = stowplan("simulate", *CLUSTER, "--arrivals", tmp_path)
+    assert (ran.status, ran.out) == (3, "")
+    assert "no pod, and none of CronJob, Deployment" in ran.err
+
+
+def test_json_is_valid_however_names_look(stowplan: Stowplan) -> None:
+    ran = stowplan("simulate", *CLUSTER, "--arm", f"[red]</script>={DATA / 'policies'}", "--json")
+    assert json.loads(ran.out)["arms"][1]["name"] == "[red]</script>"

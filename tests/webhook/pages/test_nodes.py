@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.webhook.pages.reports import HOSTILE, busy, nodes_of
+from webhook.pages import nodes_page, update
+
+
+def test_the_heat_map_tells_nodes_apart_by_symbol_too() -> None:
+    report = nodes_of({"a": 100, "b": 900, "c": None}, threshold=busy(65))
+    traces = nodes_page(report, {"measure": "load"}).figures["heat-map"]["data"]
+    found = {trace["text"][0]: (trace["name"], trace["marker"]["symbol"]) for trace in traces}
+    assert found == {
+        "a": ("below 20 % (1)", "square"),
+        "b": ("above the threshold (1)", "x"),
+        "c": ("unknown (1)", "circle-open"),
+    }
+
+
+def test_each_zone_begins_a_row() -> None:
+    report = nodes_of({"a": 1, "b": 1, "c": 1}, zones=("z1", "z2", "z1"))
+    figure = nodes_page(report, {}).figures["heat-map"]
+    (trace,) = figure["data"]
+    places = dict(zip(trace["text"], zip(trace["x"], trace["y"], strict=True), strict=True))
+    assert places == {"a": (0, 0), "c": (1, 0), "b": (0, 1)}
+    assert figure["layout"]["yaxis"]["ticktext"] == ["z1", "z2"]
+
+
+def test_facts_are_of_the_measure_that_is_shown() -> None:
+    # 10 %, 30 % and 80 %: mean 40; deviations 30, 10, 40 -> sqrt(2600 / 3) = 29.4
+    body = nodes_page(nodes_of({"a": 100, "b": 300, "c": 800}), {"measure": "load"}).body
+    assert "<dd>40.0 %</dd>" in body
+    assert "<dd>29.4 points</dd>" in body
+    assert "<dd>80.0 %</dd>" in body
+
+
+def test_the_table_is_sorted_as_chosen_and_what_is_unknown_comes_last() -> None:
+    report = nodes_of({"a": 100, "b": None, "c": 800})
+    by_load = nodes_page(report, {"sort": "load"}).body
+    assert by_load.index(">c<") < by_load.index(">a<") < by_load.index(">b<")
+    by_name = nodes_page(report, {"sort": "name"}).body
+    assert by_name.index(">a<") < by_name.index(">b<") < by_name.index(">c<")
+
+
+def test_a_long_table_comes_in_parts_that_keep_the_choice() -> None:
+    report = nodes_of({f"node{i:03}": i for i in range(250)})
+    query = {"sort": "name", "part": "2", "find": "node"}
+    body = nodes_page(report, query).body
+    assert ">node100<" in body
+    assert ">node099<" not in body
+    assert "find=node&amp;sort=name&amp;part=3" in body
+
+
+@pytest.mark.parametrize("part", ["0", "99", "-1", "x", "9" * 400, "١"])  # noqa: RUF001
+def test_any_number_of_a_part_shows_some_part(part: str) -> None:
+    assert ">a<" in nodes_page(nodes_of({"a": 100}), {"part": part}).body
+
+
+def test_any_query_is_safe() -> None:
+    query = dict.fromkeys(("resource", "measure", "find", "sort", "part"), HOSTILE)
+    page = nodes_page(nodes_of({"a": 100}), query)
+    assert "<img" not in page.body
+    assert "no node" in page.body
+
+
+def test_texts_of_the_cluster_are_escaped_in_the_table_and_in_the_plot() -> None:
+    page = nodes_page(nodes_of({HOSTILE: 100, "b": 100}, zones=(HOSTILE, "z")), {})
+    assert "<img" not in page.body
+    assert "&lt;img" in page.body
+    heat_map = page.figures["heat-map"]
+    assert "<" not in heat_map["data"][0]["text"][0]
+    assert "<" not in heat_map["layout"]["yaxis"]["ticktext"][0]
+
+
+def test_no_node_and_no_usage_are_shown_as_such() -> None:
+    assert "no node" in nodes_page(nodes_of({}), {}).body
+    unknown = nodes_page(nodes_of({"a": None}), {"measure": "load"})
+    assert "<dt>Unknown</dt><dd>1</dd>" in unknown.body
+
+
+def test_an_update_has_the_same_parts_as_the_page() -> None:
+    page = nodes_page(nodes_of({"a": 100}), {})
+    found = msgspec.json.decode(update(page))
+    assert (found["name"], found["body"]) == ("nodes", page.body)
+    assert set(found["figures"]) == {"heat-map", "distribution"}

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.report import PodName, PodReport
+from tests.webhook.pages.reports import HOSTILE, decision
+from webhook.pages import pod_page
+
+POD = PodName("shop", "web")
+
+
+def test_without_a_pod_there_is_a_form_to_choose_one() -> None:
+    page = pod_page(None, {"namespace": HOSTILE})
+    assert 'name="namespace"' in page.body
+    assert "<img" not in page.body
+    assert not page.figures
+
+
+def test_it_says_why_here_and_why_not_there() -> None:
+    report = PodReport(pod=POD, node="node1", now=decision("too busy"))
+    page = pod_page(report, {})
+    assert page.title == "Pod shop/web"
+    assert page.body.index(">node1<") < page.body.index(">node2<")
+    assert "1 nodes by the first rule that rejected them" in page.body
+    (figure,) = page.figures.values()
+    (bars,) = figure["data"]
+    assert (bars["y"], bars["x"]) == (["node1", "node2"], [180, 140])
+
+
+def test_a_node_that_is_asked_about_is_found_among_those_that_fit_and_those_that_do_not() -> None:
+    report = PodReport(pod=POD, now=decision("too busy"))
+    assert "is the best node" in pod_page(report, {"node": "node1"}).body
+    # 180 - 140 points
+    assert (
+        "fits: 40 points behind the best, number 2 of 2" in pod_page(report, {"node": "node2"}).body
+    )
+    rejected = pod_page(report, {"node": "node3"}).body
+    assert "<strong>node3</strong> was rejected" in rejected
+    assert "is not among the nodes" in pod_page(report, {"node": HOSTILE}).body
+
+
+def test_what_policies_in_audit_mode_would_have_done_has_its_own_section() -> None:
+    report = PodReport(pod=POD, recorded=decision(audit=decision("audited")))
+    page = pod_page(report, {})
+    assert "When it was decided: policies in Audit mode, not applied" in page.body
+    assert set(page.figures) == {"recorded-points", "recorded-audit-points"}
+
+
+def test_a_decision_without_nodes_has_no_plot() -> None:
+    hidden = structs.replace(decision(), ranking=(), rejected={})
+    page = pod_page(PodReport(pod=POD, now=hidden, problem="no right to read nodes"), {})
+    assert not page.figures
+    assert "no right to read nodes" in page.body
+    assert "Why not there" in page.body
+
+
+def test_texts_of_the_cluster_are_escaped() -> None:
+    hostile = decision(HOSTILE)
+    report = PodReport(
+        pod=PodName(HOSTILE, HOSTILE),
+        node=HOSTILE,
+        expected_node=HOSTILE,
+        noted=HOSTILE,
+        now=hostile,
+        problem=HOSTILE,
+    )
+    page = pod_page(report, {"node": "node3"})
+    assert "<img" not in page.body
+    assert "</script" not in page.body
+    for trace in page.figures["now-points"]["data"]:
+        assert "<" not in trace["name"]

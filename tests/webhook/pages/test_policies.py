@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import Any
+
+from engine.report import PoliciesReport, PolicyRow, RuleKind, RuleRow
+from engine.report.outcome import AuditedPolicy, OutcomeFigures, PolicyOutcome
+from tests.webhook.pages.reports import HOSTILE
+from webhook.pages import policies_page
+
+
+def policy(name: str = "calm", **more: Any) -> PolicyRow:  # noqa: ANN401 (any part of a row)
+    rules = (
+        RuleRow(kind=RuleKind.FILTER, name="zone", rejected_nodes=5),
+        RuleRow(kind=RuleKind.FILTER, name="busy", rejected_nodes=50),
+        RuleRow(kind=RuleKind.SCORE, name="idle", weight=2),
+    )
+    row: dict[str, Any] = {"name": name, "mode": "Enforce", "placed_at": "Admission", "priority": 1}
+    return PolicyRow(**{"rules": rules, **row, **more})
+
+
+def test_the_filter_that_rejects_most_nodes_is_on_top() -> None:
+    report = PoliciesReport(policies=(policy(),), counted=True)
+    (bars,) = policies_page(report, {}).figures["turned-away"]["data"]
+    assert (bars["y"], bars["x"]) == (["calm: busy", "calm: zone"], (50, 5))
+
+
+def test_outcomes_are_in_points_of_the_policy() -> None:
+    # 4 pods with 320 points in hundredths of 400 possible: 0.8 points each, 0.2 lost; 3 compared
+    figures = OutcomeFigures(
+        pods=5,
+        meant=4,
+        landed=3,
+        scored=4,
+        points=320,
+        best=400,
+        compared=4,
+        compared_points=320,
+        stock_points=360,
+    )
+    outcome = PolicyOutcome(policy="calm", mode="Enforce", total=figures, worse="worse than stock")
+    body = policies_page(PoliciesReport(policies=(policy(outcome=outcome),), counted=True), {}).body
+    assert "3 of 4" in body
+    assert "75.0 %" in body
+    assert ">0.8<" in body
+    assert ">0.2<" in body
+    assert ">-0.1<" in body  # (320 - 360) / 4 hundredths
+    assert "worse than stock" in body
+
+
+def test_a_policy_that_was_set_to_audit_says_since_when() -> None:
+    audited = AuditedPolicy(digest="ab", since="2026-03-02T10:00:00Z", reason="hot nodes")
+    row = policy(mode="Audit", audited=audited)
+    body = policies_page(PoliciesReport(policies=(row,)), {}).body
+    assert "set to Audit at 2026-03-02T10:00:00Z</strong>: hot nodes" in body
+    assert "no outcome is known" in body
+
+
+def test_no_policy_and_no_counts_are_shown_as_such() -> None:
+    page = policies_page(PoliciesReport(policies=()), {})
+    assert "no policy is in force" in page.body
+    assert "not counted in a recording" in page.body
+    assert not page.figures
+
+
+def test_what_went_wrong_is_said() -> None:
+    report = PoliciesReport(
+        policies=(policy(warnings=("slow part",)),), last_reload_error="a.yaml:3"
+    )
+    body = policies_page(report, {}).body
+    assert "newer files are not loaded: a.yaml:3" in body
+    assert "calm: slow part" in body
+
+
+def test_texts_are_escaped() -> None:
+    rules = (RuleRow(kind=RuleKind.FILTER, name=HOSTILE, rejected_nodes=1),)
+    row = policy(HOSTILE, rules=rules, warnings=(HOSTILE,))
+    report = PoliciesReport(policies=(row,), last_reload_error=HOSTILE, counted=True)
+    page = policies_page(report, {})
+    assert "<img" not in page.body
+    assert "<" not in page.figures["turned-away"]["data"][0]["y"][0]

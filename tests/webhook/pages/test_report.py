@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engine.report import (
+    ArmPlacement,
+    ArmReport,
+    ArrivalSource,
+    ArrivalsSummary,
+    Measure,
+    NodeLevels,
+    PodFate,
+    PodName,
+    PodOutcome,
+    RuleRejections,
+    Sample,
+    SimulatedCluster,
+    SimulationReport,
+    Spread,
+    UnplacedReason,
+    Victim,
+)
+from tests.webhook.pages.reports import HOSTILE
+from webhook.pages import report_page
+
+LOADS = {"stock": (10.0, 95.0, 30.0), "calm": (40.0, 45.0, 50.0)}
+
+
+def arm(name: str, **more: Any) -> ArmReport:  # noqa: ANN401 (any part of an arm)
+    loads = LOADS.get(name, (1.0, 2.0, 3.0))
+    level = NodeLevels(measure=Measure.LOAD, resource="cpu", percent=loads)
+    spread = Spread(
+        measure=Measure.LOAD, resource="cpu", mean=45.0, spread=4.1, p50=45.0, p90=50.0, max=50.0
+    )
+    given: dict[str, Any] = {
+        "name": name,
+        "placement": ArmPlacement.ADVICE,
+        "policies": (),
+        "landed": 12_345,
+        "unplaced": 0,
+        "refused": 0,
+        "moves": 3,
+        "nodes_used": 3,
+        "hot_nodes": 1,
+        "spreads": (spread,),
+        "levels": (level,),
+    }
+    return ArmReport(**{**given, **more})
+
+
+def report(*arms: ArmReport, text: str = "text") -> SimulationReport:
+    return SimulationReport(
+        cluster=SimulatedCluster(
+            recorded_at=text,
+            nodes=(text, "node2", "node3"),
+            zones=("a", "a", text),
+            fixed_pods=2,
+            resources=("cpu",),
+            thresholds={"cpu": 65.0},
+        ),
+        arrivals=ArrivalsSummary(source=ArrivalSource.RECORDING, pods=12_345, seconds=60),
+        changes=(text,),
+        figures_at=60,
+        seed=1,
+        arms=arms,
+        notes=(text,),
+    )
+
+
+def figures_in(text: str) -> dict[str, Any]:
+    start = text.index('id="figures">') + len('id="figures">')
+    found: dict[str, Any] = msgspec.json.decode(text[start : text.index("</script>", start)])
+    return found
+
+
+def test_each_arm_has_a_heat_map_and_all_share_a_distribution() -> None:
+    figures = figures_in(report_page(report(arm("stock"), arm("calm"))))
+    assert {"heat-map-0", "heat-map-1", "distribution-0"} <= set(figures)
+    stock, calm = figures["distribution-0"]["data"]
+    # bins of 10 %: stock has 10, 95 and 30 %, calm 40, 45 and 50 %
+    assert [i for i, count in enumerate(stock["y"]) if count] == [1, 3, 9]
+    assert calm["y"][4:6] == [2, 1]
+    names = {trace["name"] for trace in figures["heat-map-0"]["data"]}
+    assert "above the threshold (1)" in names
+
+
+def test_the_heat_maps_are_a_table_too() -> None:
+    text = report_page(report(arm("stock"), arm("calm")))
+    row = text[text.index('<th scope="row">node2</th>') :]
+    assert row[: row.index("</tr>")].count("<td") == 3  # its zone, and a level per arm
+    assert ">95.0<" in row
+
+
+def test_what_each_rule_turned_away_is_drawn_and_listed() -> None:
+    rejected = RuleRejections(policy="calm", rule="busy", pods=4, nodes=40, example="too busy")
+    text = report_page(report(arm("stock"), arm("calm", rejections=(rejected,))))
+    (bars,) = figures_in(text)["rejections-1"]["data"]
+    assert (bars["y"], bars["x"], bars["text"]) == (["calm: busy"], [40], ["4 pods"])
+    assert "too busy" in text
+
+
+def test_samples_are_drawn_over_hours() -> None:
+    samples = [Sample(seconds=s, running=1, waiting=2, hot_nodes=s, spreads=()) for s in (0, 7200)]
+    figures = figures_in(report_page(report(arm("stock", samples=tuple(samples)))))
+    (line,) = figures["time-hot_nodes"]["data"]
+    assert (line["x"], line["y"]) == ([0.0, 2.0], [0, 7200])
+
+
+def test_figures_of_arms_stand_side_by_side() -> None:
+    text = report_page(report(arm("stock"), arm("calm")))
+    assert "12,345" in text
+    assert "cpu load, spread" in text
+    assert ">4.1<" in text
+
+
+def test_a_simulation_without_levels_is_a_table_alone() -> None:
+    assert not figures_in(report_page(report(arm("stock", levels=(), spreads=()))))
+
+
+def test_a_what_if_says_what_becomes_of_each_pod() -> None:
+    victim = Victim(pod=PodName("a", "old"), node="node2", reason="lower priority")
+    outcome = PodOutcome(
+        pod=PodName("a", "new"), fate=PodFate.RECLAIMED, node="node2", victims=(victim,)
+    )
+    text = report_page(report(arm("stock", outcomes=(outcome,))))
+    assert "evicts a/old from node2: lower priority" in text
+
+
+def test_texts_of_the_cluster_are_escaped_everywhere() -> None:
+    name = PodName(HOSTILE, HOSTILE)
+    hostile = arm(
+        HOSTILE,
+        policies=(HOSTILE,),
+        rejections=(
+            RuleRejections(policy=HOSTILE, rule=HOSTILE, pods=1, nodes=1, example=HOSTILE),
+        ),
+        reasons=(UnplacedReason(reason=HOSTILE, pods=1, example=name),),
+        outcomes=(PodOutcome(pod=name, fate=PodFate.NOWHERE, message=HOSTILE),),
+    )
+    text = report_page(report(hostile, text=HOSTILE))
+    assert "<img" not in text
+    for figure in figures_in(text).values():
+        for trace in figure["data"]:
+            assert "<" not in trace["name"]

@@ -1,0 +1,186 @@
+"""`stowplan dashboard`: the pages of a recorded or a live cluster, for whoever starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import webbrowser
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+from rich.markup import escape
+
+from engine.errors import StowplanError
+from engine.pipeline import Scope
+from engine.queue import QueueOrder
+from engine.quota.queueing import QueueRules
+from webhook.background import in_background, on_change
+from webhook.cli import console
+from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.exit_codes import Exit
+from webhook.cluster import Cluster, recorded_cluster
+from webhook.cluster.client.connection import connected
+from webhook.cluster.client.credentials import NoKubeconfigError
+from webhook.dashboard import (
+    PREFIX,
+    ClusterSource,
+    PodDecisions,
+    ReadPod,
+    RecordedPods,
+    TokenOfThisStart,
+    build_dashboard,
+    stored_pods,
+)
+from webhook.placement.explanations import Explanations
+from webhook.placement.held_order import HeldOrder
+from webhook.placement.held_pods import HeldPods
+from webhook.placement.live_policies import LivePolicies
+from webhook.serving.composition import wall_clock
+from webhook.serving.server import listen
+from webhook.serving.watched_cluster import watched_cluster
+from webhook.settings import Settings
+
+_HOST: Final = "127.0.0.1"
+_RELOAD_SECONDS: Final = 2.0
+_SYNC_SECONDS: Final = 10.0
+"""The longest wait for a cluster before its pages are shown: what may not be listed never comes."""
+
+_RULES: Final = QueueRules(mode="Enforce")  # what the installation says is not known here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What is shown.
+
+    Attributes:
+        name: of the cluster, for people.
+        cluster: the cluster.
+        held: its held pods.
+        read_pod: where its pods are read from.
+    """
+
+    name: str
+    cluster: Cluster
+    held: HeldPods
+    read_pod: ReadPod
+
+
+def dashboard(
+    *,
+    cluster: list[Path] | None = None,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    policies: list[Path] | None = None,
+    port: int = 0,
+    browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
+) -> int:
+    """Show nodes, quotas, held pods and decisions in a browser.
+
+    Args:
+        cluster: files or folders with a recorded cluster, as `stowplan snapshot` writes them; if
+            not given, the live cluster of the kubeconfig.
+        kubeconfig: how to reach a live cluster; `$KUBECONFIG` or the default one, if not given.
+        context: of the kubeconfig; its current one, if not given.
+        policies: policy files, or folders of them, to decide by; they may be edited meanwhile.
+        port: to listen on; 0 takes a free one.
+        browser: open the page in a browser.
+    """
+    recorded = _recorded(cluster) if cluster else None
+    with suppress(KeyboardInterrupt):  # the way to end it
+        asyncio.run(_run(recorded, kubeconfig, context, policies or [], port, opens=browser))
+    return Exit.OK
+
+
+async def _run(
+    recorded: _Shown | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    policies: list[Path],
+    port: int,
+    *,
+    opens: bool,
+) -> None:
+    async with AsyncExitStack() as stack:
+        shown = recorded or await _live(stack, kubeconfig, context)
+        readers = TokenOfThisStart()
+        source = _source(stack, shown, policies)
+        _, url = await listen(stack, build_dashboard(source, readers), _HOST, port)
+        page = f"{url}{PREFIX}/?token={readers.token}"
+        output = console.output()
+        output.print(f"[bold]{escape(shown.name)}[/] is shown at", soft_wrap=True)
+        output.print(page, markup=False, soft_wrap=True)
+        output.print("whoever has this URL may read it; Ctrl-C ends it")
+        if opens:
+            await asyncio.to_thread(webbrowser.open, page)
+        await asyncio.Event().wait()
+
+
+def _recorded(paths: list[Path]) -> _Shown:
+    held, pods = HeldPods(wall_clock), RecordedPods()
+    recording = load_cluster(paths, console.errors(), observers=(held, pods))
+    return _Shown(
+        name=", ".join(path.name for path in paths),
+        cluster=recorded_cluster(recording, wall_clock),
+        held=held,
+        read_pod=pods.read,
+    )
+
+
+async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | None) -> _Shown:
+    """Follow the cluster of a kubeconfig; nothing is written to it."""
+    try:
+        connection = await stack.enter_async_context(
+            connected(kubeconfig, context, accept_encoding="gzip")
+        )
+    except NoKubeconfigError as error:
+        raise StowplanError(f"{error}, or a recorded cluster with `--cluster`") from error
+    held = HeldPods(wall_clock)
+    # Pods that wait for quota use none, as where they are held.
+    settings = Settings(hold=True)
+    cluster = await watched_cluster(stack, settings, connection, [held], now=wall_clock)
+    notes = console.errors()
+    with notes.status("reading the cluster"), suppress(TimeoutError):
+        async with asyncio.timeout(_SYNC_SECONDS):
+            await cluster.synced()
+    for source in cluster.sources.values():
+        if source.last_error:
+            notes.print(f"{source.name}: {source.last_error}", markup=False, soft_wrap=True)
+    name = context or connection.host
+    return _Shown(name=name, cluster=cluster, held=held, read_pod=stored_pods(connection))
+
+
+def _source(stack: AsyncExitStack, shown: _Shown, paths: list[Path]) -> ClusterSource:
+    """Return the reports of a cluster by policies, which are loaded again when they change."""
+    cluster = shown.cluster
+    policies = LivePolicies(paths, track=cluster.state.track_sums)
+    if paths:
+        in_background(stack, on_change(paths, _RELOAD_SECONDS, policies.reload))
+    held = HeldOrder(
+        held=shown.held,
+        order=QueueOrder(),
+        queue_rules=QueueRules(),
+        view=cluster.state.view,
+        now=cluster.now,
+    )
+    return ClusterSource(
+        name=shown.name,
+        cluster=cluster,
+        policies=policies,
+        counts=None,
+        rules=_RULES,
+        decisions=PodDecisions(
+            cluster=cluster,
+            policies=lambda: policies.current,
+            scope=Scope(),
+            explanations=Explanations(0),
+            clock=time.monotonic,
+        ),
+        read_pod=shown.read_pod,
+        outcome=None,
+        held=lambda namespace: held.report(
+            None, lists=lambda pod: namespace in {"", pod.namespace}
+        ),
+    )

@@ -1,0 +1,171 @@
+"""`stowplan simulate`: what policies would have done to a recorded cluster, and what-ifs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import NonNegativeInt
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from engine.errors import StowplanError
+from engine.model.decision import PlacementAt
+from engine.policy import PolicySet
+from engine.report import ArmPlacement, ArrivalSource
+from engine.simulation import (
+    AddNodes,
+    Arm,
+    Arrivals,
+    Change,
+    DrainNode,
+    RecordedCluster,
+    ScaleDeployment,
+    Simulation,
+    generated_arrivals,
+    manifest_arrivals,
+    recorded_arrivals,
+    simulate,
+    what_if,
+)
+from webhook.cli import console
+from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.exit_codes import Exit
+from webhook.cli.pods import PodCollector
+from webhook.cli.policy_loading import load_policy_set
+from webhook.cli.simulation_tables import show_simulation, write_page
+from webhook.cli.workloads import read_pods
+
+_PLACEMENTS = {"advice": ArmPlacement.ADVICE, "held": ArmPlacement.HELD}
+_NAMESPACE = "default"
+
+
+def simulate_command(
+    *,
+    cluster: list[Path],
+    arm: list[str] | None = None,
+    arrivals: str = "",
+    add_nodes: list[str] | None = None,
+    drain: list[str] | None = None,
+    scale: list[str] | None = None,
+    seed: NonNegativeInt = 1,
+    html: Path | None = None,
+    json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Simulate arrivals on a recorded cluster.
+
+    Args:
+        cluster: files or folders as `stowplan snapshot` writes them.
+        arm: policies to compare with the scheduler alone, as `[NAME=]PATH[,advice|,held]`, once
+            for each arm; the name is that of the file or folder if not given. Held where the
+            policies decide at release, else advice, if not given.
+        arrivals: `recording` for the recorded pods in order of creation, on nodes that are emptied
+            of them; `generated` for a day of such pods; or a file or folder of manifests. With a
+            change the pods that it concerns, if not given, else `recording`.
+        add_nodes: a change, `N` or `N=NODE`: so many nodes more, like a recorded one; like one of
+            the most common kind, if none is named.
+        drain: a change: the pods of this node go elsewhere.
+        scale: a change, `NAMESPACE/DEPLOYMENT=N`: a Deployment has so many pods.
+        seed: of ties of the scheduler, and of a generated day.
+        html: also write a report with plots to this file, which needs nothing else.
+        json: print the report as JSON, and nothing else.
+    """
+    notes = console.errors()
+    arms = [_arm(text) for text in arm or ()]
+    changes = _changes(add_nodes or (), drain or (), scale or ())
+    collector = PodCollector()
+    recording = load_cluster(cluster, notes, observers=[collector])
+    pods = list(collector.pods.values())
+    recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
+    arriving = _arrivals(arrivals, recorded, seed, is_changed=bool(changes))
+    simulation = Simulation(scenario=what_if(recorded, changes, arriving), arms=arms, seed=seed)
+    with _progress(notes, simulation.steps) as advance:
+        report = simulate(simulation, progress=advance)
+    output = console.output()
+    if json:
+        output.print_json(msgspec.json.encode(report).decode())
+    else:
+        show_simulation(output, report)
+    if html is not None:
+        write_page(html, report)
+        notes.print(f"report: {html.resolve().as_uri()}", markup=False, soft_wrap=True)
+    return Exit.OK
+
+
+def _arm(text: str) -> Arm:
+    """Return the arm that `[NAME=]PATH[,advice|,held]` stands for.
+
+    Raises:
+        InvalidFileError: the policies cannot be used.
+    """
+    source, comma, ending = text.rpartition(",")
+    if not comma or ending not in _PLACEMENTS:
+        source, ending = text, ""
+    name, equals, path = source.partition("=")
+    if not equals:
+        name, path = Path(source).stem, source
+    if not (name and path):
+        raise StowplanError(f"--arm: expected `[NAME=]PATH[,advice|,held]`, not `{text}`")
+    policies = load_policy_set([Path(path)])
+    placement = _PLACEMENTS.get(ending) or _placement_of(policies)
+    return Arm(name=name, placement=placement, policies=policies)
+
+
+def _placement_of(policies: PolicySet) -> ArmPlacement:
+    at_release = any(policy.placement.at is PlacementAt.RELEASE for policy in policies)
+    return ArmPlacement.HELD if at_release else ArmPlacement.ADVICE
+
+
+def _changes(add_nodes: Sequence[str], drain: Sequence[str], scale: Sequence[str]) -> list[Change]:
+    """Return the changes of a what-if: nodes come before others go, then Deployments grow."""
+    changes: list[Change] = []
+    for text in add_nodes:
+        count, _, like = text.partition("=")
+        changes.append(AddNodes(_count("--add-nodes", count, text, "`N` or `N=NODE`"), like))
+    changes += map(DrainNode, drain)
+    for text in scale:
+        deployment, _, replicas = text.rpartition("=")
+        namespace, slash, name = deployment.partition("/")
+        form = "`NAMESPACE/DEPLOYMENT=N`"
+        if not (namespace and slash and name):
+            raise StowplanError(f"--scale: expected {form}, not `{text}`")
+        changes.append(ScaleDeployment(namespace, name, _count("--scale", replicas, text, form)))
+    return changes
+
+
+def _count(flag: str, digits: str, text: str, form: str) -> int:
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 5):  # noqa: PLR2004 - 99,999
+        raise StowplanError(f"{flag}: expected {form}, not `{text}`")
+    return int(digits)
+
+
+def _arrivals(
+    text: str, cluster: RecordedCluster, seed: int, *, is_changed: bool
+) -> Arrivals | None:
+    """Return the arrivals that `--arrivals` names; None for those that changes concern."""
+    if not text and is_changed:
+        return None
+    if text in {"", ArrivalSource.RECORDING}:
+        return recorded_arrivals(cluster.pods)
+    if text == ArrivalSource.GENERATED:
+        return generated_arrivals(cluster.pods, seed)
+    priorities = {each.pod.priority_class_name: each.pod.priority for each in cluster.pods}
+    return manifest_arrivals(read_pods(Path(text), namespace=_NAMESPACE, priorities=priorities))
+
+
+@contextmanager
+def _progress(notes: Console, total: int) -> Iterator[Callable[[int], None]]:
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pods"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda pods: bar.advance(task, pods)

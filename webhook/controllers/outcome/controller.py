@@ -1,0 +1,284 @@
+"""The task of the leader that judges bindings, and what follows for policies that do harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from engine.model.time import Micros, date
+from engine.outcome import (
+    OutcomeCounts,
+    OutcomeWindow,
+    WindowState,
+    WorseRules,
+    may_be_audited,
+    meant_nodes,
+)
+from engine.policy import CompiledPolicy, PolicySet
+from engine.report import AuditedPolicy, OutcomeReport
+from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.object_event import ObjectEvent, ObjectReference
+from webhook.controllers.outcome.audited_policies import AUDITED_ANNOTATION, AuditedPolicies
+from webhook.controllers.outcome.bindings import Binding, Bindings
+from webhook.controllers.outcome.landing_judge import LandingJudge
+from webhook.controllers.outcome.record import (
+    AUDITED_KEY,
+    REPORT_KEY,
+    WINDOW_KEY,
+    OutcomeRecord,
+    Recorded,
+)
+from webhook.placement.live_policies import WhenWorse
+
+_ROUND_SECONDS: Final = 10.0
+_STORE_SECONDS: Final = 60.0
+_REPORTED: Final = "makes things worse than the stock scheduler would"
+_SET_TO_AUDIT: Final = "is set to Audit"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeParts:
+    """What the controller works with.
+
+    Attributes:
+        connection: to the API server, for Events.
+        identity: of this process, written in each Event.
+        bindings: the pods that are bound.
+        judge: judges them.
+        record: of the figures.
+        audited: keeps policies in Audit mode here.
+        annotate: writes an annotation on the Lease, for the other replicas.
+        policies: those in force.
+        is_ready: whether the cluster and the policies are complete.
+        now: the time of day.
+    """
+
+    connection: Connection
+    identity: str
+    bindings: Bindings
+    judge: LandingJudge
+    record: OutcomeRecord
+    audited: AuditedPolicies
+    annotate: Callable[[str, str], None]
+    policies: Callable[[], PolicySet]
+    is_ready: Callable[[], bool]
+    now: Callable[[], Micros]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRules:
+    """By what a policy is measured.
+
+    Attributes:
+        window_seconds: the time whose figures count.
+        worse: when it makes things worse.
+        when_worse: what follows then.
+    """
+
+    window_seconds: int
+    worse: WorseRules
+    when_worse: WhenWorse
+
+
+class OutcomeController:
+    """Counts what became of decisions while this replica leads.
+
+    Args:
+        parts: what it works with.
+        rules: by what policies are measured.
+        clock: seconds that only go forward.
+
+    Attributes:
+        counts: figures since the start of this process.
+        worse: why which policy makes things worse; empty on replicas that do not lead.
+        audited_policies: those in Audit mode for what they did; likewise.
+    """
+
+    def __init__(
+        self,
+        parts: OutcomeParts,
+        rules: OutcomeRules,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts = OutcomeCounts()
+        self.worse: Mapping[str, str] = {}
+        self.audited_policies: Mapping[str, AuditedPolicy] = {}
+        self._parts = parts
+        self._rules = rules
+        self._clock = clock
+        self._window: OutcomeWindow | None = None
+        self._stored: WindowState | None = None
+        self._stored_at = float("-inf")
+        self._unjudged = 0
+
+    @property
+    def unjudged(self) -> int:
+        """Bound pods that could not be judged, since the start of this process."""
+        return self._unjudged + self._parts.bindings.missed
+
+    async def run(self) -> None:
+        """Count until cancelled."""
+        due = self._clock()
+        await self.begin()
+        try:
+            while True:
+                self._parts.bindings.changed.clear()
+                await self.count()
+                if self._clock() >= due:
+                    await self.round()
+                    due = self._clock() + _ROUND_SECONDS
+                await self._event(due)
+        finally:
+            self.end()
+
+    async def begin(self) -> None:
+        """Go on where the last leader ended."""
+        self._window = await self._restored()
+        self._parts.bindings.begin()
+
+    def end(self) -> None:
+        """Count no more: another replica does."""
+        self._parts.bindings.end()
+        self._window = None
+        self.worse, self.audited_policies = {}, {}
+
+    async def report(self) -> OutcomeReport:
+        """Return the figures: those of this moment if this replica leads, else the stored ones."""
+        if self._window is not None:
+            return self._report(self._window)
+        try:
+            recorded = await self._parts.record.read()
+        except ApiError as error:
+            _log.warning("no figures of the leader: %s", error)
+            recorded = Recorded()
+        return recorded.report or OutcomeReport(window_seconds=self._rules.window_seconds)
+
+    async def count(self) -> None:
+        """Judge and count the new bindings; reviews come in between."""
+        while (binding := self._parts.bindings.pop()) is not None:
+            if self._window is not None and self._parts.judge.concerns(binding.pod):
+                self._count(self._window, binding)
+                await asyncio.sleep(0)
+
+    def _count(self, window: OutcomeWindow, binding: Binding) -> None:
+        parts, pod, now = self._parts, binding.pod, self._parts.now()
+        landings = parts.judge.judge(binding, parts.bindings.waiting())
+        if landings is None:
+            self._unjudged += 1
+            window.add_unjudged(now)
+            return
+        meant = meant_nodes(pod)
+        landed = pod.node_name in meant if meant else None
+        window.add(pod.namespace, landings, now, landed=landed)
+        self.counts.add(pod.namespace, landings, landed=landed)
+
+    async def round(self) -> None:
+        """Follow what an operator has written, judge the policies, and store the figures."""
+        if self._window is None or not self._parts.is_ready():
+            return
+        try:
+            recorded = await self._parts.record.read()
+            self._follow(self._window, recorded.audited)
+            await self._judge_policies(self._window, recorded)
+            await self._store(self._window)
+        except ApiError as error:
+            _log.warning("outcomes are not stored: %s", error)
+
+    def _follow(self, window: OutcomeWindow, audited: Mapping[str, AuditedPolicy]) -> None:
+        """Keep the recorded policies in Audit mode, on every replica."""
+        for name in self.audited_policies.keys() - audited.keys():
+            _log.warning("policy `%s` is in force again", name)
+            window.forget(name)
+        self.audited_policies = audited
+        self._parts.audited.use(audited)
+        self._parts.annotate(AUDITED_ANNOTATION, msgspec.json.encode(audited).decode())
+
+    async def _judge_policies(self, window: OutcomeWindow, recorded: Recorded) -> None:
+        """Report policies that make things worse, and set them to Audit where that is wanted."""
+        report, before = self._report(window), self.worse
+        self.worse = {each.policy: each.worse for each in report.policies if each.worse}
+        by_name = {policy.name: policy for policy in self._parts.policies()}
+        new: dict[str, AuditedPolicy] = {}
+        for name, reason in self.worse.items():
+            is_audited = self._rules.when_worse == "Audit" and may_be_audited(by_name[name])
+            if is_audited:
+                new[name] = self._audited(by_name[name], reason)
+            elif name not in before:
+                await self._event_of(name, reason, recorded, "Reported", _REPORTED)
+        if not new:
+            return
+        audited = {**recorded.audited, **new}
+        await self._parts.record.write({AUDITED_KEY: audited}, recorded.version)
+        self._follow(window, audited)
+        for name, policy in new.items():
+            window.forget(name)
+            _log.warning("policy `%s` is set to Audit: %s", name, policy.reason)
+            await self._event_of(name, policy.reason, recorded, "SetToAudit", _SET_TO_AUDIT)
+
+    def _audited(self, policy: CompiledPolicy, reason: str) -> AuditedPolicy:
+        since = f"{date(self._parts.now()):%Y-%m-%dT%H:%M:%SZ}"
+        return AuditedPolicy(digest=policy.digest.hex(), since=since, reason=reason)
+
+    async def _event_of(
+        self, name: str, reason: str, recorded: Recorded, action: str, consequence: str
+    ) -> None:
+        parts, now = self._parts, datetime.now(UTC)
+        event = ObjectEvent(
+            about=ObjectReference(
+                api_version="v1",
+                kind="ConfigMap",
+                namespace=parts.record.namespace,
+                name=parts.record.name,
+                uid=recorded.uid,
+            ),
+            reason="PolicyMakesThingsWorse",
+            action=action,
+            message=f"policy `{name}` {consequence}: {reason}",
+            since=now,
+            until=now,
+        )
+        await event.write(parts.connection, parts.identity)
+
+    async def _store(self, window: OutcomeWindow) -> None:
+        """Store the figures if they have changed, once a minute."""
+        if self._clock() - self._stored_at < _STORE_SECONDS:
+            return
+        self._stored_at, state = self._clock(), window.state()
+        if state == self._stored:
+            return
+        await self._parts.record.write({WINDOW_KEY: state, REPORT_KEY: self._report(window)})
+        self._stored = state
+
+    async def _restored(self) -> OutcomeWindow:
+        """Return the figures of the last leader, none where they cannot be read."""
+        try:
+            recorded = await self._parts.record.read()
+            window = OutcomeWindow(self._rules.window_seconds, recorded.window)
+        except (ApiError, ValueError) as error:
+            _log.warning("outcomes begin anew: %s", error)
+            return OutcomeWindow(self._rules.window_seconds)
+        self._follow(window, recorded.audited)
+        return window
+
+    def _report(self, window: OutcomeWindow) -> OutcomeReport:
+        parts = self._parts
+        return window.report(
+            parts.now(), parts.policies(), self._rules.worse, self.audited_policies
+        )
+
+    async def _event(self, due: float) -> None:
+        """Wait for a binding, or for the next round."""
+        try:
+            async with asyncio.timeout(max(0.0, due - self._clock())):
+                await self._parts.bindings.changed.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,106 @@
+"""The report on a pod: where it is, what was decided for it, and what would be decided now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from engine.model import api
+from engine.model.pod import Pod, pod_of
+from engine.model.request import PlacementRequest
+from engine.pipeline import Scope
+from engine.placement import REASON_ANNOTATION, as_submitted
+from engine.policy import PolicySet
+from engine.report import DecisionReport, PodName, PodReport, decision_report
+from engine.view import NO_ROW, ClusterView, WhatIf
+from webhook.cluster import Cluster
+from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
+from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import creation_of
+from webhook.placement.placer import Placer
+
+_NODES_EXPLAINED: Final = 20
+_INPUTS_EXPLAINED: Final = 3
+_MOST_RECORDED: Final = 20  # whose keys contain that of the pod
+_decode: Final = msgspec.json.Decoder(api.Pod).decode
+_decode_report: Final = msgspec.json.Decoder(DecisionReport).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDecisions:
+    """Decides for pods of a cluster again, without a trace.
+
+    Attributes:
+        cluster: the cluster.
+        policies: those in force.
+        scope: the pods that they place.
+        explanations: of the latest decisions.
+        clock: monotonic seconds that limit the evaluation of expressions.
+    """
+
+    cluster: Cluster
+    policies: Callable[[], PolicySet]
+    scope: Scope
+    explanations: Explanations
+    clock: Callable[[], float]
+
+    def report(self, raw: bytes) -> PodReport:
+        """Return the report on a pod, as it is stored.
+
+        Raises:
+            ValueError: it is not a pod.
+        """
+        pod = pod_of(_decode(raw))
+        problem = self._problem(raw)
+        return PodReport(
+            pod=PodName(pod.namespace, pod.name),
+            node=pod.node_name,
+            expected_node=self.cluster.state.assumed_node(pod.key),
+            is_held=pod.is_held,
+            noted=pod.annotations.get(REASON_ANNOTATION, ""),
+            recorded=self._recorded(pod),
+            now=None if problem else self._decided_now(raw),
+            problem=problem,
+        )
+
+    def _problem(self, raw: bytes) -> str:
+        if len(raw) > MOST_BYTES:
+            return f"it is larger than {MOST_BYTES // 1024} KiB"
+        too_much = beyond_limits(_decode(raw))
+        return f"it has {too_much}" if too_much else ""
+
+    def _recorded(self, pod: Pod) -> DecisionReport | None:
+        """Return the newest decision for a pod that was created by this name."""
+        for text in self.explanations.latest(pod=pod.key, limit=_MOST_RECORDED):
+            report = _decode_report(text)
+            if str(report.pod) == pod.key:
+                return report
+        return None
+
+    def _decided_now(self, raw: bytes) -> DecisionReport:
+        """Return the decision for a pod as if it was created now, and counted nowhere yet."""
+        submitted = as_submitted(raw)
+        pod = pod_of(_decode(submitted))
+        request = PlacementRequest(pod=pod, raw=submitted, request=creation_of(pod))
+        view = self._without(pod.key)
+        placer = Placer(
+            view=lambda: view,
+            now=self.cluster.now,
+            scope=self.scope,
+            clock=self.clock,
+            freshness=self.cluster.freshness,
+        )
+        decision, _ = placer.decide(request, self.policies())
+        return decision_report(decision, most_nodes=_NODES_EXPLAINED, most_inputs=_INPUTS_EXPLAINED)
+
+    def _without(self, key: str) -> ClusterView:
+        """Return the cluster without a pod: it competes with others, not with itself."""
+        view, entry = self.cluster.view(), self.cluster.state.entry(key)
+        if entry is None or entry.row == NO_ROW:
+            return view
+        what_if = WhatIf(view)
+        what_if.remove([(key, entry)])
+        return what_if.view

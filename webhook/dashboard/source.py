@@ -1,0 +1,52 @@
+"""Where the dashboard's pages get their reports from."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Protocol
+
+from engine.report import NodesReport, PodReport, PoliciesReport, QueueReport, QuotasReport
+
+
+class DashboardSource(Protocol):
+    """A cluster as the dashboard shows it.
+
+    A report is made on the event loop, in milliseconds, and holds no view; a page is made of it in
+    a thread.
+
+    Attributes:
+        name: of the cluster, for people.
+        is_live: whether anything of it may change.
+        has_queue: whether pods may be held.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see above
+
+    @property
+    def is_live(self) -> bool: ...  # noqa: D102 - see above
+
+    @property
+    def has_queue(self) -> bool: ...  # noqa: D102 - see above
+
+    def version(self) -> int:
+        """Return a number that grows with every event."""
+
+    def nodes(self) -> NodesReport:
+        """Return the nodes."""
+
+    async def pod(self, namespace: str, name: str) -> PodReport | None:
+        """Return a pod with its decisions, None where there is none.
+
+        Raises:
+            UnavailableError: it cannot be read now.
+        """
+
+    def quotas(self, namespace: str, groups: Container[str]) -> QuotasReport:
+        """Return the quotas of a namespace, "" for all, and of some API groups."""
+
+    def queue(self, namespace: str) -> QueueReport:
+        """Return the held pods of a namespace, "" for all, in the order of their release."""
+
+    async def policies_in_force(self) -> PoliciesReport:
+        """Return the policies in force."""

@@ -1,0 +1,210 @@
+"""Plots as plotly.js reads them, for readers who do not see colours.
+
+A fact is never in a colour alone: lightness rises with the value, and symbols, patterns or labels
+say the same. What a plot shows is also in a table of its page.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.pages.page import Figure
+
+COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+"""Okabe and Ito's colours, which people of every colour vision tell apart."""
+
+PATTERNS: Final = ("", "/", "x", ".", "\\", "+")
+DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+_GRID: Final = "rgba(128,128,128,0.3)"
+_EDGE: Final = "rgba(128,128,128,0.7)"
+_CLEAR: Final = "rgba(0,0,0,0)"
+_ROW_HEIGHT: Final = 26
+_BAR_HEIGHT: Final = 22
+_LEAST_HEIGHT: Final = 150
+_MOST_LABEL: Final = 40
+
+
+def plot_text(text: str, most: int = _MOST_LABEL) -> str:
+    """Return a text of a cluster for a plot: plotly.js reads some HTML, and long ones are cut."""
+    return html.escape(text if len(text) <= most else f"{text[: most - 1]}…", quote=False)
+
+
+def layout(*, height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 (any part of a layout)
+    """Return a layout that suits light and dark pages."""
+    return {
+        "height": height,
+        "margin": {"l": 60, "r": 20, "t": 20, "b": 45},
+        "paper_bgcolor": _CLEAR,
+        "plot_bgcolor": _CLEAR,
+        "hovermode": "closest",
+        "showlegend": True,
+        "legend": {
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "traceorder": "normal",
+        },
+        "font": {"family": "system-ui, sans-serif", "size": 13},
+        **more,
+    }
+
+
+def axis(title: str = "", **more: Any) -> dict[str, Any]:  # noqa: ANN401 (any part of an axis)
+    """Return an axis."""
+    return {
+        "title": {"text": title},
+        "gridcolor": _GRID,
+        "zerolinecolor": _EDGE,
+        "fixedrange": True,
+        "automargin": True,
+        **more,
+    }
+
+
+def color(number: int) -> str:
+    """Return the colour of the n-th of several things."""
+    return COLORS[number % len(COLORS)]
+
+
+def filled(number: int) -> dict[str, Any]:
+    """Return the filling of the bars of the n-th of several things: a colour and a pattern."""
+    return {
+        "color": color(number),
+        "line": {"color": _EDGE, "width": 1},
+        "pattern": {
+            "shape": PATTERNS[number % len(PATTERNS)],
+            "fillmode": "overlay",
+            "fgcolor": "#fff",
+            "size": 6,
+        },
+    }
+
+
+def grouped_bars(
+    labels: Sequence[str], series: Mapping[str, Sequence[float]], *, x: str, y: str
+) -> Figure:
+    """Return bars side by side for each label, one for each of several things."""
+    data = [
+        {
+            "type": "bar",
+            "name": plot_text(name),
+            "x": labels,
+            "y": values,
+            "marker": filled(number),
+            "hovertemplate": "from %{x}: %{y}<extra>%{fullData.name}</extra>",
+        }
+        for number, (name, values) in enumerate(series.items())
+    ]
+    drawn = layout(
+        height=300, barmode="group", bargap=0.15, xaxis=axis(x, type="category"), yaxis=axis(y)
+    )
+    return {"data": data, "layout": drawn}
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One thing that is shown of each row, as bars from left to right."""
+
+    name: str
+    values: Sequence[float]
+    texts: Sequence[str] = ()
+
+
+def stacked_rows(rows: Sequence[str], bars: Sequence[Bars], *, x: str, **more: Any) -> Figure:  # noqa: ANN401 (parts of a layout)
+    """Return a row of stacked bars for each label, the first row on top."""
+    labels = [plot_text(row) for row in rows]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": plot_text(each.name),
+            "y": labels,
+            "x": each.values,
+            "text": [plot_text(text) for text in each.texts],
+            "textposition": "none",
+            "marker": filled(number),
+            "hovertemplate": "%{y}: %{x}"
+            + (" (%{text})" if each.texts else "")
+            + "<extra>%{fullData.name}</extra>",
+        }
+        for number, each in enumerate(bars)
+    ]
+    drawn = layout(
+        height=max(_LEAST_HEIGHT, _ROW_HEIGHT * len(rows) + 110),
+        barmode="stack",
+        bargap=0.25,
+        showlegend=len(bars) > 1,
+        xaxis=axis(x, rangemode="tozero"),
+        yaxis=axis(autorange="reversed", type="category"),
+        **more,
+    )
+    return {"data": data, "layout": drawn}
+
+
+def lines(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, x: str, y: str
+) -> Figure:
+    """Return steps over time, each thing with its own colour and dashes."""
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": plot_text(name),
+            "x": times,
+            "y": values,
+            "line": {
+                "shape": "hv",
+                "color": color(number),
+                "dash": DASHES[number % len(DASHES)],
+                "width": 2,
+            },
+        }
+        for number, (name, (times, values)) in enumerate(series.items())
+    ]
+    return {"data": data, "layout": layout(height=300, xaxis=axis(x), yaxis=axis(y))}
+
+
+def upright(at: float, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a line across a plot at a value of its x axis, and its label."""
+    line = {"color": COLORS[5], "dash": "dash", "width": 2}
+    shape = {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+    label = {
+        "x": at,
+        "yref": "paper",
+        "y": 1,
+        "yanchor": "bottom",
+        "showarrow": False,
+        "text": text,
+    }
+    return shape, label
+
+
+def histogram(values: Iterable[float], *, width: int, bins: int) -> list[int]:
+    """Return how many values lie in each bin of a width from 0; the last has all from there on."""
+    counts = [0] * bins
+    for value in values:
+        counts[min(int(value // width), bins - 1)] += 1
+    return counts
+
+
+def bin_labels(width: int, bins: int) -> list[str]:
+    """Return the names of the bins of a histogram: where each begins."""
+    return [*(f"{at * width}" for at in range(bins - 1)), f"{(bins - 1) * width}+"]
+
+
+def marks_in_rows(name: str, values: Mapping[str, float]) -> Mapping[str, Any]:
+    """Return a trace with an upright mark in some rows of `stacked_rows`, at a value each."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": list(values.values()),
+        "y": [plot_text(row) for row in values],
+        "marker": {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": COLORS[5]}},
+        "hovertemplate": "%{y}: %{x}<extra>%{fullData.name}</extra>",
+    }

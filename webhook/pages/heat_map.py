@@ -1,0 +1,152 @@
+"""The heat map of nodes: a square for each, zone by zone, in steps of lightness and in symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from webhook.pages.figures import axis, layout, plot_text
+from webhook.pages.page import Figure
+
+_WIDER_THAN_HIGH: Final = 3
+_LEAST_COLUMNS: Final = 24
+_MOST_NAMED_ZONES: Final = 20
+_EDGE: Final = "rgba(128,128,128,0.9)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Nodes that look the same.
+
+    Attributes:
+        until: the percentage that they are below.
+    """
+
+    name: str
+    until: float
+    color: str
+    symbol: str = "square"
+
+
+_STEPS: Final = (
+    _Step("below 20 %", 20, "#fdf0b5"),
+    _Step("20 to 40 %", 40, "#d9c86f"),
+    _Step("40 to 60 %", 60, "#9a9477"),
+    _Step("60 to 80 %", 80, "#575d6d"),
+    _Step("80 to 100 %", 100, "#123570"),
+    _Step("100 % and more", math.inf, "#00123b"),
+)
+"""Cividis, dark for full: a scale that loses nothing in grey."""
+
+_ABOVE: Final = _Step("above the threshold", math.inf, "#d55e00", "x")
+_UNKNOWN: Final = _Step("unknown", math.inf, _EDGE, "circle-open")
+
+
+def heat_map(
+    names: Sequence[str],
+    zones: Sequence[str],
+    percent: Sequence[float | None],
+    threshold: float | None,
+) -> Figure:
+    """Return a square per node by its percentage; one above the threshold is a cross.
+
+    Args:
+        names: of the nodes.
+        zones: of the same nodes, "" for none.
+        percent: of the same nodes, None where it is unknown.
+        threshold: in percent, None for none.
+    """
+    grid = _grid(zones)
+    steps = [_step(value, threshold) for value in percent]
+    data = [
+        _trace(step, [i for i, found in enumerate(steps) if found is step], grid, names, percent)
+        for step in (*_STEPS, _ABOVE, _UNKNOWN)
+    ]
+    hidden: dict[str, Any] = {
+        "showgrid": False,
+        "zeroline": False,
+        "showticklabels": False,
+        "ticks": "",
+    }
+    zone_axis = hidden | {
+        "showticklabels": bool(grid.labels),
+        "tickvals": [row for row, _ in grid.labels],
+        "ticktext": [plot_text(zone) for _, zone in grid.labels],
+    }
+    return {
+        "data": [trace for trace in data if trace["x"]],
+        "layout": layout(
+            height=300,
+            margin={"l": 110 if grid.labels else 10, "r": 10, "t": 60, "b": 10},
+            meta={"columns": grid.columns, "rows": grid.rows},
+            xaxis=axis(**hidden, automargin=False),
+            yaxis=axis(**zone_axis, automargin=False),
+        ),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Where nodes are drawn.
+
+    Attributes:
+        labels: the row in which each zone begins, and its name; none where zones are not split.
+    """
+
+    x: Sequence[int]
+    y: Sequence[int]
+    columns: int
+    rows: int
+    labels: Sequence[tuple[int, str]]
+
+
+def _grid(zones: Sequence[str]) -> _Grid:
+    """Return a place for each node; each zone begins a row, unless there are very many."""
+    columns = max(_LEAST_COLUMNS, math.ceil(math.sqrt(len(zones) * _WIDER_THAN_HIGH)))
+    is_split = 1 < len(set(zones)) <= _MOST_NAMED_ZONES
+    order = sorted(range(len(zones)), key=lambda i: zones[i] if is_split else "")
+    x, y, row, labels = [0] * len(zones), [0] * len(zones), 0, list[tuple[int, str]]()
+    for zone, members in groupby(order, key=lambda i: zones[i] if is_split else ""):
+        if is_split:
+            labels.append((row, zone or "no zone"))
+        at = -1
+        for at, node in enumerate(members):
+            x[node], y[node] = at % columns, row + at // columns
+        row += at // columns + 1
+    return _Grid(x, y, columns, max(row, 1), labels)
+
+
+def _step(value: float | None, threshold: float | None) -> _Step:
+    if value is None:
+        return _UNKNOWN
+    if threshold is not None and value > threshold:
+        return _ABOVE
+    return next(step for step in _STEPS if value < step.until)
+
+
+def _trace(
+    step: _Step,
+    nodes: Sequence[int],
+    grid: _Grid,
+    names: Sequence[str],
+    percent: Sequence[float | None],
+) -> dict[str, Any]:
+    is_known = step is not _UNKNOWN
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{step.name} ({len(nodes):,})",
+        "x": [grid.x[node] for node in nodes],
+        "y": [grid.y[node] for node in nodes],
+        "text": [plot_text(names[node], most=80) for node in nodes],
+        "customdata": [percent[node] for node in nodes] if is_known else [],
+        "hovertemplate": f"%{{text}}{': %{customdata} %' if is_known else ''}<extra></extra>",
+        "marker": {
+            "symbol": step.symbol,
+            "color": step.color,
+            "line": {"color": _EDGE, "width": 1 if step is _UNKNOWN else 0.5},
+        },
+    }

@@ -1,0 +1,20 @@
+"""Pages that say why there is nothing to see, and the page that asks for a token."""
+
+from __future__ import annotations
+
+from webhook.pages.page import Page
+from webhook.pages.templates import render
+
+
+def message_page(title: str, text: str) -> Page:
+    """Return a page of one message: what is missing, and what to do."""
+    return Page(name="", title=title, body=render("message.html", text=text))
+
+
+def sign_in_page(problem: str = "") -> Page:
+    """Return the page with a form for a token, posted to `sign-in`.
+
+    Args:
+        problem: why the last token did not do; "" for none.
+    """
+    return Page(name="", title="Sign in", body=render("sign_in.html", problem=problem))

@@ -1,0 +1,173 @@
+"""The page of nodes: how full each is, as a heat map, as a distribution and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Final
+
+from engine.report import Measure, NodesReport, Threshold
+from webhook.pages.amounts import percent
+from webhook.pages.figures import bin_labels, grouped_bars, histogram, upright
+from webhook.pages.heat_map import heat_map
+from webhook.pages.page import Figure, Page
+from webhook.pages.query import Query, chosen, part_of, text_of
+from webhook.pages.templates import linked, render
+
+_MEASURES: Final = tuple(measure.value for measure in Measure)
+_SORTS: Final = ("name", "zone", "pods", *_MEASURES)
+_ROWS: Final = 100
+_BIN: Final = 10  # percentage points
+_BINS: Final = 13  # up to 120 % and more
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A node in the table.
+
+    Attributes:
+        allocatable: of the resource that is shown, base units.
+        amounts: by measure, base units, None where one is unknown.
+        levels: the same in percent of `allocatable`.
+    """
+
+    name: str
+    zone: str
+    pods: int
+    is_cordoned: bool
+    allocatable: int
+    amounts: Mapping[str, int | None]
+    levels: Mapping[str, float | None]
+    report_age: int | None
+
+
+def nodes_page(report: NodesReport, query: Query) -> Page:
+    """Return the page of nodes.
+
+    Args:
+        report: the nodes.
+        query: `resource`, `measure`, `find` (part of a name or zone), `sort`, `part`.
+    """
+    resource = chosen(query, "resource", tuple(report.resources))
+    measure = chosen(query, "measure", _MEASURES)
+    find, sort = text_of(query, "find"), chosen(query, "sort", (measure, *_SORTS))
+    rows = _rows(report, resource)
+    levels = [row.levels[measure] for row in rows]
+    known = [level for level in levels if level is not None]
+    thresholds = _thresholds(report.thresholds, resource, measure)
+    lowest = min((threshold.percent for threshold in thresholds), default=None)
+    listed = [row for row in rows if find in row.name or find in row.zone]
+    choice = {"resource": resource, "measure": measure, "find": find, "sort": sort}
+    return Page(
+        name="nodes",
+        title="Nodes",
+        body=render(
+            "nodes.html",
+            report=report,
+            resource=resource,
+            resources=tuple(report.resources),
+            measure=measure,
+            measures=_MEASURES,
+            find=find,
+            sort=sort,
+            sorts=_SORTS[3:],
+            thresholds=thresholds,
+            facts=_facts(levels, known, lowest),
+            part=part_of(sorted(listed, key=_order(sort)), query, _ROWS),
+            link=linked(choice),
+        ),
+        figures={
+            "heat-map": heat_map(report.names, report.zones, levels, lowest),
+            "distribution": _distribution(known, measure, thresholds),
+        },
+    )
+
+
+def _rows(report: NodesReport, resource: str) -> list[_Row]:
+    columns = report.resources[resource]
+    by_measure = {
+        Measure.REQUESTS.value: columns.requests,
+        Measure.LIMITS.value: columns.limits,
+        Measure.LOAD.value: columns.usage,
+    }
+    rows = []
+    for i, name in enumerate(report.names):
+        amounts = {measure: values[i] for measure, values in by_measure.items()}
+        allocatable = columns.allocatable[i]
+        rows.append(
+            _Row(
+                name=name,
+                zone=report.zones[i],
+                pods=report.pods[i],
+                is_cordoned=report.unschedulable[i],
+                allocatable=allocatable,
+                amounts=amounts,
+                levels={key: percent(value, allocatable) for key, value in amounts.items()},
+                report_age=report.report_age_seconds[i],
+            )
+        )
+    return rows
+
+
+def _thresholds(
+    thresholds: Sequence[Threshold], resource: str, measure: str
+) -> tuple[Threshold, ...]:
+    return tuple(
+        each for each in thresholds if (each.resource, each.measure) == (resource, measure)
+    )
+
+
+def _facts(
+    levels: Sequence[float | None], known: Sequence[float], threshold: float | None
+) -> list[tuple[str, str]]:
+    """Return what is to be read first, as names and values."""
+    facts = [("Nodes", f"{len(levels):,}")]
+    if known:
+        facts += [
+            ("Mean", f"{fmean(known):.1f} %"),
+            ("Spread (std. dev.)", f"{pstdev(known):.1f} points"),
+            ("Fullest", f"{max(known):.1f} %"),
+        ]
+    if threshold is not None:
+        above = sum(level > threshold for level in known)
+        facts.append((f"Above {threshold} %", f"{above:,}"))
+    if len(known) < len(levels):
+        facts.append(("Unknown", f"{len(levels) - len(known):,}"))
+    return facts
+
+
+def _order(sort: str) -> Callable[[_Row], tuple[float | str, str]]:
+    """Return the order of rows: texts rising, numbers falling, what is unknown last."""
+
+    def key(row: _Row) -> tuple[float | str, str]:
+        match sort:
+            case "name":
+                return row.name, ""
+            case "zone":
+                return row.zone, row.name
+            case "pods":
+                return -row.pods, row.name
+        level = row.levels[sort]
+        return 1.0 if level is None else -level, row.name
+
+    return key
+
+
+def _distribution(known: Sequence[float], measure: str, thresholds: Sequence[Threshold]) -> Figure:
+    counts = histogram(known, width=_BIN, bins=_BINS)
+    figure = grouped_bars(
+        bin_labels(_BIN, _BINS),
+        {measure: counts},
+        x=f"{measure}, % of allocatable, from",
+        y="nodes",
+    )
+    # On an axis of names positions are counted: the middle of the first bin is 0.
+    marks = [upright(each.percent / _BIN - 0.5, f"{each.percent} %") for each in thresholds]
+    shown = {
+        **figure["layout"],
+        "showlegend": False,
+        "shapes": [shape for shape, _ in marks],
+        "annotations": [label for _, label in marks],
+    }
+    return {"data": figure["data"], "layout": shown}

@@ -1,0 +1,128 @@
+"""The page of a pod: why here, and why not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from engine.report import DecisionReport, PodReport, RuleReason
+from webhook.pages.figures import Bars, stacked_rows
+from webhook.pages.page import Figure, Page
+from webhook.pages.query import Query, text_of
+from webhook.pages.templates import render
+
+_RANKED: Final = 20
+_DRAWN: Final = 10
+_REJECTED: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a decision says of the node that a reader asks about.
+
+    Attributes:
+        rank: 1 for the best, 0 if the node is no candidate, or beyond those that are listed.
+        points_behind: its points less than those of the best.
+        reasons: why it was rejected.
+    """
+
+    node: str
+    rank: int = 0
+    points_behind: int = 0
+    reasons: Sequence[RuleReason] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One decision on the page, with what is listed of it.
+
+    Attributes:
+        key: the beginning of the ids of its elements.
+    """
+
+    key: str
+    title: str
+    decision: DecisionReport
+    answer: _Answer | None
+
+    @property
+    def ranking(self) -> Sequence[object]:
+        return self.decision.ranking[:_RANKED]
+
+    @property
+    def rejected(self) -> Sequence[tuple[str, Sequence[RuleReason]]]:
+        return tuple(self.decision.rejected.items())[:_REJECTED]
+
+    @property
+    def rejected_nodes(self) -> int:
+        return sum(summary.nodes for summary in self.decision.rejected_by)
+
+
+def pod_page(report: PodReport | None, query: Query) -> Page:
+    """Return the page of a pod.
+
+    Args:
+        report: the pod and the decisions for it; None if no pod is chosen.
+        query: `namespace` and `name` of the pod, `node` to be told of.
+    """
+    node = text_of(query, "node")
+    sections = [] if report is None else list(_sections(report, node))
+    figures = {
+        f"{section.key}-points": _points(section.decision)
+        for section in sections
+        if _has_points(section.decision)
+    }
+    return Page(
+        name="pod",
+        title="Pod" if report is None else f"Pod {report.pod}",
+        body=render(
+            "pod.html",
+            report=report,
+            namespace=text_of(query, "namespace"),
+            name=text_of(query, "name"),
+            node=node,
+            sections=sections,
+            drawn=figures,
+        ),
+        figures=figures,
+    )
+
+
+def _sections(report: PodReport, node: str) -> Iterator[_Section]:
+    """Yield each decision, followed by what policies in Audit mode would have done."""
+    titles: Mapping[str, tuple[str, DecisionReport | None]] = {
+        "recorded": ("When it was decided", report.recorded),
+        "now": ("If it were decided now", report.now),
+    }
+    for key, (title, decision) in titles.items():
+        if decision is None:
+            continue
+        yield _Section(key, title, decision, _answer(decision, node))
+        if decision.audit is not None:
+            audit = decision.audit
+            what = f"{title}: policies in Audit mode, not applied"
+            yield _Section(f"{key}-audit", what, audit, _answer(audit, node))
+
+
+def _answer(decision: DecisionReport, node: str) -> _Answer | None:
+    if not node:
+        return None
+    for rank, ranked in enumerate(decision.ranking, 1):
+        if ranked.node == node:
+            return _Answer(node, rank, decision.ranking[0].total - ranked.total)
+    return _Answer(node, reasons=decision.rejected.get(node, ()))
+
+
+def _has_points(decision: DecisionReport) -> bool:
+    return any(score.weighted for ranked in decision.ranking[:_DRAWN] for score in ranked.scores)
+
+
+def _points(decision: DecisionReport) -> Figure:
+    """Return the points of the best nodes, rule by rule."""
+    best = decision.ranking[:_DRAWN]
+    bars = [
+        Bars(score.rule, [ranked.scores[i].weighted for ranked in best])
+        for i, score in enumerate(best[0].scores)
+    ]
+    return stacked_rows([ranked.node for ranked in best], bars, x="points")

@@ -1,0 +1,109 @@
+// Draws the figures of a page, and replaces what changed when the server tells of an event.
+"use strict";
+(() => {
+  const CONFIG = { displayModeBar: false, doubleClick: "reset" };
+  const WIDEST_CELL = 20;
+  const NARROWEST_CELL = 4;
+  const element = (id) => document.getElementById(id);
+  let figures = {};
+
+  // A grid of nodes has square cells, whatever the width of the page.
+  function fitGrid(figure, width) {
+    const { columns, rows } = figure.layout.meta;
+    const margin = { l: 10, r: 10, t: 10, b: 10, ...figure.layout.margin };
+    const room = width - margin.l - margin.r;
+    const cell = Math.max(NARROWEST_CELL, Math.min(WIDEST_CELL, room / columns));
+    figure.layout.xaxis.range = [-0.5, room / cell - 0.5];
+    figure.layout.yaxis.range = [rows - 0.5, -0.5];
+    figure.layout.height = Math.ceil(rows * cell) + margin.t + margin.b;
+    const gap = cell > 8 ? 2 : 1;
+    for (const trace of figure.data) trace.marker.size = Math.max(2, cell - gap);
+  }
+
+  function draw() {
+    for (const [id, given] of Object.entries(figures)) {
+      const place = element(id);
+      if (!place) continue;
+      const figure = structuredClone(given);
+      const color = getComputedStyle(place).color;
+      figure.layout.font = { ...figure.layout.font, color };
+      figure.layout.width = place.clientWidth;
+      if (figure.layout.meta?.columns) fitGrid(figure, place.clientWidth);
+      Plotly.react(place, figure.data, figure.layout, CONFIG);
+    }
+  }
+
+  // Replaces live parts that changed; the focus stays where it is, and details stay open.
+  function replaceParts(body) {
+    const fresh = new DOMParser().parseFromString(body, "text/html");
+    for (const part of fresh.querySelectorAll(".live[id]")) {
+      const old = element(part.id);
+      if (!old || old.innerHTML === part.innerHTML) continue;
+      const focused = old.contains(document.activeElement) ? document.activeElement : null;
+      const key = focused && (focused.id || focused.getAttribute("href"));
+      for (const open of old.querySelectorAll("details[open][id]")) {
+        fresh.getElementById(open.id)?.setAttribute("open", "");
+      }
+      old.replaceChildren(...document.importNode(part, true).childNodes);
+      if (!key) continue;
+      for (const next of old.querySelectorAll("a, summary, button")) {
+        if (next.id === key || next.getAttribute("href") === key) next.focus({ preventScroll: true });
+      }
+    }
+  }
+
+  function follow() {
+    const state = element("state");
+    const pause = element("pause");
+    const url = `data/${document.body.dataset.page}${location.search}`;
+    let isFetching = false;
+    let isBehind = false;
+    let isPaused = false;
+
+    async function refresh() {
+      if (isPaused || isFetching) {
+        isBehind = true;
+        return;
+      }
+      isFetching = true;
+      isBehind = false;
+      try {
+        const response = await fetch(url, { headers: { Accept: "application/json" } });
+        if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+        const page = await response.json();
+        replaceParts(page.body);
+        figures = page.figures;
+        draw();
+        state.textContent = `live, updated ${new Date().toLocaleTimeString()}`;
+      } catch (error) {
+        state.textContent = `no update: ${error.message}`;
+      } finally {
+        isFetching = false;
+      }
+      if (isBehind) refresh();
+    }
+
+    pause.addEventListener("click", () => {
+      isPaused = !isPaused;
+      pause.setAttribute("aria-pressed", String(isPaused));
+      state.textContent = isPaused ? "paused" : "live";
+      if (!isPaused && isBehind) refresh();
+    });
+    const events = new EventSource("events");
+    events.addEventListener("message", refresh);
+    events.addEventListener("error", () => {
+      state.textContent = "not connected, trying again";
+    });
+    addEventListener("pagehide", () => events.close());
+  }
+
+  figures = JSON.parse(element("figures").textContent);
+  draw();
+  let resizing = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(draw);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  if ("live" in document.body.dataset) follow();
+})();
