@@ -22,7 +22,7 @@ _NEVER: Final = -1
 class Ranking:
     """The candidates of a template with their totals.
 
-    Where filters depend on other nodes, those that would be candidates without these are known, too.
+    Where filters depend on other nodes, all that would be candidates without these are known.
 
     Args:
         rules: of the template.
@@ -57,7 +57,7 @@ class Ranking:
         for column in self._columns:
             self._totals += column.points
         self._passes = self._is_in.copy() if rules.is_coupled else None  # before `confine`
-        self._is_confined = True  # as the scores are
+        self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
         if rules.is_coupled:
             self.confine(rules.allowed(view))
 
@@ -69,16 +69,21 @@ class Ranking:
         """
         assert self._passes is not None  # noqa: S101 - INVARIANT: there are such filters
         is_in = self._passes & allowed.take(self._rows)
-        if self._is_confined and not (is_in > self._is_in).any():
-            self._tied = None
-            stale = self._leave((is_in < self._is_in).nonzero()[0])
-            if stale:
-                self._rank(stale)
-            return
-        self._is_in, self._is_confined = is_in, True
-        self._inside = is_in.nonzero()[0]
-        self.count = self._inside.size
-        self._rank(self._columns)
+        unread, self._unread = self._unread, []
+        only_leave = not (is_in > self._is_in).any() and not any(
+            [is_in.take(places).any() for places, _ in unread]
+        )
+        stale = self._leave((is_in < self._is_in).nonzero()[0]) if only_leave else self._columns
+        for places, raw in unread:  # after they have left, with the scores that they had
+            for column, new in zip(self.moving, raw, strict=True):
+                column.raw[places] = new
+        self._tied = None
+        if not only_leave:
+            self._is_in = is_in
+            self._inside = is_in.nonzero()[0]
+            self.count = self._inside.size
+        if stale:
+            self._rank(stale)
 
     def best(self, pod: Pod) -> tuple[int, int]:
         """Return the row of the best candidate for a pod, and its total; there must be one."""
@@ -125,9 +130,8 @@ class Ranking:
             places, passes = places[known], passes[known]
         stays, was_in = places[passes], self._is_in.take(places)
         if self._passes is not None:
-            self._passes[places], self._is_confined = passes, False
-            for column, new in zip(self.moving, raw, strict=True):
-                column.raw[stays] = new
+            self._passes[places] = passes
+            self._unread.append((stays, raw))
             return True
         if (passes > was_in).any():  # they may be beyond the ends of any score
             self._is_in[places] = passes
