@@ -71,7 +71,7 @@ class Ranking:
         is_in = self._passes & allowed.take(self._rows)
         unread, self._unread = self._unread, []
         only_leave = not (is_in > self._is_in).any() and not any(
-            [is_in.take(places).any() for places, _ in unread]
+            is_in.take(places).any() for places, _ in unread
         )
         stale = self._leave((is_in < self._is_in).nonzero()[0]) if only_leave else self._columns
         for places, raw in unread:  # after they have left, with the scores that they had
