@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from engine.model.decision import Codes, FilterResult
+from engine.model.measure import NodeThreshold
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
@@ -170,6 +171,7 @@ class Plugin:
         concerns: whether its filter may reject any node for a pod, in a view; asked before.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
+        thresholds: what its filter allows by these args, on nodes that do not say otherwise.
     """
 
     args: type[Args]
@@ -181,3 +183,4 @@ class Plugin:
     reads_other_nodes: Callable[[Pod, ClusterView], bool] = for_no_pod
     concerns: Callable[[Pod, ClusterView], bool] = for_every_pod
     estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None
+    thresholds: Callable[[Any], Sequence[NodeThreshold]] = lambda _: ()

@@ -21,6 +21,7 @@ from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions
+from engine.model.measure import NodeThreshold
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, NodeFilter, Plugin
 from engine.policy import schema
 from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
@@ -323,12 +324,14 @@ def _filter_rule(
     evaluator: FilterEvaluator
     node_filter: NodeFilter | None = None
     labels = PLUGIN_LABELS
+    thresholds: tuple[NodeThreshold, ...] = ()
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
         evaluator = PluginFilter(plugin.filter(args), plugin)
         dynamic = rule.plugin not in STATIC_PLUGINS
         node_filter = plugin.node_filter(args) if plugin.node_filter else None
+        thresholds = tuple(plugin.thresholds(args))
     else:
         evaluator = FilterExpression(programs.found[path], rule.message)
         dynamic = not evaluator.reads_labels_alone
@@ -344,6 +347,7 @@ def _filter_rule(
         evaluator=evaluator,
         labels=labels,
         node_filter=node_filter,
+        thresholds=thresholds,
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
+from engine.model.measure import NodeThreshold
 from engine.model.rule_input import RuleInputs
 from engine.plugins import FAULT, PLUGINS, NodeFilter
 from engine.policy.context import RuleContext
@@ -79,6 +80,7 @@ class FilterRule:
         evaluator: the plugin or expression.
         labels: its requirements on node labels.
         node_filter: the part of it that is true whatever the pod, None if there is none.
+        thresholds: what it allows on nodes that do not say otherwise, for people.
     """
 
     policy: str
@@ -88,6 +90,7 @@ class FilterRule:
     evaluator: FilterEvaluator
     labels: FilterLabels = PLUGIN_LABELS
     node_filter: NodeFilter | None = None
+    thresholds: tuple[NodeThreshold, ...] = ()
 
     def outcome(self, context: RuleContext) -> FilterOutcome:
         """Return the outcome for every node; all pass if it abstains."""

@@ -5,9 +5,16 @@ What belongs here: the structs behind JSON answers and terminal outputs, how the
 in camelCase on the wire, in the order in which they are declared.
 """
 
+from engine.model.measure import Measure
 from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
-from engine.report.nodes import NodesReport, ResourceColumns, Threshold, nodes_report
+from engine.report.nodes import (
+    NodesReport,
+    ResourceColumns,
+    Threshold,
+    nodes_report,
+    thresholds_of,
+)
 from engine.report.outcome import (
     POINT,
     RANK_BOUNDS,
@@ -43,7 +50,6 @@ from engine.report.simulation import (
     ArmReport,
     ArrivalSource,
     ArrivalsSummary,
-    Measure,
     NodeLevels,
     PodFate,
     PodOutcome,
@@ -125,4 +131,5 @@ __all__ = [
     "policies_report",
     "queue_report",
     "summary",
+    "thresholds_of",
 ]

@@ -9,10 +9,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.measure import Measure
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.time import SECOND, Micros, date
 from engine.model.well_known import ZONE_LABEL
-from engine.report.simulation import Measure
+from engine.policy import PolicySet
 from engine.view import ClusterView, IntColumn, Sum
 
 SHOWN_RESOURCES: Final = (CPU, MEMORY)
@@ -107,6 +108,22 @@ def nodes_report(
         report_age_seconds=_ages(view.metric_time[rows], now),
         resources={name: _columns(view, name, rows) for name in resources},
         thresholds=thresholds,
+    )
+
+
+def thresholds_of(policies: PolicySet) -> tuple[Threshold, ...]:
+    """Return the thresholds that filters of policies in force are given, for nodes without own."""
+    return tuple(
+        Threshold(
+            measure=each.measure,
+            resource=each.resource,
+            percent=each.percent,
+            policy=policy.name,
+            rule=rule.name,
+        )
+        for policy in policies
+        for rule in policy.filters
+        for each in rule.thresholds
     )
 
 

@@ -10,15 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from engine.model.measure import Measure
 from engine.report.decision import PodName
-
-
-class Measure(StrEnum):
-    """What is measured of a node."""
-
-    REQUESTS = "requests"  # of its pods
-    LIMITS = "limits"  # of its pods
-    LOAD = "load"  # what is in use
 
 
 class ArmPlacement(StrEnum):

@@ -96,7 +96,7 @@ def grouped_bars(
             "x": labels,
             "y": values,
             "marker": filled(number),
-            "hovertemplate": "%{x}: %{y}<extra>%{fullData.name}</extra>",
+            "hovertemplate": "from %{x}: %{y}<extra>%{fullData.name}</extra>",
         }
         for number, (name, values) in enumerate(series.items())
     ]
@@ -193,9 +193,8 @@ def histogram(values: Iterable[float], *, width: int, bins: int) -> list[int]:
 
 
 def bin_labels(width: int, bins: int) -> list[str]:
-    """Return the names of the bins of a histogram."""
-    names = [f"{at * width} to {(at + 1) * width}" for at in range(bins - 1)]
-    return [*names, f"{(bins - 1) * width}+"]
+    """Return the names of the bins of a histogram: where each begins."""
+    return [*(f"{at * width}" for at in range(bins - 1)), f"{(bins - 1) * width}+"]
 
 
 def marks_in_rows(name: str, values: Mapping[str, float]) -> Mapping[str, Any]:

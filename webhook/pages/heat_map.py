@@ -11,7 +11,7 @@ from typing import Any, Final
 from webhook.pages.figures import axis, layout, plot_text
 from webhook.pages.page import Figure
 
-_WIDER_THAN_HIGH: Final = 2.4
+_WIDER_THAN_HIGH: Final = 3
 _LEAST_COLUMNS: Final = 24
 _MOST_NAMED_ZONES: Final = 20
 _EDGE: Final = "rgba(128,128,128,0.9)"

@@ -157,7 +157,10 @@ def _order(sort: str) -> Callable[[_Row], tuple[float | str, str]]:
 def _distribution(known: Sequence[float], measure: str, thresholds: Sequence[Threshold]) -> Figure:
     counts = histogram(known, width=_BIN, bins=_BINS)
     figure = grouped_bars(
-        bin_labels(_BIN, _BINS), {measure: counts}, x=f"{measure}, % of allocatable", y="nodes"
+        bin_labels(_BIN, _BINS),
+        {measure: counts},
+        x=f"{measure}, % of allocatable, from",
+        y="nodes",
     )
     # On an axis of names positions are counted: the middle of the first bin is 0.
     marks = [upright(each.percent / _BIN - 0.5, f"{each.percent} %") for each in thresholds]

@@ -49,6 +49,8 @@ def report_page(report: SimulationReport) -> str:
         report=report,
         sections=[section for section in sections if section.captions],
         keys=_spread_keys(report),
+        measured=_most_telling(report),
+        nodes=_by_node(report),
         spreads={
             arm.name: {(s.measure, s.resource): s for s in arm.spreads} for arm in report.arms
         },
@@ -85,24 +87,41 @@ def _threshold(report: SimulationReport, measure: Measure, resource: str) -> flo
 
 
 def _heat_maps(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
-    """Add the nodes of each arm by what matters first: load if it is known, else requests."""
+    """Add the nodes of each arm by what matters most."""
     captions: dict[str, str] = {}
-    keys = _keys_of_levels(report)
-    shown = [key for key in keys if key[0] is Measure.LOAD] or list(keys)
+    measured = _most_telling(report)
+    if measured is None:
+        return _Plots("Nodes", captions)
+    measure, resource = measured
     for number, arm in enumerate(report.arms):
-        for measure, resource in shown[:1]:
-            percent = _levels(arm, measure, resource)
-            if not percent:
-                continue
-            name = f"heat-map-{number}"
-            figures[name] = heat_map(
-                report.cluster.nodes,
-                report.cluster.zones,
-                percent,
-                _threshold(report, measure, resource),
-            )
-            captions[name] = f"{arm.name}: {resource} {measure} of each node, darker is fuller"
+        percent = _levels(arm, measure, resource)
+        if not percent:
+            continue
+        name = f"heat-map-{number}"
+        figures[name] = heat_map(
+            report.cluster.nodes,
+            report.cluster.zones,
+            percent,
+            _threshold(report, measure, resource),
+        )
+        captions[name] = f"{arm.name}: {resource} {measure} of each node, the fuller the darker"
     return _Plots("Nodes", captions, wide=True)
+
+
+def _most_telling(report: SimulationReport) -> tuple[Measure, str] | None:
+    """Return what nodes are shown by: load if it is known, else what comes first."""
+    keys = _keys_of_levels(report)
+    return next((key for key in keys if key[0] is Measure.LOAD), keys[0] if keys else None)
+
+
+def _by_node(report: SimulationReport) -> Sequence[tuple[object, ...]]:
+    """Return a row for each node, as the heat maps have it: name, zone, a percentage per arm."""
+    measured = _most_telling(report)
+    if measured is None:
+        return ()
+    unknown = (None,) * len(report.cluster.nodes)
+    columns = [_levels(arm, *measured) or unknown for arm in report.arms]
+    return tuple(zip(report.cluster.nodes, report.cluster.zones, *columns, strict=True))
 
 
 def _distributions(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
@@ -115,7 +134,10 @@ def _distributions(report: SimulationReport, figures: dict[str, Figure]) -> _Plo
         }
         name = f"distribution-{number}"
         figures[name] = grouped_bars(
-            bin_labels(_BIN, _BINS), counts, x=f"{resource} {measure}, % of allocatable", y="nodes"
+            bin_labels(_BIN, _BINS),
+            counts,
+            x=f"{resource} {measure}, % of allocatable, from",
+            y="nodes",
         )
         captions[name] = f"Number of nodes by {resource} {measure}, arm by arm"
     return _Plots("Distributions", captions)

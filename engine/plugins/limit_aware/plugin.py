@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from engine.documents import mistake, warn
 from engine.model.decision import FilterResult, and_not
+from engine.model.measure import Measure, NodeThreshold
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import NATIVE, is_scalar
@@ -361,10 +362,16 @@ def _checked_natives(shape: PodShape) -> IntColumn:
     return np.array(amounts, np.int64)[:, np.newaxis]
 
 
+def _thresholds(args: LimitAwareArgs) -> list[NodeThreshold]:
+    ratios = read(args.default_limit_to_allocatable_ratio).percents
+    return [NodeThreshold(Measure.LIMITS, name, percent) for name, percent in ratios.items()]
+
+
 PLUGIN = Plugin(
     args=LimitAwareArgs,
     filter=LimitAwareFilter,
     node_filter=LimitAwareFilter,
     score=LimitAwareScore,
+    thresholds=_thresholds,
     reads=(Domain.NODES, Domain.PODS),
 )

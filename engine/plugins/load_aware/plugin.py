@@ -17,6 +17,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from engine.model.decision import Codes, FilterResult
+from engine.model.measure import Measure, NodeThreshold
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resources import Amounts
@@ -338,6 +339,15 @@ def _estimator(args: LoadAwareArgs) -> Callable[[Pod], Amounts]:
     return lambda pod: estimate(pod.shape, profile)
 
 
+def _thresholds(args: LoadAwareArgs) -> list[NodeThreshold]:
+    """Return those for pods that are not production pods."""
+    is_aggregated = args.aggregated.usage_thresholds and args.aggregated.usage_aggregation_type
+    found = args.aggregated.usage_thresholds if is_aggregated else args.usage_thresholds
+    return [
+        NodeThreshold(Measure.LOAD, name, percent) for name, percent in found.items() if percent
+    ]
+
+
 PLUGIN = Plugin(
     args=LoadAwareArgs,
     filter=LoadAwareFilter,
@@ -345,5 +355,6 @@ PLUGIN = Plugin(
     score=LoadAwareScore,
     sum_profiles=lambda args: (args.load_profile,),
     estimator=_estimator,
+    thresholds=_thresholds,
     reads=LOAD_DOMAINS,
 )

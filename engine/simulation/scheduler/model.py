@@ -15,22 +15,22 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.selectors import named_nodes
 from engine.model.time import Micros
-from engine.plugins import PLUGINS, Filter, Plugin
+from engine.plugins import PLUGINS
 from engine.plugins.lib.spread_constraints import SpreadConstraint
 from engine.policy import SCHEDULER_FILTERS
+from engine.simulation.scheduler.columns import NodeColumns, filter_of, node_columns
 from engine.simulation.scheduler.sampling import node_order, nodes_to_find, search
 from engine.simulation.scheduler.scoring import scores, weighted_sum
-from engine.simulation.scheduler.topology_spread import SYSTEM_DEFAULT_CONSTRAINTS
+from engine.simulation.scheduler.topology_spread import (
+    SYSTEM_DEFAULT_CONSTRAINTS,
+    SoftSpread,
+    soft_spread,
+)
 from engine.view import BoolColumn, ClusterView, IntColumn
 
-
-def _filter_of(name: str) -> tuple[Plugin, Filter]:
-    plugin = PLUGINS[name]
-    assert plugin.filter is not None  # noqa: S101 - all of them are filters
-    return plugin, plugin.filter(plugin.args())
-
-
-_FILTERS: Final = tuple(_filter_of(rule.name) for rule in SCHEDULER_FILTERS)
+_FILTERS: Final = {rule.name: filter_of(rule.name) for rule in SCHEDULER_FILTERS}
+_NEIGHBOURS: Final = ("NodePorts", "PodTopologySpread", "InterPodAffinity")
+"""Filters that look at ports, or at pods of other nodes; they seldom concern a pod."""
 
 
 class SchedulerModel:
@@ -70,7 +70,9 @@ class SchedulerModel:
             nominated: the node that is tried first and alone; the pod's own where it is empty.
         """
         pod = request.pod
-        passes = passing_nodes(pod, view, now)
+        spread = soft_spread(pod, self._default_constraints)
+        columns = _columns(pod, view, now, spread)
+        passes = _passing(columns, pod, view, now)
 
         # 1. A nomination ends the search.
         nominated = nominated or pod.nominated_node_name
@@ -91,18 +93,14 @@ class SchedulerModel:
         # 3. Score them, unless there is no choice.
         best = feasible
         if feasible.size > 1:
-            totals = weighted_sum(scores(pod, view, feasible, now, self._default_constraints))
+            totals = weighted_sum(scores(pod, view, feasible, now, columns, spread))
             best = feasible[totals == totals.max()]
         return view.names[int(best[self._random.randrange(best.size)])]
 
 
 def passing_nodes(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
     """Return which nodes pass the filters, (n,)."""
-    passes = view.valid
-    for plugin, rule in _FILTERS:
-        if plugin.concerns(pod, view):
-            passes = and_not(passes, rule.filter(pod, view, now).rejects)
-    return passes
+    return _passing(node_columns(pod, view, now), pod, view, now)
 
 
 def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn]:
@@ -111,8 +109,10 @@ def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn
     As if all of them were looked at; aligned with the rows that `passing_nodes` gives, empty where
     there are none.
     """
-    (rows,) = passing_nodes(pod, view, now).nonzero()
-    return scores(pod, view, rows, now) if rows.size else {}
+    spread = soft_spread(pod, SYSTEM_DEFAULT_CONSTRAINTS)
+    columns = _columns(pod, view, now, spread)
+    (rows,) = _passing(columns, pod, view, now).nonzero()
+    return scores(pod, view, rows, now, columns, spread) if rows.size else {}
 
 
 def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Micros) -> str:
@@ -122,8 +122,8 @@ def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Mic
     counts for the first filter that rejects it.
     """
     left, reasons, pod = view.valid, Counter[str](), request.pod
-    for plugin, rule in _FILTERS:
-        if not plugin.concerns(pod, view):
+    for name, rule in _FILTERS.items():
+        if not PLUGINS[name].concerns(pod, view):
             continue
         result = rule.filter(pod, view, now)
         codes, counts = np.unique(result.codes[left & result.rejects], return_counts=True)
@@ -134,6 +134,20 @@ def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Mic
     counted = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
     nodes = f"0/{int(view.valid.sum())} nodes are available"
     return f"{nodes}: {counted}." if counted else f"{nodes}."
+
+
+def _columns(pod: Pod, view: ClusterView, now: Micros, spread: SoftSpread) -> NodeColumns:
+    selectors = (selector for selector in spread.selectors if selector is not None)
+    return node_columns(pod, view, now, selectors)
+
+
+def _passing(columns: NodeColumns, pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
+    """Return which nodes pass all filters, (n,)."""
+    passes = columns.passes
+    for name in _NEIGHBOURS:
+        if PLUGINS[name].concerns(pod, view):
+            passes = and_not(passes, _FILTERS[name].filter(pod, view, now).rejects)
+    return passes
 
 
 def _narrowed(order: NDArray[np.intp], pod: Pod, view: ClusterView) -> NDArray[np.intp]:

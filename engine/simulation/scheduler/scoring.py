@@ -6,7 +6,7 @@ Source: pkg/scheduler/apis/config/v1/default_plugins.go and framework/runtime/fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -14,13 +14,9 @@ from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.plugins import PLUGINS, Score
-from engine.plugins.lib.spread_constraints import SpreadConstraint
+from engine.simulation.scheduler.columns import NodeColumns, image_points, score_of
 from engine.simulation.scheduler.pod_affinity import affinity_points
-from engine.simulation.scheduler.topology_spread import (
-    SYSTEM_DEFAULT_CONSTRAINTS,
-    spread_points,
-)
+from engine.simulation.scheduler.topology_spread import SoftSpread, spread_points
 from engine.view import ClusterView, IntColumn
 
 WEIGHTS: Final[Mapping[str, int]] = {
@@ -34,19 +30,8 @@ WEIGHTS: Final[Mapping[str, int]] = {
 }
 """The weights of the scores."""
 
-_NOT_PLUGINS: Final = frozenset({"PodTopologySpread", "InterPodAffinity"})
-"""Those that no policy can name: what they give a node depends on the nodes that compete."""
-
-
-def _score(name: str) -> Score:
-    """Return the score of a plugin with its default args."""
-    plugin = PLUGINS[name]
-    assert plugin.score is not None  # noqa: S101 - all of them are scores
-    score: Score = plugin.score(plugin.args())
-    return score
-
-
-_PLUGINS: Final = {name: _score(name) for name in WEIGHTS if name not in _NOT_PLUGINS}
+_AFFINITY: Final = score_of("NodeAffinity")
+_TAINTS: Final = score_of("TaintToleration")
 
 
 def scores(
@@ -54,7 +39,8 @@ def scores(
     view: ClusterView,
     rows: NDArray[np.intp],
     now: Micros,
-    default_constraints: Sequence[SpreadConstraint] = SYSTEM_DEFAULT_CONSTRAINTS,
+    columns: NodeColumns,
+    spread: SoftSpread,
 ) -> dict[str, IntColumn]:
     """Return the points of some rows by the name of the score, before they are weighed.
 
@@ -63,15 +49,19 @@ def scores(
         view: the cluster.
         rows: the nodes that compete, at least one.
         now: the moment.
-        default_constraints: of topology spread, for a pod that has none.
+        columns: what is known of each node for the pod, pods by the selectors of `spread` included.
+        spread: the constraints of the pod.
     """
-    points = {
-        name: score.normalize(score.score(pod, view, now).values.take(rows))
-        for name, score in _PLUGINS.items()
+    affinity = _AFFINITY.score(pod, view, now).values.take(rows)
+    return {
+        "TaintToleration": _TAINTS.normalize(columns.taints.take(rows)),
+        "NodeAffinity": _AFFINITY.normalize(affinity),
+        "NodeResourcesFit": columns.fit.take(rows),
+        "PodTopologySpread": spread_points(spread, pod, view, rows, columns.matching),
+        "InterPodAffinity": affinity_points(pod, view, rows),
+        "NodeResourcesBalancedAllocation": columns.balance.take(rows),
+        "ImageLocality": image_points(pod, view, now).take(rows),
     }
-    points["PodTopologySpread"] = spread_points(pod, view, rows, default_constraints)
-    points["InterPodAffinity"] = affinity_points(pod, view, rows)
-    return points
 
 
 def weighted_sum(points: Mapping[str, IntColumn]) -> IntColumn:

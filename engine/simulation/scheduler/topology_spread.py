@@ -12,10 +12,10 @@ StatefulSet has of its own; pods that only a Service selects have no constraints
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import log
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from engine.plugins.lib.spread_constraints import (
     constraints_of,
     counting_nodes,
     has_label,
-    matching_pods,
 )
 from engine.view import MISSING, BoolColumn, ClusterView, IntColumn, label_column
 
@@ -53,74 +52,106 @@ _OWN_LABELS: Final = frozenset(
 _SELECTORS: Final = 1024
 
 
+class SoftSpread(NamedTuple):
+    """The soft constraints of a pod.
+
+    Attributes:
+        constraints: those of its own, else the default ones with the selector of its controller.
+        selectors: of the pods that count for each; None for none.
+        needs_labels: whether only nodes count that have the labels of all constraints. The default
+            ones leave the others in, so that clusters without zones spread, too.
+    """
+
+    constraints: Sequence[SpreadConstraint] = ()
+    selectors: Sequence[LabelSelector | None] = ()
+    needs_labels: bool = True
+
+
+def soft_spread(pod: Pod, defaults: Sequence[SpreadConstraint]) -> SoftSpread:
+    """Return the soft constraints of a pod.
+
+    Args:
+        pod: the pod.
+        defaults: the constraints of a pod that has none of its own, hard or soft.
+    """
+    if pod.topology_spread or pod.soft_topology_spread:
+        constraints = _own_constraints(pod)
+        return SoftSpread(constraints, [each.selector_for(pod) for each in constraints])
+    if not (defaults and pod.labels and _SPREADING.intersection(pod.owner_kinds)):
+        return SoftSpread()
+    selector = _selector_of(frozenset(pod.labels.items()))
+    needs_labels = defaults is not SYSTEM_DEFAULT_CONSTRAINTS
+    return SoftSpread(defaults, [selector] * len(defaults), needs_labels)
+
+
 def spread_points(
+    spread: SoftSpread,
     pod: Pod,
     view: ClusterView,
     rows: NDArray[np.intp],
-    defaults: Sequence[SpreadConstraint] = SYSTEM_DEFAULT_CONSTRAINTS,
+    matching: Mapping[LabelSelector, IntColumn],
 ) -> IntColumn:
     """Return 0..MAX_SCORE for each of some rows, in their order; 0 for a pod without constraints.
 
     Args:
+        spread: the constraints of the pod.
         pod: the pod.
         view: the cluster.
         rows: the nodes that compete.
-        defaults: the constraints of a pod that has none of its own.
+        matching: (n,) each, how many pods of each node the selectors of the constraints select.
     """
-    has_own = bool(pod.topology_spread or pod.soft_topology_spread)
-    constraints = _own_constraints(pod) if has_own else _default_constraints(pod, defaults)
-    if not constraints:
+    if not spread.constraints:
         return np.zeros(rows.size, np.int64)
-    # Default constraints leave nodes in that lack a label, so that clusters without zones spread.
-    needs_labels = has_own or defaults is not SYSTEM_DEFAULT_CONSTRAINTS
-    counts = np.ones(rows.size, np.bool_)
-    if needs_labels:
-        labelled = [has_label(each.key, view).take(rows) for each in constraints]
-        counts = np.logical_and.reduce(labelled)
-    counting = counting_nodes(constraints, pod, view, with_all_labels=needs_labels)
+    competes = np.ones(rows.size, np.bool_)
+    if spread.needs_labels:
+        labelled = [has_label(each.key, view).take(rows) for each in spread.constraints]
+        competes = np.logical_and.reduce(labelled)
+    counting = counting_nodes(spread.constraints, pod, view, with_all_labels=spread.needs_labels)
     costs = np.zeros(rows.size, np.float64)
-    for constraint, nodes in zip(constraints, counting, strict=True):
-        costs += _costs(constraint, nodes, pod, view, rows, counts)
-    return _normalized(rounded(costs), counts)
+    for constraint, selector, nodes in zip(
+        spread.constraints, spread.selectors, counting, strict=True
+    ):
+        pods = np.zeros(len(view), np.int64) if selector is None else matching[selector]
+        costs += _costs(constraint, np.where(nodes, pods, 0), pods, view, rows, competes)
+    return _normalized(rounded(costs), competes)
 
 
 def _costs(
     constraint: SpreadConstraint,
-    counting: BoolColumn,
-    pod: Pod,
+    counted: IntColumn,
+    pods: IntColumn,
     view: ClusterView,
     rows: NDArray[np.intp],
-    counts: BoolColumn,
+    competes: BoolColumn,
 ) -> NDArray[np.float64]:
     """Return what a constraint costs each of some rows; 0 for those without its label.
 
     Args:
         constraint: the constraint.
-        counting: the nodes whose pods count, (n,).
-        pod: the pod.
+        counted: pods of each node that count in its domain, (n,).
+        pods: pods of each node that the constraint selects, (n,).
         view: the cluster.
-        rows: the nodes that compete.
-        counts: which of them have all labels that are needed.
+        rows: nodes.
+        competes: which of them have all labels that are needed.
     """
     label = label_column(view, constraint.key)
     codes = label.codes.take(rows)
-    pods = matching_pods(constraint.selector_for(pod), pod.namespace, view)
     if constraint.key == _HOSTNAME:
-        domains, near = int(np.count_nonzero(counts)), pods.take(rows)
+        domains, near = int(np.count_nonzero(competes)), pods.take(rows)
     else:
-        domains = int(np.count_nonzero(np.bincount(codes[counts])))
-        sums = np.bincount(label.codes, np.where(counting, pods, 0), minlength=len(label.book))
+        domains = int(np.count_nonzero(np.bincount(codes[competes])))
+        sums = np.bincount(label.codes, counted, minlength=len(label.book))
         near = sums.take(codes).astype(np.int64)
     costs = near * log(domains + 2) + (constraint.max_skew - 1)
     return np.where(codes != MISSING, costs, 0.0)
 
 
-def _normalized(costs: IntColumn, counts: BoolColumn) -> IntColumn:
-    """Return MAX_SCORE for the least cost; 0 for rows that do not count."""
-    least, most = int(costs.min(where=counts, initial=2**62)), int(costs[counts].max(initial=0))
+def _normalized(costs: IntColumn, competes: BoolColumn) -> IntColumn:
+    """Return MAX_SCORE for the least cost; 0 for rows that do not compete."""
+    least, most = int(costs.min(where=competes, initial=2**62)), int(costs[competes].max(initial=0))
     if not most:
-        return np.where(counts, MAX_SCORE, 0)
-    return np.where(counts, MAX_SCORE * (most + least - costs) // most, 0)
+        return np.where(competes, MAX_SCORE, 0)
+    return np.where(competes, MAX_SCORE * (most + least - costs) // most, 0)
 
 
 def _own_constraints(pod: Pod) -> Sequence[SpreadConstraint]:
@@ -131,27 +162,13 @@ def _own_constraints(pod: Pod) -> Sequence[SpreadConstraint]:
     return () if constraints is None or constraints.mistakes else constraints.each
 
 
-def _default_constraints(
-    pod: Pod, defaults: Sequence[SpreadConstraint]
-) -> Sequence[SpreadConstraint]:
-    """Return the default constraints with the pods that the controller of a pod selects."""
-    if not (defaults and pod.labels and _SPREADING.intersection(pod.owner_kinds)):
-        return ()
-    return _selecting(tuple(defaults), frozenset(pod.labels.items()))
-
-
 @lru_cache(maxsize=_SELECTORS)
-def _selecting(
-    constraints: tuple[SpreadConstraint, ...], labels: frozenset[tuple[str, str]]
-) -> tuple[SpreadConstraint, ...]:
-    """Return constraints for pods that have some labels."""
-    selector = LabelSelector(
+def _selector_of(labels: frozenset[tuple[str, str]]) -> LabelSelector:
+    """Return the selector of the pods that the controller of a pod with some labels selects."""
+    return LabelSelector(
         tuple(
             Requirement(key, Operator.IN, frozenset((value,)))
             for key, value in sorted(labels)
             if key not in _OWN_LABELS
         )
-    )
-    return tuple(
-        SpreadConstraint(each.key, each.max_skew, selector=selector) for each in constraints
     )

@@ -1,7 +1,23 @@
 from __future__ import annotations
 
-from engine.report import Measure, Threshold, nodes_report
+from pathlib import Path
+
+from engine.policy import load_policies
+from engine.report import Measure, Threshold, nodes_report, thresholds_of
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
+
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: calm}
+spec:
+  filters:
+    - {plugin: LoadAware, args: {usageThresholds: {cpu: 70, memory: 0}}}
+    - name: percentile
+      plugin: LoadAware
+      args: {aggregated: {usageThresholds: {memory: 80}, usageAggregationType: p95}}
+    - {plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: "150%"}}}
+"""
 
 
 def test_the_columns_are_in_order_of_names_and_in_base_units() -> None:
@@ -36,3 +52,14 @@ def test_thresholds_are_passed_on() -> None:
     assert nodes_report(cluster([node("a", cpu="2")]), NOW, thresholds=[limit]).thresholds == [
         limit
     ]
+
+
+def test_thresholds_are_those_that_filters_of_policies_are_given(tmp_path: Path) -> None:
+    (tmp_path / "calm.yaml").write_text(POLICY)
+    found = thresholds_of(load_policies([tmp_path]))
+    assert [(each.measure, each.resource, each.percent, each.rule) for each in found] == [
+        (Measure.LOAD, "cpu", 70, "LoadAware"),
+        (Measure.LOAD, "memory", 80, "percentile"),
+        (Measure.LIMITS, "cpu", 150, "LimitAware"),
+    ]
+    assert {each.policy for each in found} == {"calm"}

@@ -86,6 +86,13 @@ def test_each_arm_has_a_heat_map_and_all_share_a_distribution() -> None:
     assert "above the threshold (1)" in names
 
 
+def test_the_heat_maps_are_a_table_too() -> None:
+    text = report_page(report(arm("stock"), arm("calm")))
+    row = text[text.index('<th scope="row">node2</th>') :]
+    assert row[: row.index("</tr>")].count("<td") == 3  # its zone, and a level per arm
+    assert ">95.0<" in row
+
+
 def test_what_each_rule_turned_away_is_drawn_and_listed() -> None:
     rejected = RuleRejections(policy="calm", rule="busy", pods=4, nodes=40, example="too busy")
     text = report_page(report(arm("stock"), arm("calm", rejections=(rejected,))))

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const CONFIG = { displayModeBar: false, doubleClick: "reset" };
-  const WIDEST_CELL = 26;
+  const WIDEST_CELL = 20;
   const NARROWEST_CELL = 4;
   const element = (id) => document.getElementById(id);
   let figures = {};

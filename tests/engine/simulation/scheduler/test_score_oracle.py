@@ -7,10 +7,18 @@ from random import Random
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from engine.model.pod import Pod
+from engine.simulation.scheduler.columns import node_columns
 from engine.simulation.scheduler.pod_affinity import affinity_points
-from engine.simulation.scheduler.topology_spread import spread_points
+from engine.simulation.scheduler.topology_spread import (
+    SYSTEM_DEFAULT_CONSTRAINTS,
+    soft_spread,
+    spread_points,
+)
 from engine.view import ClusterView, IntColumn, WhatIf
+from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.neighbour_worlds import (
     HOSTNAME,
     model_of,
@@ -49,11 +57,18 @@ def both(pod: Json, cluster: PlainCluster, feasible: list[str]) -> tuple[Points,
     """Return the points of both scores, about which all agree."""
     view = state_of(cluster).view()
     rows = np.array([view.rows[name] for name in feasible], np.intp)
-    spread = named(feasible, spread_points(model_of(pod), view, rows))
+    spread = named(feasible, _spread(model_of(pod), view, rows))
     affinity = named(feasible, affinity_points(model_of(pod), view, rows))
     assert spread == topology_spread(pod, cluster, feasible)
     assert affinity == inter_pod_affinity(pod, cluster, feasible)
     return spread, affinity
+
+
+def _spread(pod: Pod, view: ClusterView, rows: NDArray[np.intp]) -> IntColumn:
+    """Return the points of rows by topology spread, as the model asks for them."""
+    spread = soft_spread(pod, SYSTEM_DEFAULT_CONSTRAINTS)
+    columns = node_columns(pod, view, NOW, filter(None, spread.selectors))
+    return spread_points(spread, pod, view, rows, columns.matching)
 
 
 def named(names: list[str], points: IntColumn) -> Points:
@@ -129,8 +144,8 @@ def test_pods_that_were_placed_count_as_those_that_are_on_nodes(random: Random) 
         cluster = PlainCluster(cluster.nodes, [*cluster.pods, other], cluster.namespaces)
 
 
-def _points(pod: Json, view: ClusterView, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Json:
+def _points(pod: Json, view: ClusterView, rows: NDArray[np.intp]) -> Json:
     return {
         "affinity": affinity_points(model_of(pod), view, rows).tolist(),
-        "spread": spread_points(model_of(pod), view, rows).tolist(),
+        "spread": _spread(model_of(pod), view, rows).tolist(),
     }

@@ -1,0 +1,146 @@
+"""What the filters and scores of the scheduler say of nodes, remembered for pods of a template.
+
+There are two memories: of what pods do not change, and of what they do. Of the latter only the rows
+of nodes that took pods are computed again, all in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
+from engine.model.selectors import LabelSelector
+from engine.model.shape_cache import cached_by_shape
+from engine.model.time import Micros
+from engine.plugins import PLUGINS, Filter, Score
+from engine.plugins.lib.spread_constraints import matching_pods
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn
+
+_NODES: Final = (Domain.NODES,)
+_NODES_AND_PODS: Final = (Domain.NODES, Domain.PODS)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def filter_of(name: str) -> Filter:
+    """Return the filter of a plugin, with its default args."""
+    plugin = PLUGINS[name]
+    assert plugin.filter is not None  # noqa: S101 - all that are asked for are filters
+    made: Filter = plugin.filter(plugin.args())
+    return made
+
+
+def score_of(name: str) -> Score:
+    """Return the score of a plugin, with its default args."""
+    plugin = PLUGINS[name]
+    assert plugin.score is not None  # noqa: S101 - all that are asked for are scores
+    made: Score = plugin.score(plugin.args())
+    return made
+
+
+_UNSCHEDULABLE: Final = filter_of("NodeUnschedulable")
+_TAINTS: Final = filter_of("TaintToleration")
+_AFFINITY: Final = filter_of("NodeAffinity")
+_FIT: Final = filter_of("NodeResourcesFit")
+_TAINTS_SCORE: Final = score_of("TaintToleration")
+_FIT_SCORE: Final = score_of("NodeResourcesFit")
+_BALANCE: Final = score_of("NodeResourcesBalancedAllocation")
+_IMAGES: Final = score_of("ImageLocality")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeColumns:
+    """What is known of each node for a pod.
+
+    Attributes:
+        passes: (n,), which nodes pass all filters but those by ports and by the pods of other
+            nodes.
+        taints: (n,), how many taints speak against a node.
+        fit: (n,), points of NodeResourcesFit.
+        balance: (n,), points of NodeResourcesBalancedAllocation.
+        matching: (n,) each, the pods that selectors select, by selector.
+    """
+
+    passes: BoolColumn
+    taints: IntColumn
+    fit: IntColumn
+    balance: IntColumn
+    matching: Mapping[LabelSelector, IntColumn]
+
+
+def node_columns(
+    pod: Pod, view: ClusterView, now: Micros, selectors: Iterable[LabelSelector] = ()
+) -> NodeColumns:
+    """Return what is known of each node for a pod.
+
+    Args:
+        pod: the pod.
+        view: the cluster.
+        now: the moment.
+        selectors: of pods of its namespace, for `matching`.
+    """
+    selectors = tuple(dict.fromkeys(selectors))
+    allowed, taints = _still(pod, view, now)
+    fits, fit, balance, *matching = _moving(pod, view, now, selectors)
+    return NodeColumns(
+        passes=view.valid & (allowed != 0) & (fits != 0),
+        taints=taints,
+        fit=fit,
+        balance=balance,
+        matching=dict(zip(selectors, matching, strict=True)),
+    )
+
+
+def image_points(pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
+    """Return the points of ImageLocality, (n,), made again when any node changes."""
+
+    def points(rows: ClusterView) -> IntColumn:
+        return _IMAGES.score(pod, rows, now).values
+
+    return view.node_aggregate(("scheduler's images", pod.images), _NODES, points)
+
+
+def _still(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
+    """Return which nodes a pod may use whoever is there, and its taints score, (2, n)."""
+    required = None
+    if pod.affinity is not None:
+        required = pod.affinity.required_during_scheduling_ignored_during_execution
+
+    def columns(rows: ClusterView) -> NDArray[np.int64]:
+        rejects = (
+            _UNSCHEDULABLE.filter(pod, rows, now).rejects | _TAINTS.filter(pod, rows, now).rejects
+        )
+        rejects |= _AFFINITY.filter(pod, rows, now).rejects
+        return np.array([~rejects, _TAINTS_SCORE.score(pod, rows, now).values], np.int64)
+
+    selector = frozenset(pod.node_selector.items())
+    key = ("scheduler's nodes", pod.tolerations, selector, _encode(required))
+    return view.pod_column(key, _NODES, columns)
+
+
+def _moving(
+    pod: Pod, view: ClusterView, now: Micros, selectors: tuple[LabelSelector, ...]
+) -> NDArray[np.int64]:
+    """Return where a pod fits, the scores by requests, and pods by selector, (3 + k, n)."""
+
+    def columns(rows: ClusterView) -> NDArray[np.int64]:
+        fit = _FIT.filter(pod, rows, now).rejects
+        points = _FIT_SCORE.score(pod, rows, now), _BALANCE.score(pod, rows, now)
+        matching = [matching_pods(selector, pod.namespace, rows) for selector in selectors]
+        return np.array([~fit, *(each.values for each in points), *matching], np.int64)
+
+    key = ("scheduler's room", _amounts(pod.shape), pod.namespace if selectors else "", selectors)
+    return view.pod_column(key, _NODES_AND_PODS, columns)
+
+
+@cached_by_shape
+def _amounts(shape: PodShape) -> tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]]:
+    """Return all of a shape that the scheduler's plugins read."""
+    return frozenset(shape.requests.items()), frozenset(shape.non_zero_requests.items())
