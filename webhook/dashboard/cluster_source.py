@@ -15,6 +15,7 @@ from engine.report import (
     QuotasReport,
     nodes_report,
     policies_report,
+    thresholds_of,
 )
 from webhook.cluster import Cluster
 from webhook.dashboard.pod_decisions import PodDecisions
@@ -69,6 +70,7 @@ class ClusterSource:
         return nodes_report(
             self.cluster.view(),
             self.cluster.now(),
+            thresholds=thresholds_of(self.policies.current),
             stale=tuple(self.cluster.freshness().stale.values()),
         )
 
