@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from msgspec import Raw
@@ -66,8 +65,10 @@ class SimulatedPods:
             for found in read_json(text, "generated"):
                 by_kind = applier.by_kind[found.group, found.kind]
                 wire = found.decode(by_kind.kind.wire)
-                prepare = by_kind.prepare or (lambda wire, _, it=by_kind: partial(it.apply, wire))
-                prepare(wire, Raw(text))()
+                if by_kind.prepare is None:
+                    by_kind.apply(wire)
+                else:
+                    by_kind.prepare(wire, Raw(text))()
         self.view: ClusterView = applier.finished().view()
         cluster = RecordedCluster.of(self.view, collector.pods.values(), micros(NOW))
         arrivals = recorded_arrivals(cluster.pods)
