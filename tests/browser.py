@@ -14,8 +14,8 @@ from yarl import URL
 
 from tests.patience import PATIENCE_SECONDS
 
-_REQUIRED = "STOWPLAN_TEST_BROWSER"
-"""Set to `required` where a missing browser is a failure, as in CI."""
+_IS_REQUIRED = os.environ.get("STOWPLAN_TEST_BROWSER") == "required"
+"""Whether a missing browser is a failure, as in CI."""
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def chromium() -> AsyncIterator[Browser]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         problem = "there is no Chromium here: `apt-get install chromium`"
-        if os.environ.get(_REQUIRED) == "required":
+        if _IS_REQUIRED:
             pytest.fail(problem)
         pytest.skip(problem)
     async with async_playwright() as playwright:

@@ -30,17 +30,18 @@ from engine.model.time import micros
 from engine.model.well_known import ZONE_LABEL
 from engine.pipeline import Scope
 from engine.placement import encode
-from engine.policy import RuleContext, load_policies
+from engine.policy import PolicySet, RuleContext, load_policies
 from engine.report import decision_report
 from engine.simulation import SchedulerModel
 from engine.view import WhatIf
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.bench_quota_queue import WaitingPods
+from tests.bench.bench_reclaim import plan_for_a_full_node, situation_of, timed
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.reviews import Reviews
-from tests.bench.measuring import baseline_of, clock, loaded
+from tests.bench.measuring import baseline_of, clock, loaded, spare_the_collector
 from tests.bench.replica import Replica
 from tests.bench.texts import NOW
 from webhook.admission import wire
@@ -201,6 +202,25 @@ class _Scheduler:
         return spent[_BOUND_TEMPLATES:]
 
 
+class _Plans:
+    """A plan of reclaim in a cluster full of pods of quotas that borrow."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        self._situation = situation_of(nodes, pods - pods % nodes, PolicySet())
+        spare_the_collector()
+
+    def whole(self) -> Spent:
+        """Make it."""
+        return [sum(self._steps())]
+
+    def longest_steps(self) -> Spent:
+        """Make it; what waits for it waits for a step."""
+        return [max(self._steps())]
+
+    def _steps(self) -> Spent:
+        return timed(plan_for_a_full_node(self._situation))[1]
+
+
 class _Rules:
     """The CEL rules of `bench_cel`, on a cluster."""
 
@@ -348,6 +368,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
     batches, gangs = _Batches(world), _Gangs(world)
     scheduler = _Scheduler(world)
+    plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
     queues = _Queues(pods // 15)
@@ -359,6 +380,8 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
         "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
         "a pod by the model of the scheduler": (scheduler.bound, world.plain_score),
+        "a plan of reclaim among 100,000 pods": (plans.whole, world.plain_score),
+        "the longest step of that": (plans.longest_steps, world.plain_score),
         "a patch": (world.patches, world.plain_score),
         "an explanation": (world.explanations, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),

@@ -22,6 +22,7 @@ _OF_THE_MACHINE = {"client-ca", "namespace", "policies"} | {
     "metrics-port",
     "port",
     "probe-port",
+    "dashboard-port",
 }
 _QUICKER = {"reload-seconds": "0.5", "usage-poll-seconds": "5"}
 

@@ -17,7 +17,7 @@ from engine.model.elastic_quota import RECLAIM_ANNOTATION
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.installed import NAME, NAMESPACE, Installed
 from tests.e2e.quotas import GROUP, new_namespaces, quotas_known
-from tests.e2e.recorded_cluster import Event
+from tests.e2e.recorded_cluster import Event, pod_of
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
 
@@ -29,6 +29,7 @@ _OWNERS = 4  # of the pods of a tenant
 _OLD = 0.9
 """The part of the pods that look as if they had been bound for long: others are not evicted."""
 _AGE = timedelta(minutes=10)
+_PATIENCE_SECONDS = 180  # nothing is proven by it: longer than a busy machine takes
 _RECORDED = (f"elasticquotas.{GROUP}", "nodes", "pods")
 
 
@@ -82,6 +83,7 @@ class ElasticLoad:
         quiet_seconds: for how long these create none, and all that they have end: others borrow.
         sizes: what pods request of cpu.
         recording: what was watched, in order.
+        evicted: set once a pod was evicted.
         kills: of leaders.
     """
 
@@ -93,6 +95,7 @@ class ElasticLoad:
     quiet_seconds: float = 5.0
     sizes: Sequence[str] = ("500m", "1", "1", "2")
     recording: list[Event] = field(default_factory=list)
+    evicted: asyncio.Event = field(default_factory=asyncio.Event)
     kills: int = 0
 
     @asynccontextmanager
@@ -117,14 +120,25 @@ class ElasticLoad:
             begun.set()
             async for event in events:
                 self.recording.append(Event(time.time(), event["type"], event["object"]))
+                if resource == "pods" and pod_of(event["object"]).was_evicted:
+                    self.evicted.set()
 
-    async def come_and_go(self, seconds: float) -> None:
-        """Let the pods of all tenants come and go for some seconds."""
-        async with asyncio.timeout(seconds + 60), asyncio.TaskGroup() as group:
+    async def come_and_go(self, seconds: float, until: asyncio.Event | None = None) -> None:
+        """Let the pods of all tenants come and go for some seconds.
+
+        Args:
+            seconds: for at least so long.
+            until: for longer, until it is set: less happens at a time on a busy machine.
+        """
+        over = asyncio.Event()
+        async with asyncio.timeout(seconds + _PATIENCE_SECONDS), asyncio.TaskGroup() as group:
             for tenant in self.tenants:
-                group.create_task(self._come(tenant, seconds))
+                group.create_task(self._come(tenant, over))
             others = [group.create_task(each) for each in (self._go(), self._calm())]
             await asyncio.sleep(seconds)
+            if until is not None:
+                await until.wait()
+            over.set()
             for each in others:
                 each.cancel()
 
@@ -140,11 +154,10 @@ class ElasticLoad:
             for tenant in quiet:
                 tenant.quiet.clear()
 
-    async def _come(self, tenant: Tenant, seconds: float) -> None:
+    async def _come(self, tenant: Tenant, over: asyncio.Event) -> None:
         """Create pods unless the tenant is quiet, or has enough that wait."""
-        loop, chance = asyncio.get_running_loop(), self.chance
-        end = loop.time() + seconds
-        while loop.time() < end:
+        chance = self.chance
+        while not over.is_set():
             await asyncio.sleep(chance.expovariate(1 / (_ARRIVAL_SECONDS * len(self.tenants))))
             waiting = await self._waiting(tenant.namespace)
             if len(waiting) < _MOST_WAITING and not tenant.quiet.is_set():

@@ -139,7 +139,8 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
     await _apply(cluster)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_gone, cluster, "secrets", SECRET, NAMESPACE)
-        stack.push_async_callback(_gone, cluster, "configmaps", f"{NAME}-reclaim", NAMESPACE)
+        for record in ("reclaim", "outcome"):
+            stack.push_async_callback(_gone, cluster, "configmaps", f"{NAME}-{record}", NAMESPACE)
         # A holder that was killed did not let go of it, and the next one would wait.
         stack.push_async_callback(_gone, cluster, "leases", NAME, NAMESPACE)
         front = await stack.enter_async_context(fronting([replica.port for replica in running]))

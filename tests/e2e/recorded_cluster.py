@@ -122,7 +122,7 @@ class RecordedCluster:
         has_ended = event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
         if event.type == "DELETED" or has_ended:
             return old, None
-        new = self.pods[uid] = _pod_of(event.object)
+        new = self.pods[uid] = pod_of(event.object)
         self.created.setdefault(uid, event.at)
         self._count(new, 1)
         return old, new
@@ -158,7 +158,8 @@ def _put(known: dict[str, Any], key: str, value: object, event: Event) -> None:
         known[key] = value
 
 
-def _pod_of(obj: Json) -> RecordedPod:
+def pod_of(obj: Json) -> RecordedPod:
+    """Return a pod as it is recorded."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status", {})
     annotations = metadata.get("annotations") or {}
     gates = [gate["name"] for gate in spec.get("schedulingGates") or ()]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.accounts import bound, token_of
 from tests.e2e.chart import Release
 from tests.e2e.chart_replicas import one_beside
 from tests.e2e.cluster import Cluster, eventually
@@ -17,15 +18,6 @@ from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
 
 _PAGE = "/debug/decisions"
-
-
-async def _token(cluster: Cluster, namespace: str, name: str) -> str:
-    """Return a token of a new service account, as `kubectl create token` makes it."""
-    account = {"metadata": {"name": name, "namespace": namespace}}
-    await cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", **account})
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    return str((await cluster.call("POST", path, request))["status"]["token"])
 
 
 async def _status(replica: Replica, token: str) -> int:
@@ -47,19 +39,8 @@ async def test_decisions_are_shown_to_whoever_has_the_role_of_the_chart_and_to_n
 ) -> None:
     for name in ("node-a", "node-b"):
         await nodes.add(name)
-    token = await _token(cluster, shop, "reader")
+    token = await token_of(cluster, shop, "reader")
     role = f"{release.name}-debug-reader"
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": role},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": role,
-        },
-        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": shop}],
-    }
     async with one_beside(
         release, control_plane, cluster, tmp_path, namespace=shop, prefers="node-a"
     ) as replica:
@@ -67,13 +48,10 @@ async def test_decisions_are_shown_to_whoever_has_the_role_of_the_chart_and_to_n
         assert await _status(replica, f"{token[:-4]}AAAA") == 401
         status, text = await replica.page(_PAGE, token)
         assert (status, f"`system:serviceaccount:{shop}:reader` may not get" in text) == (403, True)
-        await cluster.create(binding)
-        try:
+        async with bound(cluster, role, shop, "reader"):
             await eventually(partial(_answers, replica, token, 200), "the role counts")
             await cluster.create(pod(shop, "advised"))
             _, text = await replica.page(_PAGE, token)
             assert [one["pod"]["name"] for one in json.loads(text)] == ["advised"]
-        finally:
-            await cluster.delete("clusterrolebindings", role)
         await eventually(partial(_answers, replica, token, 403), "the right has ended")
         assert (await replica.page("/metrics"))[0] == 200

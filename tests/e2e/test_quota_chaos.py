@@ -70,14 +70,14 @@ async def test_who_borrows_gives_back_and_no_promise_is_broken_whoever_is_killed
         try:
             async with load.recorded():
                 killing = asyncio.create_task(load.kill_leaders(stowplan, [38.0]))
-                await load.come_and_go(RECLAIM_SECONDS)
+                await load.come_and_go(RECLAIM_SECONDS, until=load.evicted)
                 await killing
                 await load.settle()
         finally:
             await remove(cluster, tenants)
     found = judge(load.recording, PATIENCE)
     assert load.kills == 1
-    assert found.evictions, "somebody gave back"
+    assert found.evictions > 0
     assert_kept(found)
 
 

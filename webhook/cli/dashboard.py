@@ -179,6 +179,7 @@ def _source(stack: AsyncExitStack, shown: _Shown, paths: list[Path]) -> ClusterS
             clock=time.monotonic,
         ),
         read_pod=shown.read_pod,
+        outcome=None,
         held=lambda namespace: held.report(
             None, lists=lambda pod: namespace in {"", pod.namespace}
         ),

@@ -22,20 +22,31 @@ import webhook.demo
 from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.plugins import PLUGINS
-from engine.report import DecisionReport
+from engine.report import ArmPlacement, DecisionReport
+from engine.simulation import (
+    Arm,
+    RecordedCluster,
+    Simulation,
+    recorded_arrivals,
+    simulate,
+    what_if,
+)
 from engine.view import ClusterView, Sum
 from webhook.cli import console
 from webhook.cli.api_server import ApiServer, connected
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
-from webhook.cli.pods import placement_request, read_manifest
+from webhook.cli.pods import PodCollector, placement_request, read_manifest
+from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import plain_table, show_patch
+from webhook.cli.simulation_tables import show_figures, write_page
 from webhook.serving.composition import run_server
 from webhook.settings import Settings
 
 _DATA = Path(webhook.demo.__file__).parent
 _LIMITS, _QUOTA = Path("pods/1-limits.yaml"), Path("pods/2-quota.yaml")
 _CLUSTER, _POLICIES = Path("cluster.yaml"), Path("policies")
+_PAGE = "stowplan-report.html"
 _MILLICORES = 1000
 
 
@@ -44,20 +55,27 @@ class DemoError(StowplanError):
 
 
 def demo() -> int:
-    """Send pods to a real server on a small recorded cluster, and show its answers."""
+    """Send pods to a real server on a small recorded cluster, show its answers, and simulate."""
     logging.getLogger().setLevel(logging.ERROR)
-    asyncio.run(run_demo(_DATA, console.output()))
+    asyncio.run(run_demo(_DATA, console.output(), page=Path(_PAGE)))
     return Exit.OK
 
 
-async def run_demo(data: Path, output: Console) -> None:
+async def run_demo(data: Path, output: Console, *, page: Path) -> None:
     """Run the demonstration with the files of a folder laid out like `webhook.demo`.
+
+    Args:
+        data: the folder.
+        output: where it prints.
+        page: the report that it writes.
 
     Raises:
         DemoError: the server answered other than expected.
     """
-    recording = load_cluster([data / _CLUSTER], output)
+    pods = PodCollector()
+    recording = load_cluster([data / _CLUSTER], output, observers=[pods])
     view, moment = recording.state.view(), recording.recorded_at
+    recorded = RecordedCluster.of(view, pods.pods.values(), moment)
     settings = Settings(
         policies=(data / _POLICIES,), host="127.0.0.1", port=0, metrics_port=0, reload_seconds=0
     )
@@ -76,6 +94,7 @@ async def run_demo(data: Path, output: Console) -> None:
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
         reason = str(error) or "it takes too long"
         raise DemoError(f"the server does not answer as it should: {reason}") from error
+    _before_you_trust_it(recorded, data / _POLICIES, page, output)
     output.print("\n[bold]Next[/]")
     output.print(_what_next(data), markup=False, soft_wrap=True)
 
@@ -129,6 +148,28 @@ async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Conso
         f'  Error from server (Forbidden): error when creating "{file.name}": admission webhook'
         f' "quota.stowplan.dev" denied the request: {expected}'
     )
+
+
+def _before_you_trust_it(
+    recorded: RecordedCluster, policies: Path, page: Path, output: Console
+) -> None:
+    output.print("\n[bold]3. Before you trust it[/]")
+    output.print(
+        "What would the policy have done to the whole cluster? Its pods arrive once more, in order"
+        " of creation, on emptied nodes: under a model of the scheduler alone, with our advice, and"
+        " held until we have decided.\n"
+    )
+    loaded = load_policy_set([policies])
+    arms = [
+        Arm(name=str(placement), placement=placement, policies=loaded)
+        for placement in (ArmPlacement.ADVICE, ArmPlacement.HELD)
+    ]
+    scenario = what_if(recorded, (), recorded_arrivals(recorded.pods))
+    report = simulate(Simulation(scenario=scenario, arms=arms))
+    show_figures(output, report)
+    write_page(page, report)
+    address = escape(page.resolve().as_uri())
+    output.print(f"\nThe same with plots, to be opened in a browser: [bold]{address}[/]")
 
 
 def _check(subject: str, got: object, expected: object) -> None:
@@ -200,6 +241,7 @@ def _what_next(data: Path) -> str:
 
   # your own cluster: record it, which only reads, or serve it as it is
   {stowplan} snapshot --output cluster.json
+  {stowplan} simulate --cluster cluster.json --arm {policies} --html report.html
   {stowplan} explain {pod} --cluster cluster.json --policies {policies}
   {stowplan} serve --policies {policies}"""
 

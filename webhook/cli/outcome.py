@@ -76,7 +76,7 @@ async def _read(kubeconfig: Path | None, context: str | None, lease: str) -> Out
             raise StowplanError(_reason(error, record.name)) from error
     if recorded.report is None:
         raise StowplanError(_NOTHING_COUNTED)
-    return msgspec.structs.replace(recorded.report, audited=recorded.audited)
+    return recorded.report
 
 
 async def _enforce(kubeconfig: Path | None, context: str | None, lease: str, name: str) -> None:

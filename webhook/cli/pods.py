@@ -11,8 +11,9 @@ import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
-from engine.model.pod import pod_of
+from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
+from engine.simulation import RecordedPod
 from engine.view import ClusterView
 from webhook.admission.review_result import pod_in
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
@@ -30,6 +31,25 @@ TEMPLATES: Final = {
 """Place of the template of pods, by kind."""
 
 _POD = GroupVersionKind(version="v1", kind="Pod")
+
+
+class PodCollector:
+    """Keeps the pods of a recording as they were recorded.
+
+    Attributes:
+        pods: by `namespace/name`; of several versions of a pod the last counts.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, RecordedPod] = {}
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
+        """Keep a pod."""
+        self.pods[pod.key] = RecordedPod(pod, bytes(raw))
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Forget a pod."""
+        self.pods.pop(f"{namespace}/{name}", None)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from engine.errors import StowplanError
 from engine.model.decision import PlacementAt
-from engine.model.pod import Pod
 from engine.policy import PolicySet
-from engine.report import ArmPlacement, ArrivalSource, SimulationReport
+from engine.report import ArmPlacement, ArrivalSource
 from engine.simulation import (
     AddNodes,
     Arm,
@@ -25,7 +24,6 @@ from engine.simulation import (
     Change,
     DrainNode,
     RecordedCluster,
-    RecordedPod,
     ScaleDeployment,
     Simulation,
     generated_arrivals,
@@ -37,31 +35,13 @@ from engine.simulation import (
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
+from webhook.cli.pods import PodCollector
 from webhook.cli.policy_loading import load_policy_set
-from webhook.cli.simulation_tables import show_simulation
+from webhook.cli.simulation_tables import show_simulation, write_page
 from webhook.cli.workloads import read_pods
 
 _PLACEMENTS = {"advice": ArmPlacement.ADVICE, "held": ArmPlacement.HELD}
 _NAMESPACE = "default"
-
-
-class PodCollector:
-    """Keeps the pods of a recording as they were recorded.
-
-    Attributes:
-        pods: by `namespace/name`; of several versions of a pod the last counts.
-    """
-
-    def __init__(self) -> None:
-        self.pods: dict[str, RecordedPod] = {}
-
-    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
-        """Keep a pod."""
-        self.pods[pod.key] = RecordedPod(pod, bytes(raw))
-
-    def pod_deleted(self, namespace: str, name: str) -> None:
-        """Forget a pod."""
-        self.pods.pop(f"{namespace}/{name}", None)
 
 
 def simulate_command(
@@ -111,7 +91,7 @@ def simulate_command(
     else:
         show_simulation(output, report)
     if html is not None:
-        _write_page(html, report)
+        write_page(html, report)
         notes.print(f"report: {html.resolve().as_uri()}", markup=False, soft_wrap=True)
     return Exit.OK
 
@@ -175,13 +155,6 @@ def _arrivals(
         return generated_arrivals(cluster.pods, seed)
     priorities = {each.pod.priority_class_name: each.pod.priority for each in cluster.pods}
     return manifest_arrivals(read_pods(Path(text), namespace=_NAMESPACE, priorities=priorities))
-
-
-def _write_page(file: Path, report: SimulationReport) -> None:
-    # It brings a library for plots, which takes longer to import than most simulations.
-    from webhook.pages import report_page  # noqa: PLC0415
-
-    file.write_text(report_page(report), encoding="utf-8")
 
 
 @contextmanager

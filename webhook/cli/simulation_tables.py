@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -37,10 +38,7 @@ _FATES = {
 def show_simulation(console: Console, report: SimulationReport) -> None:
     """Print a simulation."""
     console.print(_headline(report), soft_wrap=True)
-    console.print(_figures(report))
-    console.print(
-        "[dim]percent of allocatable over the nodes: standard deviation, and the fullest node[/]"
-    )
+    show_figures(console, report)
     for arm in report.arms:
         _show_rejections(console, arm)
     _show_reasons(console, report.arms)
@@ -49,6 +47,22 @@ def show_simulation(console: Console, report: SimulationReport) -> None:
     console.print("\n[bold]How to read this[/]")
     for note in report.notes:
         console.print(f"- {note}", markup=False, soft_wrap=True)
+
+
+def show_figures(console: Console, report: SimulationReport) -> None:
+    """Print the figures, an arm in each column."""
+    console.print(_figures(report))
+    console.print(
+        "[dim]percent of allocatable over the nodes: standard deviation, and the fullest node[/]"
+    )
+
+
+def write_page(file: Path, report: SimulationReport) -> None:
+    """Write a simulation with plots to a file."""
+    # It brings a library for plots, which takes longer to import than most simulations.
+    from webhook.pages import report_page  # noqa: PLC0415
+
+    file.write_text(report_page(report), encoding="utf-8")
 
 
 def _headline(report: SimulationReport) -> str:
@@ -61,7 +75,6 @@ def _headline(report: SimulationReport) -> str:
 
 
 def _figures(report: SimulationReport) -> Table:
-    """Return the figures, an arm in each column."""
     table = plain_table("")
     for arm in report.arms:
         is_named = arm.name == arm.placement

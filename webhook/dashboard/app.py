@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import cache
 from http import HTTPStatus
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from aiohttp import web
 
@@ -21,6 +22,7 @@ from webhook.dashboard.readers import (
     SignInError,
     UnavailableError,
 )
+from webhook.dashboard.rendering import Turns
 from webhook.dashboard.routes import (
     PREFIX,
     SHOWN,
@@ -46,9 +48,9 @@ _NO_STORE: Final = "no-store"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"  # names carry a digest
 _SCHEME: Final = "Bearer "
 _MOST_BODY_BYTES: Final = 2 * LONGEST_TOKEN  # of a form
-_MOST_WAITING: Final = 16  # renderings, which run one at a time
+_QUICK: Final = 6  # of gzip's levels: half the time of the highest, and as small within a percent
+_NO_FRAME: Final = pages.Frame(cluster="", pages=())
 
-_Rendered = TypeVar("_Rendered")
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -81,9 +83,7 @@ class _Dashboard:
         self._source = source
         self._readers = readers
         self._live = LiveUpdates(source.version)
-        self._rendering = asyncio.Lock()
-        self._waiting = 0
-        self._assets: Mapping[str, pages.Asset] | None = None
+        self._turns = Turns()
 
     async def first_page(self, request: web.Request) -> web.Response:
         reader = await self._reader(request)
@@ -95,13 +95,22 @@ class _Dashboard:
 
     async def page(self, request: web.Request) -> web.Response:
         reader = await self._reader(request)
-        render = await self._render(request, reader)
         frame = await self._frame(request, reader)
-        return await self._html(lambda: pages.document(render(), frame))
+
+        async def prepare() -> Callable[[], str]:
+            render = await self._show(request, reader)
+            return lambda: pages.document(render(), frame)
+
+        return _html(await self._turns.render(prepare))
 
     async def data(self, request: web.Request) -> web.Response:
-        render = await self._render(request, await self._reader(request))
-        body = await self._in_thread(lambda: pages.update(render()))
+        reader = await self._reader(request)
+
+        async def prepare() -> Callable[[], bytes]:
+            render = await self._show(request, reader)
+            return lambda: pages.update(render())
+
+        body = await self._turns.render(prepare)
         return _compressed(web.Response(body=body, content_type="application/json"))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -110,11 +119,10 @@ class _Dashboard:
 
     async def asset(self, request: web.Request) -> web.Response:
         """Serve a file that is the same for everybody, signed in or not."""
-        if self._assets is None:
-            self._assets = await asyncio.to_thread(_compressed_assets)
-        found = self._assets.get(request.match_info["name"])
-        if found is None:
+        name = request.match_info["name"]
+        if name not in pages.assets():
             raise MissingError("there is no such file")
+        found = await asyncio.to_thread(_compressed_asset, name)
         headers = {
             "Content-Type": found.content_type,
             "Content-Encoding": "gzip",
@@ -143,29 +151,25 @@ class _Dashboard:
         try:
             return await handler(request)
         except SignInError as error:
-            return await self._signed_out(request, str(error))
+            return self._signed_out(request, str(error))
         except ForbiddenError as error:
             text = f"you need the right to {error}"
-            return await self._message(HTTPStatus.FORBIDDEN, "Not permitted", text)
+            return _message(HTTPStatus.FORBIDDEN, "Not permitted", text)
         except MissingError as error:
-            return await self._message(HTTPStatus.NOT_FOUND, "Not found", str(error))
+            return _message(HTTPStatus.NOT_FOUND, "Not found", str(error))
         except UnavailableError as error:
-            return await self._message(error.status, "Not now", str(error))
+            return _message(error.status, "Not now", str(error))
 
-    async def _signed_out(self, request: web.Request, problem: str) -> web.Response:
-        is_form = self._readers.sign_in is SignIn.FORM
-        # Nobody is blamed who has not tried yet.
-        shown = problem if _token_in(request) or request.method == "POST" else ""
-        page = pages.sign_in_page(shown) if is_form else pages.message_page("Sign in", problem)
-        response = await self._html(lambda: pages.document(page, self._empty_frame()))
+    def _signed_out(self, request: web.Request, problem: str) -> web.Response:
+        if self._readers.sign_in is SignIn.FORM:
+            # Nobody is blamed who has not tried yet.
+            shown = problem if _token_in(request) or request.method == "POST" else ""
+            page = pages.sign_in_page(shown)
+        else:
+            page = pages.message_page("Sign in", problem)
+        response = _html(pages.document(page, _NO_FRAME))
         response.set_status(HTTPStatus.UNAUTHORIZED)
         response.headers["WWW-Authenticate"] = "Bearer"
-        return response
-
-    async def _message(self, status: HTTPStatus, title: str, text: str) -> web.Response:
-        page = pages.message_page(title, text)
-        response = await self._html(lambda: pages.document(page, self._empty_frame()))
-        response.set_status(status)
         return response
 
     async def _reader(self, request: web.Request) -> Reader:
@@ -174,7 +178,7 @@ class _Dashboard:
             token = request.query.get("token", token)
         return await self._readers.reader(token)
 
-    async def _render(self, request: web.Request, reader: Reader) -> Render:
+    async def _show(self, request: web.Request, reader: Reader) -> Render:
         show = SHOWN.get(request.match_info["page"])
         if show is None:
             raise MissingError("there is no such page")
@@ -186,26 +190,8 @@ class _Dashboard:
             namespace=request.query.get("namespace", ""),
             cluster=self._source.name,
             is_live=self._source.is_live,
+            user=reader.name,
         )
-
-    def _empty_frame(self) -> pages.Frame:
-        return pages.Frame(pages=(), namespace="", cluster=self._source.name, is_live=False)
-
-    async def _html(self, render: Callable[[], str]) -> web.Response:
-        text = await self._in_thread(render)
-        return _compressed(web.Response(text=text, content_type="text/html"))
-
-    async def _in_thread(self, render: Callable[[], _Rendered]) -> _Rendered:
-        """Return what is rendered; one at a time, since reviews share the interpreter with it."""
-        if self._waiting >= _MOST_WAITING:
-            text = "too many readers at a time"
-            raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        self._waiting += 1
-        try:
-            async with self._rendering:
-                return await asyncio.to_thread(render)
-        finally:
-            self._waiting -= 1
 
 
 async def _to_prefix(request: web.Request) -> web.Response:  # noqa: ARG001 - a handler
@@ -248,14 +234,23 @@ def _keep(request: web.Request, response: web.Response, token: str) -> None:
     )
 
 
+def _message(status: HTTPStatus, title: str, text: str) -> web.Response:
+    response = _html(pages.document(pages.message_page(title, text), _NO_FRAME))
+    response.set_status(status)
+    return response
+
+
+def _html(text: str) -> web.Response:
+    return _compressed(web.Response(text=text, content_type="text/html"))
+
+
 def _compressed(response: web.Response) -> web.Response:
     response.enable_compression()
     return response
 
 
-def _compressed_assets() -> Mapping[str, pages.Asset]:
-    """Return the files as every browser takes them; a third as large, and compressed once."""
-    return {
-        name: replace(asset, body=gzip.compress(asset.body, mtime=0))
-        for name, asset in pages.assets().items()
-    }
+@cache  # of a handful of names
+def _compressed_asset(name: str) -> pages.Asset:
+    """Return a file as every browser takes it, a third as large."""
+    asset = pages.assets()[name]
+    return replace(asset, body=gzip.compress(asset.body, _QUICK))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 
 from engine.quota.queueing import QueueRules
 from engine.report import (
     NodesReport,
+    OutcomeReport,
     PodReport,
     PoliciesReport,
     QueueReport,
     QuotasReport,
     nodes_report,
     policies_report,
+    thresholds_of,
 )
 from webhook.cluster import Cluster
 from webhook.dashboard.pod_decisions import PodDecisions
@@ -35,6 +37,7 @@ class ClusterSource:
         rules: by which pods count in quotas and wait for them.
         decisions: for pods.
         read_pod: where pods are read from.
+        outcome: where pods of the policies were bound; None where nobody knows.
         held: the held pods in order, of a namespace or ("") of all; None where none is held.
     """
 
@@ -45,6 +48,7 @@ class ClusterSource:
     rules: QueueRules
     decisions: PodDecisions
     read_pod: ReadPod
+    outcome: Callable[[], Awaitable[OutcomeReport]] | None
     held: Callable[[str], QueueReport] | None
 
     @property
@@ -66,6 +70,7 @@ class ClusterSource:
         return nodes_report(
             self.cluster.view(),
             self.cluster.now(),
+            thresholds=thresholds_of(self.policies.current),
             stale=tuple(self.cluster.freshness().stale.values()),
         )
 
@@ -88,14 +93,16 @@ class ClusterSource:
             return QueueReport(queue_sort="", held=0, overdue=0, releaser=None, pods=())
         return self.held(namespace)
 
-    def policies_in_force(self) -> PoliciesReport:
+    async def policies_in_force(self) -> PoliciesReport:
         """Return the policies in force."""
+        outcome = None if self.outcome is None else await self.outcome()
         policies, counts = self.policies, self.counts
         current = policies.current
         return policies_report(
             current,
             decisions=None if counts is None else counts.decisions(current),
             rejections=None if counts is None else counts.rejections(current),
+            outcome=outcome,
             digest=policies.digest,
             loaded_at=policies.loaded_at.isoformat(timespec="seconds"),
             last_reload_error=policies.last_error,

@@ -9,7 +9,8 @@ from typing import Final
 
 from aiohttp import web
 
-_EVERY_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.25
+_SHORTEST_SILENCE_SECONDS: Final = 1.0
 _LONGEST_SILENCE_SECONDS: Final = 4.0
 """Ages and guesses of waits change without an event; and a write finds out who has gone."""
 
@@ -53,8 +54,9 @@ class LiveUpdates:
         sent, sent_at = self._version(), loop.time()
         until = sent_at + _LONGEST_SECONDS
         while loop.time() < until:
-            await asyncio.sleep(_EVERY_SECONDS)
-            version = self._version()
-            if version != sent or loop.time() - sent_at >= _LONGEST_SILENCE_SECONDS:
+            await asyncio.sleep(_POLL_SECONDS)
+            version, silence = self._version(), loop.time() - sent_at
+            has_changed = version != sent and silence >= _SHORTEST_SILENCE_SECONDS
+            if has_changed or silence >= _LONGEST_SILENCE_SECONDS:
                 await response.write(b"data: %d\n\n" % version)
                 sent, sent_at = version, loop.time()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import Scope
-from engine.placement import ANNOTATIONS, REASON_ANNOTATION
+from engine.placement import REASON_ANNOTATION, as_submitted
 from engine.policy import PolicySet
 from engine.report import DecisionReport, PodName, PodReport, decision_report
 from engine.view import NO_ROW, ClusterView, WhatIf
@@ -83,8 +82,10 @@ class PodDecisions:
 
     def _decided_now(self, raw: bytes) -> DecisionReport:
         """Return the decision for a pod as if it was created now, and counted nowhere yet."""
-        request = _creation(raw)
-        view = self._without(request.pod.key)
+        submitted = as_submitted(raw)
+        pod = pod_of(_decode(submitted))
+        request = PlacementRequest(pod=pod, raw=submitted, request=creation_of(pod))
+        view = self._without(pod.key)
         placer = Placer(
             view=lambda: view,
             now=self.cluster.now,
@@ -103,21 +104,3 @@ class PodDecisions:
         what_if = WhatIf(view)
         what_if.remove([(key, entry)])
         return what_if.view
-
-
-def _creation(raw: bytes) -> PlacementRequest:
-    """Return the request to place a stored pod as if it was created now."""
-    manifest = msgspec.json.decode(raw, type=dict[str, Any])
-    metadata, spec = manifest.setdefault("metadata", {}), manifest.setdefault("spec", {})
-    manifest.pop("status", None)
-    spec.pop("nodeName", None)
-    gates = spec.pop("schedulingGates", None) or ()
-    spec["schedulingGates"] = [gate for gate in gates if gate.get("name") != HOLD_GATE]
-    metadata["annotations"] = {
-        name: value
-        for name, value in (metadata.get("annotations") or {}).items()
-        if name not in ANNOTATIONS
-    }
-    created = msgspec.json.encode(manifest)
-    pod = pod_of(_decode(created))
-    return PlacementRequest(pod=pod, raw=created, request=creation_of(pod))

@@ -68,7 +68,7 @@ async def _nodes(source: DashboardSource, reader: Reader, query: Query) -> Rende
 
 async def _policies(source: DashboardSource, reader: Reader, query: Query) -> Render:
     await _require(reader, POLICIES)
-    report = source.policies_in_force()
+    report = await source.policies_in_force()
     return lambda: pages.policies_page(report, query)
 
 

@@ -48,5 +48,5 @@ class DashboardSource(Protocol):
     def queue(self, namespace: str) -> QueueReport:
         """Return the held pods of a namespace, "" for all, in the order of their release."""
 
-    def policies_in_force(self) -> PoliciesReport:
+    async def policies_in_force(self) -> PoliciesReport:
         """Return the policies in force."""

@@ -157,7 +157,7 @@ async def run_server(
             # Its templates take memory and time to import.
             from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
 
-            app = webhook_dashboard(settings, services, policies, counts, explanations)
+            app = webhook_dashboard(settings, services, policies, counts, explanations, outcome)
             tls, port = certificate.current.probe_context, settings.dashboard_port
             _, dashboard_url = await listen(stack, app, settings.host, port, tls)
             _log.info("dashboard on %s", dashboard_url)

@@ -8,6 +8,7 @@ import time
 from aiohttp import web
 
 from webhook.cluster.client.access_reviews import AccessReviews
+from webhook.controllers.outcome import OutcomeController
 from webhook.dashboard import (
     Anybody,
     ClusterSource,
@@ -32,6 +33,7 @@ def webhook_dashboard(
     policies: LivePolicies,
     counts: PolicyCounts,
     explanations: Explanations,
+    outcome: OutcomeController | None,
 ) -> web.Application:
     """Return the dashboard of a webhook.
 
@@ -41,6 +43,7 @@ def webhook_dashboard(
         policies: those in force.
         counts: of what they decided.
         explanations: of the latest decisions.
+        outcome: where pods were bound; None where nobody counts.
     """
     cluster, queue = services.cluster, services.held_queue
     read_pod: ReadPod = no_pods
@@ -63,6 +66,7 @@ def webhook_dashboard(
             clock=time.monotonic,
         ),
         read_pod=read_pod,
+        outcome=None if outcome is None else outcome.report,
         held=None if queue is None else lambda namespace: queue.report(namespace=namespace),
     )
     return build_dashboard(source, readers)

@@ -22,7 +22,8 @@ def data(tmp_path: Path) -> Path:
 async def told(data: Path) -> str:
     """Return what the demonstration prints."""
     output = io.StringIO()
-    await run_demo(data, Console(file=output, width=120, soft_wrap=True, highlight=False))
+    console = Console(file=output, width=120, soft_wrap=True, highlight=False)
+    await run_demo(data, console, page=data / "report.html")
     return output.getvalue()
 
 
@@ -44,11 +45,14 @@ def test_the_demo_ends_by_itself_and_suggests_commands_that_work(
         " used: cpu=3500m, limited: cpu=4"
     ) in lines
 
+    (report,) = [word for line in lines for word in line.split() if word.startswith("file:")]
+    assert Path(report.removeprefix("file://")).read_text().startswith("<!doctype html>")
+
     monkeypatch.chdir(ROOT)
     suggested = [shlex.split(line) for line in lines if "/stowplan " in line]
     assert [command for _, command, *_ in suggested] == [
         *("explain", "lint", "serve"),
-        *("snapshot", "explain", "serve"),
+        *("snapshot", "simulate", "explain", "serve"),
     ]
     assert all(Path(program).is_file() for program, *_ in suggested)
     assert stowplan(*suggested[0][1:]).status == 0

@@ -115,6 +115,7 @@ def source(
             clock=time.monotonic,
         ),
         read_pod=(pods or RecordedPods()).read,
+        outcome=None,
         held=queue if held else None,
     )
 

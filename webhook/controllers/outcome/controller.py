@@ -39,6 +39,7 @@ from webhook.placement.live_policies import WhenWorse
 
 _ROUND_SECONDS: Final = 10.0
 _STORE_SECONDS: Final = 60.0
+_LAST_STORE_SECONDS: Final = 2.0
 _REPORTED: Final = "makes things worse than the stock scheduler would"
 _SET_TO_AUDIT: Final = "is set to Audit"
 
@@ -138,18 +139,24 @@ class OutcomeController:
                     due = self._clock() + _ROUND_SECONDS
                 await self._event(due)
         finally:
-            self.end()
+            await self.end()
 
     async def begin(self) -> None:
         """Go on where the last leader ended."""
         self._window = await self._restored()
         self._parts.bindings.begin()
 
-    def end(self) -> None:
-        """Count no more: another replica does."""
+    async def end(self) -> None:
+        """Count no more: another replica does, and goes on from here if it can be told."""
+        window, self._window = self._window, None
         self._parts.bindings.end()
-        self._window = None
         self.worse, self.audited_policies = {}, {}
+        if window is not None:
+            try:
+                async with asyncio.timeout(_LAST_STORE_SECONDS):
+                    await self._store(window)
+            except (ApiError, TimeoutError) as error:
+                _log.info("the latest outcomes are not stored: %s", error)
 
     async def report(self) -> OutcomeReport:
         """Return the figures: those of this moment if this replica leads, else the stored ones."""
@@ -189,7 +196,8 @@ class OutcomeController:
             recorded = await self._parts.record.read()
             self._follow(self._window, recorded.audited)
             await self._judge_policies(self._window, recorded)
-            await self._store(self._window)
+            if self._clock() - self._stored_at >= _STORE_SECONDS:
+                await self._store(self._window)
         except ApiError as error:
             _log.warning("outcomes are not stored: %s", error)
 
@@ -249,9 +257,7 @@ class OutcomeController:
         await event.write(parts.connection, parts.identity)
 
     async def _store(self, window: OutcomeWindow) -> None:
-        """Store the figures if they have changed, once a minute."""
-        if self._clock() - self._stored_at < _STORE_SECONDS:
-            return
+        """Store the figures if they have changed."""
         self._stored_at, state = self._clock(), window.state()
         if state == self._stored:
             return

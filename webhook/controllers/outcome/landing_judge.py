@@ -27,7 +27,7 @@ from webhook.placement.placer import Placer
 SHARE: Final = 0.05
 """Of the leader's time that judgements may take in the long run."""
 
-_BURST_SECONDS: Final = 0.25
+_BURST_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -55,15 +55,23 @@ class LandingJudge:
     Args:
         parts: what it works with.
         clock: seconds that only go forward.
+        processor: seconds of the processor that this thread has taken.
 
     Attributes:
-        seconds: spent on judgements; only grows.
+        seconds: of the processor that judgements have taken; only grows.
     """
 
-    def __init__(self, parts: JudgeParts, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        parts: JudgeParts,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        processor: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.seconds = 0.0
         self._parts = parts
         self._clock = clock
+        self._processor = processor
         self._left = _BURST_SECONDS
         self._refilled_at = clock()
 
@@ -79,9 +87,9 @@ class LandingJudge:
             binding: the pod.
             later: the pods that were bound after it, and count already.
         """
-        began = self._clock()
-        self._left = min(_BURST_SECONDS, self._left + SHARE * (began - self._refilled_at))
-        self._refilled_at = began
+        now, began = self._clock(), self._processor()
+        self._left = min(_BURST_SECONDS, self._left + SHARE * (now - self._refilled_at))
+        self._refilled_at = now
         if self._left <= 0 or not 0 < len(binding.raw) <= MOST_BYTES:
             return None
         try:
@@ -90,7 +98,7 @@ class LandingJudge:
             _log.exception("the landing of pod `%s` could not be judged", binding.pod.key)
             return None
         finally:
-            took = self._clock() - began
+            took = self._processor() - began
             self._left -= took
             self.seconds += took
 

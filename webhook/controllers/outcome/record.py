@@ -60,10 +60,12 @@ def recorded_in(body: bytes) -> Recorded:
     """Return what a ConfigMap holds; what cannot be read is left out."""
     config_map = msgspec.json.decode(body, type=_ConfigMap)
     data = config_map.data or {}
+    audited = _read(data, AUDITED_KEY, dict[str, AuditedPolicy]) or {}
+    report = _read(data, REPORT_KEY, OutcomeReport)
     return Recorded(
         window=_read(data, WINDOW_KEY, WindowState) or WindowState(),
-        report=_read(data, REPORT_KEY, OutcomeReport),
-        audited=_read(data, AUDITED_KEY, dict[str, AuditedPolicy]) or {},
+        report=None if report is None else msgspec.structs.replace(report, audited=audited),
+        audited=audited,
         version=config_map.metadata.resource_version,
         uid=config_map.metadata.uid,
     )

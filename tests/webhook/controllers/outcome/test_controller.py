@@ -87,17 +87,35 @@ async def test_what_comes_too_fast_is_counted_as_not_judged(tmp_path: Path) -> N
         assert made.controller.unjudged == 44
 
 
+async def test_judgements_take_a_twentieth_of_the_time_of_the_leader(tmp_path: Path) -> None:
+    async with world(tmp_path) as made:
+        made.judgement_seconds = 0.1
+        for number in range(20):
+            made.bind(f"p{number}", "a")
+        report = await made.report()
+        # a second of them at once: the tenth uses up the last of it, but for a rounding error
+        assert report.policies[0].total.pods in {10, 11}
+        assert report.unjudged == 20 - report.policies[0].total.pods
+        made.seconds = 20.0  # a second more
+        for number in range(20, 40):
+            made.bind(f"p{number}", "a")
+        assert (await made.report()).policies[0].total.pods in {20, 21, 22}
+
+
 async def test_the_next_leader_goes_on_with_the_figures(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         made.bind("first", "a", ADVICE)
+        await made.report()
+        made.bind("second", "b", ADVICE)
         before = await made.report()
         assert stored_pods(made) == 1
-        made.controller.end()
+        await made.controller.end()
         made.controller = made.leader()
+        assert stored_pods(made) == 2  # with its end
         assert (await made.controller.report()) == before  # a replica that does not lead
         await made.controller.begin()
-        made.bind("second", "a", ADVICE)
-        assert (await made.report()).policies[0].total.pods == 2
+        made.bind("third", "a", ADVICE)
+        assert (await made.report()).policies[0].total.pods == 3
 
 
 async def test_figures_are_stored_once_a_minute_and_only_by_the_leader(tmp_path: Path) -> None:
@@ -149,7 +167,7 @@ async def test_where_that_is_wanted_it_is_set_to_audit_until_somebody_takes_it_b
 
         # so does the next leader, by the ConfigMap
         made.policies.keep_in_audit({})
-        made.controller.end()
+        await made.controller.end()
         made.controller = made.leader()
         await made.controller.begin()
         assert mode(made) is Mode.AUDIT

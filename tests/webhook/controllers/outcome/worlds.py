@@ -51,6 +51,7 @@ class World:
     """A server, a cluster, a clock, and a leader; tests bind pods.
 
     Attributes:
+        judgement_seconds: of the processor that a judgement takes.
         stock: the node that the model of the stock scheduler takes.
         lease: annotations of the Lease.
         leads: whether writes are allowed.
@@ -61,6 +62,8 @@ class World:
     ) -> None:
         self.server = server
         self.seconds = 0.0
+        self.processor_seconds = 0.0
+        self.judgement_seconds = 0.0
         self.stock = "b"
         self.lease: dict[str, str] = {}
         self.leads = True
@@ -80,14 +83,19 @@ class World:
             JudgeParts(
                 cluster=self.cluster,
                 placer=self.placer,
-                judge=Judge(Scope(), lambda *_: self.stock, hot_percent=80),
+                judge=Judge(Scope(), self._stock_choice, hot_percent=80),
                 policies=lambda: self.policies.current,
             ),
             clock=lambda: self.seconds,
+            processor=lambda: self.processor_seconds,
         )
         self._connection = connection
         self._when_worse = when_worse
         self.controller = self.leader()
+
+    def _stock_choice(self, *_: object) -> str:
+        self.processor_seconds += self.judgement_seconds
+        return self.stock
 
     def now(self) -> Micros:
         return Micros(BEGIN + int(self.seconds * SECOND))

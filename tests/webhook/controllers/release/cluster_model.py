@@ -45,6 +45,7 @@ class HeldCluster(RuleBasedStateMachine):
 
     policies: PolicySet
     reclaims = False
+    preempts = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,6 +67,7 @@ class HeldCluster(RuleBasedStateMachine):
         return ReplicaModel(
             *(self.server, self.loop, self.policies, self.now, self.doubtful),
             reclaims=self.reclaims,
+            preempts=self.preempts,
         )
 
     def now(self) -> Micros:

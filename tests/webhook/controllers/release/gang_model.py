@@ -80,7 +80,7 @@ class GangCluster(HeldCluster):
         if replica is None or pod is None or call.target.subresource == "status":
             return
         patch = sent_patch(call)
-        if not (isinstance(patch, list) and gang_in(pod) and HOLD_GATE in gates_of(pod)):
+        if not (_is_release(patch) and gang_in(pod) and HOLD_GATE in gates_of(pod)):
             return
         gang = gang_in(pod)
         members = [each for each in replica.pods.values() if gang_in(each) == gang]
@@ -107,6 +107,14 @@ class GangCluster(HeldCluster):
         held = sum(gates_of(each) == [HOLD_GATE] for each in members)
         if bound >= least and held:
             self.problems.append(f"{held} members of {gang} wait, although it runs")
+
+
+def _is_release(patch: object) -> bool:
+    """Return whether a patch removes a gate."""
+    return isinstance(patch, list) and any(
+        operation["op"] == "remove" and operation["path"].startswith("/spec/schedulingGates")
+        for operation in patch
+    )
 
 
 def _is_without_room(patch: list[Object]) -> bool:

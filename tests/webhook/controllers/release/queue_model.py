@@ -78,13 +78,19 @@ class QueueCluster(HeldCluster):
         """Have a tenant say that a pod does not wait for quota; it is judged like a release."""
         pod = self.server.pods().get(name)
         if pod is not None and is_queued(pod):
-            patch = {"metadata": {"annotations": {HOLD_REASONS_ANNOTATION: "placement"}}}
-            self.tenant_patches(name, patch)
+            reasons = pod["metadata"]["annotations"][HOLD_REASONS_ANNOTATION].split(",")
+            kept = ",".join(reason for reason in reasons if reason != HOLD_FOR_QUOTA)
+            self.tenant_patches(
+                name, {"metadata": {"annotations": {HOLD_REASONS_ANNOTATION: kept}}}
+            )
 
     def labels_of(self, name: str, gates: list[str]) -> tuple[str, dict[str, str]]:
         namespace = "shop" if name < "p-d" else "lab"
-        reasons = {HOLD_REASONS_ANNOTATION: "placement,quota"} if gates else {}
-        return namespace, reasons
+        _, annotations = super().labels_of(name, gates)
+        if not gates:
+            return namespace, annotations
+        reasons = annotations.get(HOLD_REASONS_ANNOTATION, "placement")
+        return namespace, {**annotations, HOLD_REASONS_ANNOTATION: f"{reasons},quota"}
 
     def admits(self, name: str, cpu: int, gates: list[str]) -> bool:
         """Judge a creation: of what waits it is only asked whether it can ever pass."""
@@ -118,7 +124,7 @@ class QueueCluster(HeldCluster):
     # What must be true.
 
     def must_be_released(self, pod: Object) -> bool:
-        return not is_queued(pod)
+        return not is_queued(pod) and super().must_be_released(pod)
 
     def check(self) -> None:
         for namespace, used in self.charged().items():
@@ -128,7 +134,7 @@ class QueueCluster(HeldCluster):
         if self.is_in_trouble() or not all(replica.is_ready for replica in self.replicas):
             self.idle_since = {}
         else:
-            idle = self._idle()
+            idle = self.idle()
             self.idle_since = {uid: self.idle_since.get(uid, now) for uid in idle}
         for uid, since in self.idle_since.items():
             calm_since = max(since, self.trouble_until + 80)
@@ -136,7 +142,7 @@ class QueueCluster(HeldCluster):
                 self.problems.append(f"{uid} waits since {since:g} beside free room")
         super().check()
 
-    def _idle(self) -> set[str]:
+    def idle(self) -> set[str]:
         """Return the uids of the pods that wait though quota, cohort and a node have room."""
         pods = self.server.pods().values()
         if any(runs(pod) and not gates_of(pod) and not node_of(pod) for pod in pods):

@@ -80,9 +80,10 @@ class ReclaimCluster(QueueCluster):
         if not call.is_eviction:
             super().check_write(call)
         elif not call.dry_run:
-            self._check_eviction(call)
+            self.check_eviction(call)
 
-    def _check_eviction(self, call: Call) -> None:
+    def check_eviction(self, call: Call) -> None:
+        """Check an eviction when it is sent."""
         self.evictions += 1
         replica, pods = self.sender(call), self.server.pods()
         victim = pods.get(call.target.name)
@@ -92,9 +93,13 @@ class ReclaimCluster(QueueCluster):
         least, _ = BOUNDS[namespace]
         if self.charged()[namespace] - cpu_of(victim) < least:
             self.problems.append(f"{name} is evicted, and {namespace} is below its min")
-        preemptors = [pod for pod in pods.values() if _is_reclaimed_for(pod)]
-        if not any(namespace_of(pod) != namespace for pod in preemptors):
+        preemptors = [pod for pod in pods.values() if is_reclaimed_for(pod)]
+        if not any(self.may_be_evicted_for(pod, victim) for pod in preemptors):
             self.problems.append(f"{name} is evicted, and nobody has its room reserved")
+
+    def may_be_evicted_for(self, preemptor: Object, victim: Object) -> bool:
+        """Return whether a pod may be evicted for another at all."""
+        return namespace_of(preemptor) != namespace_of(victim)
 
     def check_nomination(self, replica: ReplicaModel, pod: Object, node_name: str) -> None:
         """Check it unless others are still to be evicted for it."""
@@ -113,7 +118,7 @@ class ReclaimCluster(QueueCluster):
 
     def check(self) -> None:
         now = self.loop.time()
-        promised = set() if self._is_excused() else self._promised()
+        promised = set() if self._is_excused() else self.promised()
         self.promised_since = {uid: self.promised_since.get(uid, now) for uid in promised}
         for uid, since in self.promised_since.items():
             if now > max(since, self.trouble_until + 80) + _LONGEST_SECONDS:
@@ -131,7 +136,7 @@ class ReclaimCluster(QueueCluster):
             or any(state.failures or state.paused_until > self.now() for state in guards)
         )
 
-    def _promised(self) -> set[str]:
+    def promised(self) -> set[str]:
         """Return the uids of pods within min for which there is room, or somebody borrows some."""
         charged, free = self.charged(), self.free()
         return {
@@ -157,7 +162,8 @@ class ReclaimCluster(QueueCluster):
         return cores
 
 
-def _is_reclaimed_for(pod: Object) -> bool:
+def is_reclaimed_for(pod: Object) -> bool:
+    """Return whether a held pod is nominated as others are evicted for it."""
     annotations = pod["metadata"].get("annotations") or {}
     is_reserved = bool(nominated_in(pod)) and RECLAIM_PLAN_ANNOTATION in annotations
     return bool(gates_of(pod)) and is_reserved

@@ -20,13 +20,14 @@ from webhook.controllers.reclaim import (
     OveruseParts,
     OveruseRevocation,
     PlanParts,
+    PreemptionSource,
     QuotaSource,
     ReclaimController,
     ReclaimParts,
     RunningPods,
     WaitingForQuota,
 )
-from webhook.controllers.release import Reclaims, WriteParts
+from webhook.controllers.release import Preemptors, Reclaims, WriteParts
 from webhook.serving.reclaiming import quota_mode, quota_standing
 
 
@@ -43,8 +44,9 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     now: Callable[[], Micros],
     clock: Callable[[], float],
     after: Micros,
+    preemptors: Preemptors,
 ) -> ReclaimController:
-    """Return a controller that takes back what quotas borrow, and nothing of Koordinator's tree."""
+    """Return a controller of quotas and of preemption, and of nothing of Koordinator's tree."""
     state, queue, claims = writes.state, writes.quota_queue, Claims(running, now)
     evictions = EvictionWriter(connection, may_write=may_write, clock=clock)
     events = EvictionEvents(connection, identity="me")
@@ -85,7 +87,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     waiting = WaitingForQuota(queue.blocked, partial(quota_mode, queue))
     return ReclaimController(
         parts,
-        [QuotaSource(plans, waiting, after)],
+        [QuotaSource(plans, waiting, after), PreemptionSource(plans, preemptors.blocked)],
         OveruseRevocation(overuse),
         is_ready=is_ready,
         now=now,

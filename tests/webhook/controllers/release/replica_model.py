@@ -38,6 +38,7 @@ from webhook.controllers.release import (
     HeldPodDecider,
     Outcomes,
     PodWriter,
+    Preemptors,
     QueuedConditions,
     QuotaPace,
     QuotaQueue,
@@ -69,7 +70,8 @@ class ReplicaModel:
         policies: in force.
         now: the time of day.
         doubtful: uids of pods that may have given their room back, as a write has failed.
-        reclaims: whether pods are evicted for others.
+        reclaims: whether pods are evicted for others of other quotas.
+        preempts: whether they are evicted for others of higher priority, too.
 
     Attributes:
         is_behind: whether its watches show nothing for now.
@@ -89,6 +91,7 @@ class ReplicaModel:
         doubtful: set[str],
         *,
         reclaims: bool = False,
+        preempts: bool = False,
     ) -> None:
         self.is_behind = False
         self.is_ready = True
@@ -107,6 +110,7 @@ class ReplicaModel:
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
         self.running, self.reclaims = RunningPods(), Reclaims()
+        self.preemptors = Preemptors(is_enabled=preempts, clock=loop.time)
         self._applier = EventApplier(
             state,
             now=now,
@@ -138,6 +142,7 @@ class ReplicaModel:
                 now=now,
                 clock=loop.time,
                 after=Micros(RECLAIM_AFTER_SECONDS * SECOND),
+                preemptors=self.preemptors,
             )
             self._duties.append(reclaiming.run)
         self._task: asyncio.Task[None] | None = None
@@ -187,6 +192,7 @@ class ReplicaModel:
             pace=QuotaPace(self._now),
             scheduler_lease=SchedulerLease(self.connection),
             reclaims=self.reclaims,
+            preemptors=self.preemptors,
             node_for=self._node_for,
         )
 

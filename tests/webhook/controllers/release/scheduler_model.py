@@ -87,7 +87,7 @@ class SchedulerModel:
             self._seen[kind] = len(changes)
 
     def _apply(self, change: Change, known: dict[str, Object]) -> None:
-        obj, name = _object_of(change), change.key.name
+        obj, name = object_after(change.after), change.key.name
         if obj is None:
             known.pop(name, None)
         else:
@@ -141,8 +141,9 @@ class SchedulerModel:
         return used + cpu_of(pod) <= cores
 
 
-def _object_of(change: Change) -> Object | None:
-    if change.after is None:
+def object_after(raw: bytes | None) -> Object | None:
+    """Return an object as a change leaves it, None where it is gone."""
+    if raw is None:
         return None
-    obj: Object = msgspec.json.decode(change.after)
+    obj: Object = msgspec.json.decode(raw)
     return obj

@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from engine.policy import load_policies
 from tests.webhook.controllers.release.cluster_model import HeldCluster
+from tests.webhook.controllers.release.combined_model import CombinedCluster
 from tests.webhook.controllers.release.gang_model import GangCluster
 from tests.webhook.controllers.release.queue_model import QueueCluster
 from tests.webhook.controllers.release.reclaim_model import ReclaimCluster
@@ -34,11 +35,20 @@ SETTINGS = settings(
 )
 
 
+def _apply(policy: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "policy.yaml"
+    path.write_text(policy, encoding="utf-8")
+    monkeypatch.setattr(HeldCluster, "policies", load_policies([path]), raising=False)
+
+
 @pytest.fixture
 def _policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(POLICY, encoding="utf-8")
-    monkeypatch.setattr(HeldCluster, "policies", load_policies([path]), raising=False)
+    _apply(POLICY, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def _preempting_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _apply(POLICY.replace("at: Release", "at: Release, preemption: On"), tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("_policy")
@@ -59,3 +69,8 @@ def test_no_held_pod_is_lost_and_no_room_given_twice() -> None:
 @pytest.mark.usefixtures("_policy")
 def test_no_gang_is_released_in_part_and_none_keeps_room_it_does_not_use() -> None:
     run_state_machine_as_test(GangCluster, settings=SETTINGS)
+
+
+@pytest.mark.usefixtures("_preempting_policy")
+def test_gangs_quotas_and_preemption_together_come_to_an_end() -> None:
+    run_state_machine_as_test(CombinedCluster, settings=SETTINGS)

@@ -1,0 +1,160 @@
+"""Where pods were bound, as the leader counts it, against the objects of the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from engine.model import api
+from engine.model.advice import advice_in
+from engine.model.decision import Decision
+from engine.model.pod import pod_of
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+from engine.pipeline import decide
+from engine.placement import as_submitted
+from engine.policy import PolicySet, load_policies
+from engine.report import OutcomeFigures, OutcomeReport
+from engine.simulation import SchedulerModel
+from engine.view import ClusterState
+from tests.e2e.cluster import Cluster, Json, eventually
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
+from tests.e2e.nodes import Nodes
+from tests.e2e.workloads import pod
+from webhook.cluster.watch.event_applier import EventApplier
+
+PROGRAM = Path(sys.executable).with_name("stowplan")
+_COUNT = r'^stowplan_outcome_pods_total\{.*policy="packed".*\} (\d+)'
+PODS = 24
+POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: packed}
+spec:
+  scores:
+    - {plugin: NodeResourcesFit, weight: 2, args: {scoringStrategy: {type: MostAllocated}}}
+    - {name: old-first, expression: "node.labels['rack'] == 'old' ? 100 : 0"}
+---
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: trial}
+spec:
+  mode: Audit
+  filters: [{name: not-old, expression: "node.labels['rack'] != 'old'"}]
+  scores: [{plugin: NodeResourcesBalancedAllocation}]
+"""
+
+
+async def test_the_figures_are_those_that_the_objects_of_the_api_server_give(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    for number in range(12):
+        rack = "old" if number % 3 == 0 else "new"
+        await nodes.add(
+            f"node-{number:02}", {"cpu": f"{4 + number % 4 * 2}"}, labels={"rack": rack}
+        )
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY, encoding="utf-8")
+    async with installed(cluster, control_plane, tmp_path, [file]) as stowplan:
+        await eventually(
+            lambda: cluster.get("configmaps", f"{NAME}-outcome", NAMESPACE), "the leader counts"
+        )
+        for number in range(PODS):
+            requests = {"cpu": f"{200 + number % 5 * 300}m", "memory": f"{1 + number % 3}Gi"}
+            await cluster.create(pod(namespace, f"p{number:02}", requests=requests))
+            await eventually(partial(_counted, stowplan, number + 1), "the pod is counted")
+        (replica,) = stowplan.replicas
+        await asyncio.to_thread(replica.stop)
+        report = await _read(account(control_plane))
+        bound = sorted(
+            await cluster.list_all("pods", namespace), key=lambda each: each["metadata"]["name"]
+        )
+        expected = _offline(load_policies([file]), await cluster.list_all("nodes"), bound)
+    by_name = {each.policy: each for each in report.policies}
+    for each in report.policies:
+        print(each.policy, each.total)
+    assert by_name["packed"].total == expected["packed"]
+    assert by_name["trial"].total == expected["trial"]
+    (rule,) = by_name["trial"].rules
+    assert rule.pods == expected["trial"].rejected
+
+
+async def _counted(stowplan: Installed, pods: int) -> bool:
+    """Return whether the leader has judged so many pods of the policy that acts."""
+    (replica,) = stowplan.replicas
+    counts = re.findall(_COUNT, await replica.metrics(), re.MULTILINE)
+    assert sum(map(int, counts)) == pods, counts
+    return True
+
+
+async def _read(kubeconfig: Path) -> OutcomeReport:
+    """Return what `stowplan outcome` prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(PROGRAM, "outcome", "--json", "--kubeconfig", kubeconfig), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    return msgspec.json.decode(out, type=OutcomeReport)
+
+
+def _offline(
+    policies: PolicySet, nodes: Sequence[Json], pods: Sequence[Json]
+) -> dict[str, OutcomeFigures]:
+    """Return the figures of each policy over pods that were bound in this order."""
+    applier, model = EventApplier(ClusterState()), SchedulerModel(0)
+    for node in nodes:
+        applier.node(msgspec.convert(node, api.Node))
+    figures = {policy.name: OutcomeFigures() for policy in policies}
+    for each in pods:
+        raw = as_submitted(msgspec.json.encode(each))
+        request = PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+        view = applier.state.view()
+        decision = decide(request, policies, view, Micros(0))
+        assert decision.audit is not None
+        landed = each["spec"]["nodeName"]
+        stock = model.place(request, view, Micros(0))
+        advice = advice_in(each["metadata"]["annotations"])
+        assert advice is not None
+        _add(figures["packed"], decision, landed, stock, advice.nodes)
+        _add(figures["trial"], decision.audit, landed, "", advice.nodes)
+        applier.pod(msgspec.convert(each, api.Pod))
+    return figures
+
+
+def _add(
+    figures: OutcomeFigures, decision: Decision, landed: str, stock: str, meant: Sequence[str]
+) -> None:
+    """Count a pod by the definitions of docs/outcome.md, node by node."""
+    names = [decision.names[row] for row in decision.candidates.tolist()]
+    totals = dict(zip(names, decision.totals.tolist(), strict=True))
+    weights = sum(score.weight for score in decision.scores)
+    points = {
+        name: 100
+        * sum(score.weight * int(score.normalized[at]) for score in decision.scores)
+        // weights
+        for at, name in enumerate(names)
+    }
+    figures.pods += 1
+    figures.meant += 1
+    figures.landed += landed in meant
+    if landed in totals:
+        rank = 1 + sum(total > totals[landed] for total in totals.values())
+        band = [rank <= 1, rank <= 5, rank <= 20, True].index(True)
+        figures.rank_total += rank
+        figures.ranks = tuple(count + (at == band) for at, count in enumerate(figures.ranks))
+    else:
+        figures.rejected += 1
+    figures.scored += 1
+    figures.points += points.get(landed, 0)
+    figures.best += points[names[0]]
+    if stock:
+        figures.compared += 1
+        figures.compared_points += points.get(landed, 0)
+        figures.stock_points += points.get(stock, 0)
+        figures.moved += stock != landed
