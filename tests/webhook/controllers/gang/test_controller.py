@@ -25,10 +25,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-def members(world: World, *names: str, gang: str = "train", minimum: int = 3) -> None:
+def members(
+    world: World, *names: str, gang: str = "train", minimum: int = 3, reasons: str = "gang"
+) -> None:
     world.gang(gang, minimum)
     for name in names:
-        world.member(name, gang)
+        world.member(name, gang, reasons=reasons)
 
 
 def message(replica: Replica, name: str) -> str:
@@ -352,8 +354,13 @@ async def test_a_gang_that_has_run_is_never_ended_for_a_new_member(world: World)
 
 
 @pytest.mark.parametrize("writes", range(7))
-async def test_a_leader_may_end_between_any_two_writes(world: World, writes: int) -> None:
-    members(world, "one", "two", "three")
+@pytest.mark.parametrize("is_limited", [False, True])
+async def test_a_leader_may_end_between_any_two_writes(
+    world: World, writes: int, *, is_limited: bool
+) -> None:
+    members(world, "one", "two", "three", reasons="gang,quota" if is_limited else "gang")
+    if is_limited:
+        world.quota("shop", maximum=9)  # room for the gang, and for nothing that is counted twice
     first, second = world.replica(), world.replica()
     left = writes
 
