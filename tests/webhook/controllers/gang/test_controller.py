@@ -396,6 +396,28 @@ async def test_a_new_leader_takes_back_what_was_only_nominated(world: World) -> 
     assert not replica.counted()
 
 
+async def test_what_was_taken_back_is_left_alone_while_the_watch_does_not_show_it(
+    world: World,
+) -> None:
+    members(world, "one", "two")
+    pod = world.stored("one")
+    world.server.replace({**pod, "status": {"nominatedNodeName": "a"}})
+    replica = world.replica()
+    replica.see()
+    await replica.controller.cycle()
+    await replica.writes()
+    assert not world.nominated("one")
+    world.seconds += 3  # nothing is seen meanwhile
+    held = replica.held.get("shop/one")
+    assert held is not None
+    assert held.pod.nominated_node_name == "a"
+    assert not replica.controller._parts.decided.may_try(held)  # noqa: SLF001 (what holds all writes)
+    replica.see()
+    world.member("three", "train")
+    await replica.cycle()
+    assert len(world.releases()) == 3
+
+
 async def test_a_gang_without_room_is_released_where_it_says_so(world: World) -> None:
     world.gang("train", 4, when_no_room="Release")
     for name in ("one", "two", "three", "four"):
