@@ -6,7 +6,16 @@ from engine.model.elastic_quota import QuotaKey
 from engine.model.request import PlacementRequest
 from engine.preemption.search import PreemptionSearch
 from engine.preemption.toleration import is_preempting
-from engine.reclaim import NoPlan, NoPlanReason, Plan, Situation, Steps, completed, refusal_of
+from engine.reclaim import (
+    NoPlan,
+    NoPlanReason,
+    Plan,
+    Situation,
+    Steps,
+    completed,
+    emptied,
+    refusal_of,
+)
 
 
 def plan_preemption(
@@ -53,4 +62,7 @@ def plan_preemption_in_steps(
     # 3. Find victims on one node or on several, or say what is in the way.
     victims = yield from search.victims.of_lower_priority()
     plan = yield from search.plan(victims)
-    return plan or (yield from search.reason())
+    found = plan or (yield from search.reason())
+    yield from emptied(victims)
+    yield from search.victims.end()
+    return found

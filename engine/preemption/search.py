@@ -23,7 +23,9 @@ from engine.reclaim import (
     Situation,
     Steps,
     best_rows,
+    emptied,
     group,
+    members_of,
     sizes_of_gangs,
 )
 
@@ -75,7 +77,7 @@ class PreemptionSearch:
             self._gangs = yield from sizes_of_gangs(
                 self._situation.candidates, self._leaving, self._situation.view
             )
-        groups, tried = group(victims, self._gangs), 0
+        groups, tried = (yield from group(victims, self._gangs)), 0
         for found in self._nodes(groups.single):
             if found is None:
                 yield
@@ -122,12 +124,13 @@ class PreemptionSearch:
         )
 
     def _plan_for_several_nodes(self, groups: Groups) -> Steps[Plan | None]:
-        everyone = groups.all()
-        members = [each for members in everyone for each in members]
+        everyone = yield from groups.all()
+        members = yield from members_of(everyone)
         rows = yield from best_rows(self._nodes(members), _MOST_NODES)
         what_if = self._preemptor.what_if(())
         search = CrossNodeSearch(self._pod, self.fit, what_if, self._accounts)
         victims = yield from search.victims(everyone, rows)
+        yield from emptied(everyone)
         return None if victims is None else self._plan(self._preemptor.best_node(victims), victims)
 
     def _plan(self, row: int, victims: Sequence[Borrower]) -> Plan:

@@ -15,6 +15,7 @@ from engine.reclaim import (
     Candidate,
     Situation,
     Steps,
+    emptied,
     importance,
     may_be_hit,
     parts_of,
@@ -75,6 +76,10 @@ class PossibleVictims:
             found += within_budgets(possible, allowed)
             yield
         return found
+
+    def end(self) -> Steps[None]:
+        """Forget all pods; nothing may be asked any more."""
+        return emptied(self._lower or [])
 
     def _all_lower(self) -> Steps[list[Borrower]]:
         """Return the pods of lower priority that stay, whatever stands against an eviction."""

@@ -9,7 +9,7 @@ from engine.reclaim.borrowers import Accounts, Borrower, Takings, importance, wi
 from engine.reclaim.budgets import Budgets, PodBudget
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
 from engine.reclaim.cross_node import CrossNodeSearch
-from engine.reclaim.groups import MOST_VICTIMS, Groups, group, sizes_of_gangs
+from engine.reclaim.groups import MOST_VICTIMS, Groups, group, members_of, sizes_of_gangs
 from engine.reclaim.guards import (
     GuardState,
     evictions_allowed,
@@ -34,7 +34,7 @@ from engine.reclaim.plan import (
 )
 from engine.reclaim.planner import plan_reclaim, plan_reclaim_in_steps, refusal_of
 from engine.reclaim.preemptor import Preemptor
-from engine.reclaim.steps import Steps, completed, parts_of
+from engine.reclaim.steps import Steps, completed, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "Victim",
     "best_rows",
     "completed",
+    "emptied",
     "evictions_allowed",
     "group",
     "importance",
@@ -70,6 +71,7 @@ __all__ = [
     "is_paused",
     "is_tolerating",
     "may_be_hit",
+    "members_of",
     "overusing",
     "parts_of",
     "plan_reclaim",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import groupby
 from typing import Final, TypeAlias
 
 import msgspec
+import numpy as np
 from msgspec import structs
 
 from engine.model.disruption_budget import DisruptionBudget
@@ -20,7 +22,7 @@ from engine.reclaim.plan import QuotaAccount
 from engine.reclaim.steps import Steps, parts_of
 from engine.view import PodEntry
 
-_LONG_QUEUE: Final = 1000
+_FEW: Final = 100
 
 _SOME: Final = 100
 """Pods that a step takes from quotas: the share of a quota is computed for each."""
@@ -55,8 +57,10 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
         return self.pod.key, self.entry
 
 
-_Queued: TypeAlias = tuple[tuple[int, int, str], Borrower]
-"""A pod after its importance. INVARIANT: that is no other's, so pods are never compared."""
+_Head: TypeAlias = tuple[int, tuple[int, int, str], Borrower]
+"""A pod after the share of its quota, which it lowers, and its importance.
+
+INVARIANT: that is no other's, so pods are never compared."""
 
 
 class Accounts:
@@ -140,28 +144,37 @@ class Accounts:
         The highest share first, as it is once those before are gone; then the lowest priority, then
         the newest.
         """
-        queues: dict[QuotaKey, list[_Queued]] = {}
+        by_quota: dict[QuotaKey, list[Borrower]] = {}
         for part in parts_of(borrowers):
             for borrower in part:
-                queued = importance(borrower), borrower
-                queues.setdefault(borrower.quota, []).append(queued)
+                by_quota.setdefault(borrower.quota, []).append(borrower)
             yield None
+        queues = {quota: _by_importance(of_quota) for quota, of_quota in by_quota.items()}
         removed: dict[QuotaKey, dict[str, int]] = {quota: {} for quota in queues}
-        heads: list[tuple[int, _Queued]] = []
+        heads: list[_Head] = []
         for quota, queue in queues.items():
-            heapify(queue)
-            heappush(heads, (-self.share(quota, {}), heappop(queue)))
-            if len(queue) > _LONG_QUEUE:
-                yield None
+            yield from self._push(heads, queue, quota, {})
         while heads:
-            _, (_, borrower) = heappop(heads)
+            _, _, borrower = heappop(heads)
             yield borrower
             gone = removed[borrower.quota]
             for name, amount in borrower.requests.items():
                 gone[name] = gone.get(name, 0) + amount
-            queue = queues[borrower.quota]
-            if queue:
-                heappush(heads, (-self.share(borrower.quota, gone), heappop(queue)))
+            yield from self._push(heads, queues[borrower.quota], borrower.quota, gone)
+
+    def _push(
+        self,
+        heads: list[_Head],
+        queue: Iterator[Borrower | None],
+        quota: QuotaKey,
+        removed: Amounts,
+    ) -> Iterator[None]:
+        """Put the next pod of a quota among the heads of all."""
+        for each in queue:
+            if each is not None:
+                heappush(heads, (-self.share(quota, removed), importance(each), each))
+                return
+            yield
 
 
 class Takings:
@@ -294,3 +307,20 @@ def _without_unneeded(taken: Sequence[Borrower], needs: Amounts) -> list[Borrowe
 def importance(borrower: Borrower) -> tuple[int, int, str]:
     """Return the key of an order in which the first is evicted first, within a quota."""
     return borrower.pod.priority, -borrower.entry.assigned_at, borrower.pod.key
+
+
+def _by_importance(borrowers: Sequence[Borrower]) -> Iterator[Borrower | None]:
+    """Yield pods, the first to be evicted first; None for a pause."""
+    if len(borrowers) <= _FEW:
+        yield from sorted(borrowers, key=importance)
+        return
+    priorities, assigned_at = list[int](), list[int]()
+    for part in parts_of(borrowers):
+        priorities += [each.pod.priority for each in part]
+        assigned_at += [each.entry.assigned_at for each in part]
+        yield None
+    order = np.lexsort((-np.array(assigned_at, np.int64), np.array(priorities, np.int64)))
+    yield None
+    ordered = (borrowers[at] for at in order)
+    for _, alike in groupby(ordered, key=lambda each: (each.pod.priority, each.entry.assigned_at)):
+        yield from sorted(alike, key=importance)

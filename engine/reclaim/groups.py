@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from engine.gang import pod_group_of_gang
@@ -25,34 +26,44 @@ class Groups(NamedTuple):
         gangs: the others, each gang with all of its running members.
     """
 
-    single: Sequence[Borrower]
-    gangs: Sequence[Sequence[Borrower]]
+    single: list[Borrower]
+    gangs: list[list[Borrower]]
 
-    def all(self) -> list[Sequence[Borrower]]:
+    def all(self) -> Steps[list[list[Borrower]]]:
         """Return them all, each with those that it goes with."""
-        return [*([each] for each in self.single), *self.gangs]
+        found = list(self.gangs)
+        for part in parts_of(self.single):
+            found += [[each] for each in part]
+            yield
+        return found
 
 
-def group(victims: Sequence[Borrower], sizes: Mapping[GangKey, int]) -> Groups:
+def group(victims: Sequence[Borrower], sizes: Mapping[GangKey, int]) -> Steps[Groups]:
     """Return pods by whom they go with; those are left out of whose gang anybody must stay.
 
     Args:
         victims: that may go.
         sizes: how many members of each gang run.
     """
-    single: list[Borrower] = []
-    gangs: dict[GangKey, list[Borrower]] = {}
-    for each in victims:
-        key = each.pod.gang
-        if key is None or key not in sizes:
-            single.append(each)
-        else:
-            gangs.setdefault(key, []).append(each)
-    whole = [
-        members for key, members in gangs.items() if len(members) == sizes[key] <= MOST_VICTIMS
-    ]
-    single += [members[0] for members in whole if len(members) == 1]
-    return Groups(single, [members for members in whole if len(members) > 1])
+    groups, gangs = Groups([], []), dict[GangKey, list[Borrower]]()
+    for part in parts_of(victims):
+        for each in part:
+            key = each.pod.gang
+            if key is None or key not in sizes:
+                groups.single.append(each)
+            else:
+                gangs.setdefault(key, []).append(each)
+        yield
+    for keys in parts_of(list(gangs)):
+        for key in keys:
+            members = gangs.pop(key)
+            if len(members) == sizes[key] <= MOST_VICTIMS:
+                if len(members) == 1:
+                    groups.single.extend(members)
+                else:
+                    groups.gangs.append(members)
+        yield
+    return groups
 
 
 def sizes_of_gangs(
@@ -70,11 +81,24 @@ def sizes_of_gangs(
         named.update([each.pod.gang for each in part if each.pod.gang is not None])
         yield
     named.subtract(each.pod.gang for each in leaving if each.pod.gang is not None)
-    return {
-        key: size
-        for key, size in named.items()
-        if size > 0 and pod_group_of_gang(key, view) is not None
-    }
+    sizes: dict[GangKey, int] = {}
+    for keys in parts_of(list(named)):
+        sizes |= {
+            key: named[key]
+            for key in keys
+            if named[key] > 0 and pod_group_of_gang(key, view) is not None
+        }
+        yield
+    return sizes
+
+
+def members_of(groups: Sequence[Sequence[Borrower]]) -> Steps[list[Borrower]]:
+    """Return the pods of groups."""
+    found: list[Borrower] = []
+    for part in parts_of(groups):
+        found += chain.from_iterable(part)
+        yield
+    return found
 
 
 def uids_of(groups: Collection[Sequence[Borrower]]) -> Mapping[str, Borrower]:

@@ -100,7 +100,9 @@ class NodeSearch:
         named = np.flatnonzero(wanted)
         lacking = (view.sums[Sum.REQUESTS][named] - view.allocatable[named]).T + wanted[named]
         rows, priorities, freed = yield from self._columns(named)
+        yield
         order = np.lexsort((priorities, rows))
+        yield
         order = order[self._fit.may_pass[rows[order]]]
         if not order.size:
             return []
@@ -108,6 +110,7 @@ class NodeSearch:
         rows, priorities, freed = rows[order], priorities[order], freed[order]
         begins = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
         sums = freed.cumsum(axis=0)
+        yield
         before = np.repeat(sums[begins] - freed[begins], np.diff(np.r_[begins, rows.size]), axis=0)
         is_enough = (sums - before >= lacking[rows]).all(axis=1)
         first = np.minimum.reduceat(np.where(is_enough, np.arange(rows.size), rows.size), begins)

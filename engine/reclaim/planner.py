@@ -7,7 +7,7 @@ from engine.model.request import PlacementRequest
 from engine.reclaim.guards import is_backed_off, is_paused
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation
 from engine.reclaim.search import Search, quota_text
-from engine.reclaim.steps import Steps, completed
+from engine.reclaim.steps import Steps, completed, emptied
 
 
 def plan_reclaim(
@@ -52,7 +52,10 @@ def plan_reclaim_in_steps(
     # 3. Find victims, or say what is in the way.
     borrowers = yield from search.borrowers()
     plan = yield from search.plan(borrowers)
-    return plan or (yield from search.reason())
+    found = plan or (yield from search.reason())
+    yield from emptied(borrowers)
+    yield from search.end()
+    return found
 
 
 def refusal_of(request: PlacementRequest, situation: Situation) -> NoPlan | None:

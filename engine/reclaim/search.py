@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from engine.model.elastic_quota import QuotaKey
 from engine.model.gang import GangKey
@@ -22,14 +22,16 @@ from engine.reclaim.borrowers import (
 from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.cross_node import CrossNodeSearch
-from engine.reclaim.groups import Groups, group, sizes_of_gangs
+from engine.reclaim.groups import Groups, group, members_of, sizes_of_gangs
 from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_search import NodeSearch, best_rows
 from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation
 from engine.reclaim.preemptor import Preemptor
-from engine.reclaim.steps import Steps, parts_of
+from engine.reclaim.steps import Steps, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
 from engine.view import NO_ROW, counted_requests
+
+_Quotas: TypeAlias = tuple[QuotaKey, ...]
 
 _MOST_NODES: Final = 16
 """The best nodes that are tried: only rules that read other nodes make more than one fail."""
@@ -94,11 +96,15 @@ class Search:
             self._gangs = yield from sizes_of_gangs(
                 self._situation.candidates, self._leaving, self._situation.view
             )
-        groups = group(borrowers, self._gangs)
+        groups = yield from group(borrowers, self._gangs)
         plan = yield from self._plan_of_single_pods(groups.single)
         if plan is not None or not groups.gangs:
             return plan
         return (yield from self._plan_with_gangs(groups))
+
+    def end(self) -> Steps[None]:
+        """Forget all pods; nothing may be asked any more."""
+        return emptied(self._borrowing or [])
 
     def reason(self) -> Steps[NoPlan]:
         """Return why no victims were found."""
@@ -137,14 +143,15 @@ class Search:
         return None
 
     def _plan_with_gangs(self, groups: Groups) -> Steps[Plan | None]:
-        rows: Sequence[int] = ()
+        everyone, rows = (yield from groups.all()), list[int]()
         if not self.fits.any():
-            members = [each for members in groups.all() for each in members]
+            members = yield from members_of(everyone)
             rows = yield from best_rows(self._nodes(members), _MOST_NODES)
         search = CrossNodeSearch(
             self._pod, self.fit, self._preemptor.what_if(()), self._accounts, self.needs
         )
-        victims = yield from search.victims(groups.all(), rows)
+        victims = yield from search.victims(everyone, rows)
+        yield from emptied(everyone)
         return None if victims is None else self._plan(self._preemptor.best_node(victims), victims)
 
     def _nodes(self, borrowers: Sequence[Borrower]) -> NodeSearch:
@@ -167,38 +174,39 @@ class Search:
     def _all_borrowing(self) -> Steps[list[Borrower]]:
         """Return the pods of quotas that borrow, whatever budgets and guards say of each."""
         leaving = {each.pod.uid for each in self._leaving}
-        by_kind: dict[tuple[tuple[QuotaKey, ...], int], tuple[bool, Amounts]] = {}
+        # By quotas and the id of a shape, which its pods keep alive: None where they do not borrow.
+        kinds: dict[tuple[_Quotas, int], tuple[_Quotas, Amounts] | None] = {}
         found = []
         for part in parts_of(self._situation.candidates):
             yield
             for each in part:
                 pod, shape = each.pod, each.entry.shape
                 kind = each.quotas, id(shape)
-                known = by_kind.get(kind)
-                if known is None:
-                    requests = counted_requests(shape)
-                    known = by_kind[kind] = self._borrows(each.quotas, requests), requests
+                if kind not in kinds:
+                    kinds[kind] = self._borrowed(each.quotas, counted_requests(shape))
+                known = kinds[kind]
                 is_leaving = pod.uid in leaving or each.entry.row == NO_ROW
-                if not known[0] or pod.is_protected or is_leaving:
+                if known is None or pod.is_protected or is_leaving:
                     continue
                 borrower = Borrower(
                     pod=pod,
                     entry=each.entry,
                     quotas=each.quotas,
-                    pushed=tuple([quota for quota in each.quotas if quota not in self._quotas]),
+                    pushed=known[0],
                     requests=known[1],
                     budget=None,
                 )
                 found.append(borrower)
         return found
 
-    def _borrows(self, quotas: tuple[QuotaKey, ...], requests: Amounts) -> bool:
-        """Return whether quotas all borrow of something that the preemptor is guaranteed.
+    def _borrowed(self, quotas: _Quotas, requests: Amounts) -> tuple[_Quotas, Amounts] | None:
+        """Return the quotas that a pod takes from and its requests, None if it does not borrow.
 
-        Those that it counts for, too, get back what they lose; pods of its own quota do not borrow.
+        Its quotas must all borrow of something that the preemptor is guaranteed. Those that this
+        counts for, too, get back what they lose; pods of its own quota do not borrow.
         """
-        pushed = [quota for quota in quotas if quota not in self._quotas]
-        return (
+        pushed = tuple([quota for quota in quotas if quota not in self._quotas])
+        borrows = (
             bool(quotas)
             and quotas[0] in pushed
             and all(quota in self._accounts for quota in pushed)
@@ -208,6 +216,7 @@ class Search:
                 for name in self._guaranteed
             )
         )
+        return (pushed, requests) if borrows else None
 
     def _may_be_hit(self, borrower: Borrower) -> bool:
         situation, pod = self._situation, borrower.pod
@@ -229,9 +238,10 @@ class Search:
     def _covering(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower], needs: Amounts
     ) -> Steps[list[Borrower] | None]:
-        taken = {borrower.pod.uid for borrower in victims}
-        others = [borrower for borrower in borrowers if borrower.pod.uid not in taken]
-        yield
+        taken, others = {each.pod.uid for each in victims}, list[Borrower]()
+        for part in parts_of(borrowers):
+            others += [each for each in part if each.pod.uid not in taken]
+            yield
         return (yield from fewest_covering(others, needs, self._accounts, victims))
 
     def _without_unneeded(self, row: int, victims: list[Borrower]) -> list[Borrower]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Generator, Iterator, MutableSequence, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 
@@ -27,3 +27,10 @@ def parts_of(items: Sequence[_T], size: int = _AT_ONCE) -> Iterator[Sequence[_T]
     """Yield parts of some things, each of which a step can look at, in order."""
     for at in range(0, len(items), size):
         yield items[at : at + size]
+
+
+def emptied(items: MutableSequence[Any]) -> Steps[None]:
+    """Empty a list: that the memory of very many objects is given back takes its time, too."""
+    while items:
+        del items[-_AT_ONCE:]
+        yield

@@ -1,8 +1,8 @@
-"""How long a plan of reclaim takes in a large cluster.
+"""How long a plan of reclaim or preemption takes in a large cluster, and its longest step.
 
 Run as `python -m tests.bench.bench_reclaim [--nodes N --pods P]`. Times are medians of the
 processor time in milliseconds and depend on the machine: compare the ratios, which are to scoring
-all nodes one by one in the same run.
+all nodes one by one in the same run. Other work waits for a step, and for no more.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ from functools import partial
 from statistics import median
 
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
+from engine.model.gang import POD_GROUP_LABEL, Gang, GangKey
 from engine.model.node import Node
 from engine.model.pod import Pod
+from engine.model.pod_group import PodGroup
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.policy import PolicySet
+from engine.preemption import plan_preemption_in_steps
 from engine.reclaim import (
     Candidate,
     NoPlan,
     Plan,
     QuotaAccount,
     Situation,
-    plan_reclaim,
+    Steps,
+    plan_reclaim_in_steps,
     running_pod_of,
 )
 from engine.view import ClusterState
 from tests.bench.bench_view import machine
-from tests.bench.measuring import baseline_of, clock
+from tests.bench.measuring import baseline_of, clock, spare_the_collector
 from tests.engine.measured_cluster import GI, NOW, node, pod, seconds_ago
 from tests.engine.policy.worlds import policy
 
@@ -48,42 +52,90 @@ def main() -> None:
     size = parser.parse_args()
     print(machine())
     policies = PolicySet([policy(_POLICY, "policy")])
-    situation = _situation(size.nodes, size.pods, policies)
+    situation = situation_of(size.nodes, size.pods, policies)
     floor = baseline_of(situation.view) / 1000
     print(f"scoring {size.nodes:,} nodes one by one     {floor:8.1f} ms   1.00")
     full = replace(situation, cohort_room={"cpu": 0, "memory": 0})
-    per_node = max(size.pods // size.nodes, 1)
+    milli = _CORES * 1000 * size.nodes // size.pods
+    spare_the_collector()
     for name, given, cores in (
-        ("one victim on a node", situation, _CORES // per_node),
-        ("all borrowers of a node", situation, _CORES),
-        ("room in the cohort alone", full, 0),
-        ("no plan: too large for a node", situation, _CORES + 1),
+        ("one victim on a node", situation, milli),
+        ("all borrowers of a node", situation, _CORES * 1000),
+        ("room in the cohort alone", full, 1),
+        ("no plan: too large for a node", situation, _CORES * 1000 + 100),
     ):
-        _time(name, floor, partial(_plan, given, cores))
+        _time(name, floor, partial(_reclaim, given, cores))
+    gangs = situation_of(size.nodes, size.pods, policies, in_gangs=True)
+    spare_the_collector()
+    for name, given, cores in (
+        ("preemption on one node", situation, milli),
+        ("preemption, too large for a node", situation, _CORES * 1000 + 100),
+        ("preemption of gangs", gangs, milli),
+    ):
+        _time(name, floor, partial(_preempt, given, cores))
 
 
-def _time(name: str, floor: float, run: Callable[[], Plan | NoPlan]) -> None:
-    spent = []
+def _time(name: str, floor: float, begin: Callable[[], Steps[Plan | NoPlan]]) -> None:
+    totals, longest = [], []
     for _ in range(_ROUNDS):
-        start = clock()
-        result = run()
-        spent.append((clock() - start) / 1e6)
+        result, spent = timed(begin())
+        totals.append(sum(spent) / 1e6)
+        longest.append(max(spent) / 1e6)
     outcome = (
         f"{len(result.victims)} victims" if isinstance(result, Plan) else f"{result.reason.value}"
     )
-    took = median(spent)
-    print(f"  {name:32} {took:8.1f} ms {took / floor:6.2f}   {outcome}", flush=True)
+    took = median(totals)
+    print(
+        f"  {name:32} {took:8.1f} ms {took / floor:6.2f}   longest step {median(longest):5.1f} ms"
+        f"   {outcome}",
+        flush=True,
+    )
 
 
-def _plan(situation: Situation, cores: int) -> Plan | NoPlan:
-    requests = {"cpu": f"{cores}" if cores else "1m"}
-    preemptor = pod("preemptor", requests=requests, metadata=_metadata("shop", "preemptor"))
-    request = PlacementRequest(pod=preemptor, raw=b"{}")
-    return plan_reclaim(request, (_quota("shop"),), situation)
+def timed(steps: Steps[Plan | NoPlan]) -> tuple[Plan | NoPlan, list[int]]:
+    """Return what steps end with, and what each takes, in nanoseconds of processor time."""
+    spent = []
+    while True:
+        start = clock()
+        try:
+            next(steps)
+        except StopIteration as end:
+            spent.append(clock() - start)
+            return end.value, spent
+        spent.append(clock() - start)
 
 
-def _situation(nodes: int, pods: int, policies: PolicySet) -> Situation:
-    """Return a cluster full of pods of quotas that borrow two thirds of it."""
+def _request(milli: int, priority: int = 0) -> PlacementRequest:
+    requests = {"cpu": f"{milli}m"}
+    metadata = _metadata("shop", "preemptor")
+    preemptor = pod("preemptor", requests=requests, metadata=metadata, priority=priority)
+    return PlacementRequest(pod=preemptor, raw=b"{}")
+
+
+def plan_for_a_full_node(situation: Situation) -> Steps[Plan | NoPlan]:
+    """Return the plan for a pod that wants a whole node."""
+    return _reclaim(situation, _CORES * 1000)
+
+
+def _reclaim(situation: Situation, milli: int) -> Steps[Plan | NoPlan]:
+    return plan_reclaim_in_steps(_request(milli), (_quota("shop"),), situation)
+
+
+def _preempt(situation: Situation, milli: int) -> Steps[Plan | NoPlan]:
+    return plan_preemption_in_steps(_request(milli, 100), (_quota("shop"),), situation)
+
+
+def situation_of(
+    nodes: int, pods: int, policies: PolicySet, *, in_gangs: bool = False
+) -> Situation:
+    """Return a cluster full of pods of quotas that borrow two thirds of it.
+
+    Args:
+        nodes: how many there are.
+        pods: how many there are, the same number on each node.
+        policies: those in force.
+        in_gangs: whether pods are gangs, of 2 each.
+    """
     state = ClusterState()
     state.track_sums(policies.sum_profiles)
     for i in range(nodes):
@@ -92,7 +144,11 @@ def _situation(nodes: int, pods: int, policies: PolicySet) -> Situation:
     candidates = []
     milli = _CORES * 1000 * nodes // pods
     for i in range(pods):
-        bound = _pod(i, nodes, milli)
+        bound = _pod(i, nodes, milli, f"gang-{i // 2}" if in_gangs else "")
+        if in_gangs:
+            key = GangKey(bound.namespace, bound.labels[POD_GROUP_LABEL])
+            gang = Gang(key=key, min_member=2, total=2)
+            state.set_extra(PodGroup(group=UPSTREAM_GROUP, gang=gang))
         state.set_pod(bound, seen_at=seconds_ago(3600 + i % 1000))
         running, entry = running_pod_of(bound), state.entry(bound.key)
         assert running is not None
@@ -125,12 +181,13 @@ def _node(i: int) -> Node:
     return node(f"node-{i:05}", cpu=f"{_CORES * 1000 + 10}m", memory="64Gi", pods="250")
 
 
-def _pod(i: int, nodes: int, milli: int) -> Pod:
+def _pod(i: int, nodes: int, milli: int, gang: str) -> Pod:
     return pod(
         f"p{i}",
         f"node-{i % nodes:05}",
         requests={"cpu": f"{milli}m", "memory": "1Gi"},
-        metadata=_metadata(f"team-{(i // nodes + i) % _BORROWERS}", f"p{i}"),
+        metadata=_metadata(f"team-{(i // 2 if gang else i // nodes + i) % _BORROWERS}", f"p{i}")
+        | ({"labels": {POD_GROUP_LABEL: gang}} if gang else {}),
         priority=i % 3 * 10,
     )
 

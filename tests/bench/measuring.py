@@ -63,7 +63,7 @@ def loaded(objects: Iterable[bytes], policies: PolicySet) -> ClusterState:
 
     What is there is kept out of the way of the collector of garbage, as the server does.
     """
-    _spare_the_collector()
+    spare_the_collector()
     applier = EventApplier()
     for text in objects:
         for found in read_json(text, "generated"):
@@ -72,11 +72,12 @@ def loaded(objects: Iterable[bytes], policies: PolicySet) -> ClusterState:
     state = applier.finished()
     state.track_sums(policies.sum_profiles)
     state.view()
-    _spare_the_collector()
+    spare_the_collector()
     return state
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
+    """Keep what is there out of the way of the collector of garbage, as the server does."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

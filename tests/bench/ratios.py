@@ -30,15 +30,18 @@ from engine.model.time import micros
 from engine.model.well_known import ZONE_LABEL
 from engine.pipeline import Scope
 from engine.placement import encode
-from engine.policy import RuleContext, load_policies
+from engine.policy import PolicySet, RuleContext, load_policies
 from engine.report import decision_report
+from engine.simulation import SchedulerModel
+from engine.view import WhatIf
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.bench_quota_queue import WaitingPods
+from tests.bench.bench_reclaim import plan_for_a_full_node, situation_of, timed
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.reviews import Reviews
-from tests.bench.measuring import baseline_of, clock, loaded
+from tests.bench.measuring import baseline_of, clock, loaded, spare_the_collector
 from tests.bench.replica import Replica
 from tests.bench.texts import NOW
 from webhook.admission import wire
@@ -65,7 +68,9 @@ _EVENTS: Final = 2_000  # different pods
 _REVIEWS: Final = 500  # different ones
 _BATCH: Final = 1_000  # pods
 _TEMPLATES: Final = 100
+_EVEN: Final = 200  # pods
 _GANGS, _MEMBERS = 100, 100  # of each
+_BOUND_TEMPLATES: Final = 20
 _ONE_ZONE: Final = GangTopology(ZONE_LABEL, required=True)
 _CYCLES: Final = 3
 
@@ -137,6 +142,7 @@ class _Batches:
         arrivals = Arrivals(world.cluster.workloads)
         self._alike = list(islice(arrivals.all_of_one_workload(), _BATCH))
         self._different = list(islice(arrivals.interleaved(_TEMPLATES), _BATCH))
+        self._even = list(islice(arrivals.spread_over(ZONE_LABEL), _EVEN))
 
     def of_one_template(self) -> Spent:
         """Decide for pods that differ in name alone."""
@@ -145,6 +151,10 @@ class _Batches:
     def of_many_templates(self) -> Spent:
         """Decide for pods no two of which are of one template and follow each other."""
         return [self._decided(self._different)]
+
+    def of_even_pods(self) -> Spent:
+        """Decide for pods of one template that must be even over zones."""
+        return [self._decided(self._even)]
 
     def _decided(self, requests: Sequence[PlacementRequest]) -> int:
         view = self._world.state.view()
@@ -176,6 +186,45 @@ class _Gangs:
         """Find nodes in one zone for all members of each."""
         view, policies = self._world.state.view(), self._world.policies
         return [_spent(lambda: [place_gang(gang, policies, view, _NOW) for gang in self._gangs])]
+
+
+class _Scheduler:
+    """Pods of some templates that the model of the scheduler binds one after the other."""
+
+    def __init__(self, world: _World) -> None:
+        self._world = world
+        self._arriving = Arrivals(world.cluster.workloads).interleaved(_BOUND_TEMPLATES)
+        self._model = SchedulerModel(1)
+
+    def bound(self) -> Spent:
+        """Find nodes once every template is known; what is bound stays for this call."""
+        what_if, spent = WhatIf(self._world.state.view()), []
+        for request in islice(self._arriving, _BOUND_TEMPLATES + _CALLS):
+            view, start = what_if.view, clock()
+            node = self._model.place(request, view, _NOW)
+            spent.append(clock() - start)
+            if node:
+                what_if.place(request.pod, view.rows[node])
+        return spent[_BOUND_TEMPLATES:]
+
+
+class _Plans:
+    """A plan of reclaim in a cluster full of pods of quotas that borrow."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        self._situation = situation_of(nodes, pods - pods % nodes, PolicySet())
+        spare_the_collector()
+
+    def whole(self) -> Spent:
+        """Make it."""
+        return [sum(self._steps())]
+
+    def longest_steps(self) -> Spent:
+        """Make it; what waits for it waits for a step."""
+        return [max(self._steps())]
+
+    def _steps(self) -> Spent:
+        return timed(plan_for_a_full_node(self._situation))[1]
 
 
 class _Rules:
@@ -324,6 +373,8 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
     batches, gangs = _Batches(world), _Gangs(world)
+    scheduler = _Scheduler(world)
+    plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
     queues = _Queues(pods // 15)
@@ -332,8 +383,12 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
         "a batch of 1,000 pods, one template": (batches.of_one_template, world.plain_score),
         "a batch of 1,000 pods, 100 templates": (batches.of_many_templates, world.plain_score),
+        "a batch of 200 pods, even over zones": (batches.of_even_pods, world.plain_score),
         "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
         "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
+        "a pod by the model of the scheduler": (scheduler.bound, world.plain_score),
+        "a plan of reclaim among 100,000 pods": (plans.whole, world.plain_score),
+        "the longest step of that": (plans.longest_steps, world.plain_score),
         "a patch": (world.patches, world.plain_score),
         "an explanation": (world.explanations, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from rich.markup import escape
@@ -21,6 +21,12 @@ from webhook.placement.held_pods import HeldPod
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
+_EVICTING: Final = {
+    QueuedReason.WAITING_FOR_RECLAIM,
+    QueuedReason.WAITING_FOR_PREEMPTION,
+    QueuedReason.BLOCKED_BY_PDB,
+}
+
 
 class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The release of a held pod, if it came now.
@@ -29,6 +35,8 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         waits_for: the gates of others, which have to go first.
         waits_for_quota: what keeps it in the queue of its quota, "" for nothing.
         waits_for_gang: what its gang waits for, "" for a pod without a gang.
+        evictions: who is evicted for it, or protected from that, as its condition says; "" where
+            nobody is.
         nominated_node: "" for none.
         reason: why there is no nomination; "" where there is one.
         patch: of the pod, beside its nomination.
@@ -37,6 +45,7 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waits_for: tuple[str, ...]
     waits_for_quota: str = ""
     waits_for_gang: str = ""
+    evictions: str = ""
     nominated_node: str
     reason: str
     patch: tuple[dict[str, Any], ...]
@@ -48,6 +57,8 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if self.waits_for:
             gates = escape(", ".join(self.waits_for))
             return f"held, and waits for others to remove {gates}; decided now, it would be {what}"
+        if self.evictions:
+            return f"held: {escape(self.evictions)}; decided now, it would be {what}"
         if self.waits_for_quota:
             why = escape(self.waits_for_quota)
             return f"held, and waits for quota: {why}; decided now, it would be {what}"
@@ -91,6 +102,7 @@ def release_report(
         waits_for=tuple(gate for gate in pod.scheduling_gates if gate != HOLD_GATE),
         waits_for_quota=waits_for_quota,
         waits_for_gang=_gang_wait(pod, raw, state.view()),
+        evictions=_evictions(raw),
         nominated_node=decision.node_name,
         reason=decision.reason,
         patch=tuple(dict(operation) for operation in patch),
@@ -109,6 +121,14 @@ def _gang_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
     if condition is not None and condition.reason == QueuedReason.WAITING_FOR_GANG:
         return f"{condition.message} (as its condition says)"
     return f"gang `{gang.key}`, of which {gang.min_member} must run together"
+
+
+def _evictions(raw: bytes) -> str:
+    """Return who is evicted for a pod, or protected from that: plans are the leader's to make."""
+    condition = queued_condition_in(raw)
+    if condition is None or not condition.is_true or condition.reason not in _EVICTING:
+        return ""
+    return f"{condition.reason}: {condition.message} (as its condition says)"
 
 
 def _quota_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
 
+from engine.model.kinds import WATCHED_FOR_RECLAIM
 from engine.report import StatusReport
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation, Replica, statuses
 
 _AGAIN = "the kubelet brings a changed ConfigMap within two minutes; else look at the replica's log"
+_FOR_EVICTIONS: Final = frozenset(kind.name for kind in WATCHED_FOR_RECLAIM)
 _USAGE_SOURCES = ("nodemetrics.slo.koordinator.sh", "metrics.k8s.io", "prometheus")
 _QUOTAS = "elasticquotas."
 
@@ -105,6 +108,10 @@ def _sources(status: StatusReport) -> Iterator[Finding]:
             yield Finding(Level.OK, f"{source.name}: {source.objects} objects")
         elif source.required:
             message = f"{source.name} cannot be read: {source.last_error or 'not read yet'}"
+            yield Finding(Level.PROBLEM, message, "see the rights below, and `rbac.create`")
+        elif source.name in _FOR_EVICTIONS:
+            why = source.last_error or "not read yet"
+            message = f"nobody is evicted for pods that wait: {source.name} cannot be read: {why}"
             yield Finding(Level.PROBLEM, message, "see the rights below, and `rbac.create`")
     present = {source.name for source in status.sources if source.present}
     if present.isdisjoint(_USAGE_SOURCES):

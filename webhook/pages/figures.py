@@ -26,6 +26,7 @@ _ROW_HEIGHT: Final = 26
 _BAR_HEIGHT: Final = 22
 _LEAST_HEIGHT: Final = 150
 _MOST_LABEL: Final = 40
+_FEW: Final = 5
 
 
 def plot_text(text: str, most: int = _MOST_LABEL) -> str:
@@ -101,7 +102,11 @@ def grouped_bars(
         for number, (name, values) in enumerate(series.items())
     ]
     drawn = layout(
-        height=300, barmode="group", bargap=0.15, xaxis=axis(x, type="category"), yaxis=axis(y)
+        height=300,
+        barmode="group",
+        bargap=0.15,
+        xaxis=axis(x, type="category"),
+        yaxis=_count_axis(y, series.values()),
     )
     return {"data": data, "layout": drawn}
 
@@ -166,7 +171,15 @@ def lines(
         }
         for number, (name, (times, values)) in enumerate(series.items())
     ]
-    return {"data": data, "layout": layout(height=300, xaxis=axis(x), yaxis=axis(y))}
+    counts = _count_axis(y, (values for _, values in series.values()))
+    return {"data": data, "layout": layout(height=300, xaxis=axis(x), yaxis=counts)}
+
+
+def _count_axis(title: str, series: Iterable[Sequence[float]]) -> dict[str, Any]:
+    """Return an axis of whole numbers from 0, without fractions between few of them."""
+    most = max((value for values in series for value in values), default=0)
+    steps = {"dtick": 1, "range": [0, _FEW]} if most < _FEW else {}
+    return axis(title, rangemode="tozero", **steps)
 
 
 def upright(at: float, text: str) -> tuple[dict[str, Any], dict[str, Any]]:

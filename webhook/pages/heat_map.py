@@ -13,6 +13,7 @@ from webhook.pages.page import Figure
 
 _WIDER_THAN_HIGH: Final = 3
 _LEAST_COLUMNS: Final = 24
+_WIDE, _NARROW = 44, 20  # pixels
 _MOST_NAMED_ZONES: Final = 20
 _EDGE: Final = "rgba(128,128,128,0.9)"
 
@@ -81,11 +82,16 @@ def heat_map(
         "layout": layout(
             height=300,
             margin={"l": 110 if grid.labels else 10, "r": 10, "t": 60, "b": 10},
-            meta={"columns": grid.columns, "rows": grid.rows},
+            meta={"columns": grid.columns, "rows": grid.rows, "widest": _widest(len(names))},
             xaxis=axis(**hidden, automargin=False),
             yaxis=axis(**zone_axis, automargin=False),
         ),
     }
+
+
+def _widest(nodes: int) -> int:
+    """Return the greatest width of a square in pixels: a few nodes may take more room."""
+    return _WIDE if nodes <= _LEAST_COLUMNS else _NARROW
 
 
 @dataclass(frozen=True, slots=True)

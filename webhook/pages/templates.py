@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from engine.model.quantity import base_units
 from engine.model.time import SECOND, Micros
 from engine.report import eta_text
-from webhook.pages.amounts import amount, percent, points
+from webhook.pages.amounts import amount, counted, percent, points
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -37,7 +38,7 @@ def linked(choice: Mapping[str, str]) -> Callable[..., str]:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    # Imported where pages are asked for: it takes 14 MB, and most replicas never show any.
+    # Imported where pages are asked for: it takes some megabytes, and most replicas show none.
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(
@@ -49,6 +50,8 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "amount": amount,
+        "counted": counted,
+        "in_base_units": lambda quantity, name: base_units(name, quantity),
         "percent": percent,
         "points": points,
         "wait": lambda seconds: eta_text(Micros(seconds * SECOND)),

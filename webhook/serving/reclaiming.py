@@ -26,6 +26,7 @@ from webhook.controllers.reclaim import (
     Guards,
     OveruseParts,
     OveruseRevocation,
+    PlanInputs,
     PlanParts,
     PreemptionSource,
     QuotaSource,
@@ -115,7 +116,11 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         now=now,
         count=metrics.ended,
     )
-    sources = [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM]
+    inputs = PlanInputs(
+        lambda: cluster.is_synced and policies.is_loaded,
+        [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM],
+        now,
+    )
     return ReclaimController(
         parts,
         [
@@ -123,9 +128,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
             PreemptionSource(plans, services.preemptors.blocked),
         ],
         OveruseRevocation(overuse),
-        is_ready=lambda: (
-            cluster.is_synced and policies.is_loaded and all(each.synced for each in sources)
-        ),
+        is_ready=inputs.are_ready,
         now=now,
         count=metrics.ended,
     )

@@ -29,8 +29,8 @@ MUTANTS = {
     ),
     "the lowest share goes first": (
         "borrowers",
-        "(-self.share(quota, {}), ",
-        "(self.share(quota, {}), ",
+        "(-self.share(quota, removed), ",
+        "(self.share(quota, removed), ",
     ),
     "the oldest pod goes first": (
         "borrowers",
@@ -95,8 +95,8 @@ MUTANTS = {
     ),
     "a label without a PodGroup makes a gang": (
         "groups",
-        "if size > 0 and pod_group_of_gang(key, view) is not None",
-        "if size > 0",
+        "if named[key] > 0 and pod_group_of_gang(key, view) is not None",
+        "if named[key] > 0",
     ),
     "all of a domain go": (
         "cross_node",

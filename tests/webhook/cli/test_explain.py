@@ -425,3 +425,29 @@ def test_a_pod_that_waits_for_quota_is_told_what_it_lacks_and_who_has_it(
     place = "4th of 17 in shop/team, as its condition says"
     assert release.startswith(f"held, and waits for quota: {why} ({place}); decided now,")
     assert "exceeded quota" not in verdict
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "WaitingForReclaim: 1st of 2 in shop/team; waits for the end of `mail/a`",
+        "BlockedByPDB: 1st of 2 in shop/team; PodDisruptionBudget `mail/all` protects pod `mail/a`",
+    ],
+)
+def test_a_pod_that_others_are_evicted_for_is_told_whom(
+    why: str, stowplan: Stowplan, tmp_path: Path
+) -> None:
+    reason, _, message = why.partition(": ")
+    text = QUEUED % "2"
+    for old, new in (
+        ("reason: WaitingForQuota", f"reason: {reason}"),
+        ("message: 4th of 17 in shop/team; needs cpu 2, 1 free", f'message: "{message}"'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "late.yaml").write_text(AT_RELEASE)
+    (tmp_path / "pod.yaml").write_text(text)
+    (tmp_path / "cluster.yaml").write_text(QUEUEING % "8")
+    given = ("--cluster", tmp_path / "cluster.yaml", "--policies", tmp_path / "late.yaml")
+    _, release, *_ = stowplan("explain", tmp_path / "pod.yaml", *given).out.splitlines()
+    assert release.startswith(f"held: {why} (as its condition says); decided now,")

@@ -20,6 +20,7 @@ from tests.webhook.doctor.fake_installation import (
     fake_installation,
     node,
     refusing,
+    source,
     status_path,
 )
 from webhook.certificates import Authority
@@ -299,6 +300,17 @@ async def test_usage_that_nobody_measures_is_told(
         status["sources"][-1]["present"] = False
     (message,) = bad(await installation.run_checks(tmp_path))["sources"]
     assert message.startswith("nothing measures the usage of nodes")
+
+
+async def test_what_evictions_cannot_do_without_is_told(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    for status in installation.statuses.values():
+        missing = source("poddisruptionbudgets.policy", required=False)
+        status["sources"].append({**missing, "synced": False, "lastError": "403"})
+    assert bad(await installation.run_checks(tmp_path))["sources"] == [
+        "nobody is evicted for pods that wait: poddisruptionbudgets.policy cannot be read: 403"
+    ]
 
 
 async def test_every_missing_right_is_named(installation: FakeInstallation, tmp_path: Path) -> None:

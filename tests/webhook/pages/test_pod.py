@@ -21,7 +21,7 @@ def test_it_says_why_here_and_why_not_there() -> None:
     page = pod_page(report, {})
     assert page.title == "Pod shop/web"
     assert page.body.index(">node1<") < page.body.index(">node2<")
-    assert "1 nodes by the first rule that rejected them" in page.body
+    assert "1 node by the first rule that rejected them" in page.body
     (figure,) = page.figures.values()
     (bars,) = figure["data"]
     assert (bars["y"], bars["x"]) == (["node1", "node2"], [180, 140])

@@ -13,6 +13,7 @@ from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.metrics import ReclaimMetrics
 from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
+from webhook.controllers.reclaim.plan_inputs import PlanInputs
 from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding
 from webhook.controllers.reclaim.plan_source import EventReasons, PlanSource
 from webhook.controllers.reclaim.preemption_source import PreemptionSource
@@ -30,6 +31,7 @@ __all__ = [
     "Guards",
     "OveruseParts",
     "OveruseRevocation",
+    "PlanInputs",
     "PlanParts",
     "PlanSource",
     "PreemptionSource",

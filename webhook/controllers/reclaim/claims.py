@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
-from itertools import chain
 
 from engine.model.time import Micros
 from engine.reclaim import GuardState, Victim, evictions_allowed
@@ -20,11 +19,11 @@ class Claims:
     def __init__(self, running: Sized, now: Callable[[], Micros]) -> None:
         self._running = running
         self._now = now
-        self._claimed: dict[str, frozenset[str]] = {}  # uids of victims by claimant
+        self._claimed: dict[str, tuple[Victim, ...]] = {}  # by claimant
 
     def __contains__(self, uid: object) -> bool:
         """Whether a pod is a victim of a plan under way."""
-        return any(uid in victims for victims in self._claimed.values())
+        return any(uid == victim.uid for victim in self.victims_of_others(""))
 
     def claim(self, claimant: str, victims: Iterable[Victim]) -> None:
         """Count pods as leaving in the plans of others; those claimed before are not any more.
@@ -33,7 +32,7 @@ class Claims:
             claimant: uid of the pod that they are evicted for, or what else stands for the plan.
             victims: of the plan.
         """
-        self._claimed[claimant] = frozenset(victim.uid for victim in victims)
+        self._claimed[claimant] = tuple(victims)
 
     def disclaim(self, claimant: str) -> None:
         """Forget a plan."""
@@ -41,8 +40,16 @@ class Claims:
 
     def of_others(self, claimant: str) -> frozenset[str]:
         """Return the uids of the victims of all other plans."""
-        others = (victims for key, victims in self._claimed.items() if key != claimant)
-        return frozenset(chain.from_iterable(others))
+        return frozenset(victim.uid for victim in self.victims_of_others(claimant))
+
+    def victims_of_others(self, claimant: str) -> list[Victim]:
+        """Return the victims of all other plans."""
+        return [
+            victim
+            for key, victims in self._claimed.items()
+            if key != claimant
+            for victim in victims
+        ]
 
     def allowed(self, guards: GuardState) -> int:
         """Return how many evictions guards allow now, beside those of plans under way."""

@@ -24,7 +24,7 @@ from webhook.placement.held_pods import HeldPod
 _TICK_SECONDS: Final = 0.5
 _MOST_AT_ONCE: Final = 10
 _MOST_PLANS: Final = 4
-"""Plans in a cycle: each takes some milliseconds, in which no review is answered."""
+"""Plans in a cycle: what others wait for is not to wait long for them."""
 
 _IN_VAIN: Final = {NoPlanReason.NO_VICTIMS, NoPlanReason.NEVER_PREEMPTS}
 """Why no plan will be there soon: an autoscaler must see the pod."""
@@ -120,10 +120,15 @@ class ReclaimController:
         parts, held = self._parts, due.held
         self._due.planned(held)
         no_plans: list[NoPlan] = []
+        node_name = parts.state.assumed_node(held.key)
         for source in _by_mode(due.sources, held):
             if source.mode_of(held) is ReclaimMode.OFF:
                 break
-            plan = await source.plan(held, parts.guards.state)
+            plan = await source.plan(held, parts.guards)
+            now = parts.held.get(held.key)
+            is_held = now is not None and now.pod.uid == held.pod.uid
+            if not is_held or parts.state.assumed_node(held.key) != node_name:
+                return len(no_plans) + 1  # it ended, or was decided meanwhile
             if isinstance(plan, Plan):
                 parts.reclaims.set_in_vain(held, in_vain=False)
                 await self._begin(held, plan, source)
@@ -163,7 +168,7 @@ class ReclaimController:
                 is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
                 if not (held.raw and is_waiting):
                     continue
-                plan = await source.plan(held, parts.guards.state)
+                plan = await source.plan(held, parts.guards)
                 if isinstance(plan, Plan):
                     await self._report(held, plan, source)
                 await asyncio.sleep(0)

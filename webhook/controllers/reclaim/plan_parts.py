@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.model.disruption_budget import DisruptionBudget
@@ -18,6 +18,7 @@ from engine.reclaim import Candidate, GuardState, QuotaAccount, Situation
 from engine.view import ClusterState, Freshness
 from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.running_pods import RunningPods
+from webhook.controllers.reclaim.slices import Slices
 from webhook.placement.held_pods import HeldPod
 
 
@@ -51,6 +52,7 @@ class PlanParts:
         freshness: ages of the sources of the view.
         scope: the pods that policies place.
         now: the time of day.
+        slices: plans are made in.
     """
 
     state: ClusterState
@@ -61,6 +63,7 @@ class PlanParts:
     freshness: Callable[[], Freshness]
     scope: Scope
     now: Callable[[], Micros]
+    slices: Slices = field(default_factory=Slices)
 
     def situation(
         self,

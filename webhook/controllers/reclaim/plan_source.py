@@ -11,7 +11,8 @@ from typing import NamedTuple, Protocol
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
-from engine.reclaim import GuardState, NoPlan, Plan
+from engine.reclaim import NoPlan, Plan
+from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod
 
@@ -59,8 +60,10 @@ class PlanSource(Protocol):
     def mode_of(self, held: HeldPod) -> ReclaimMode:
         """Return what is to be done for a pod; nobody is evicted for one that is not On."""
 
-    async def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:
+    async def plan(self, held: HeldPod, guards: Guards) -> Plan | NoPlan:
         """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+
+        Events come in between; a plan is right for the moment at which it is returned.
 
         Args:
             held: within the limits of a decision, so that its object is known.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.pipeline import policies_for
-from engine.preemption import plan_preemption
-from engine.reclaim import Candidate, GuardState, NoPlan, Plan
-from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding, uncounted
+from engine.preemption import plan_preemption_in_steps
+from engine.reclaim import NoPlan, Plan, RunningPod
+from webhook.controllers.reclaim.guards import Guards
+from webhook.controllers.reclaim.plan_maker import PlanMaker, Quotas
+from webhook.controllers.reclaim.plan_parts import PlanParts
 from webhook.controllers.reclaim.plan_source import EventReasons
 from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod
@@ -33,6 +35,7 @@ class PreemptionSource:
     def __init__(self, parts: PlanParts, blocked: Callable[[], Sequence[BlockedPod]]) -> None:
         self._parts = parts
         self._blocked = blocked
+        self._maker = PlanMaker(parts, plan_preemption_in_steps)
 
     def blocked(self) -> Sequence[BlockedPod]:
         """Return the pods that no node takes, in queue order."""
@@ -46,34 +49,25 @@ class PreemptionSource:
         )
         return policies[0].placement.preemption if policies else ReclaimMode.OFF
 
-    async def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:
+    async def plan(self, held: HeldPod, guards: Guards) -> Plan | NoPlan:
         """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+
+        Events come in between; a plan is right for the moment at which it is returned.
 
         Args:
             held: within the limits of a decision, so that its object is known.
             guards: what evictions there were so far.
         """
-        with uncounted(self._parts.state, held):
-            standing = self._parts.standing(held)
-            candidates = list(self._candidates(held, standing, guards))
-            situation = self._parts.situation(held, guards, standing, candidates)
-            quotas = standing.quotas_of(held.pod.namespace, held.pod.labels)
-            return plan_preemption(held.placement_request, quotas, situation)
+        priority = held.pod.priority
+        gone = guards.state.in_flight.keys() | self._parts.claims.of_others(held.pod.uid)
 
-    def _candidates(
-        self, held: HeldPod, standing: QuotaStanding, guards: GuardState
-    ) -> Iterator[Candidate]:
-        """Yield the pods that matter: of lower priority, on their way out, or of a gang."""
-        claimed = self._parts.claims.of_others(held.pod.uid)
-        for running in self._parts.running:
-            if (
-                running.priority < held.pod.priority
+        def matters(running: RunningPod, _quotas: Quotas) -> bool:
+            """Of lower priority, on its way out, or of a gang."""
+            return (
+                running.priority < priority
                 or running.deleting
                 or running.gang is not None
-                or running.uid in guards.in_flight
-                or running.uid in claimed
-            ):
-                entry = self._parts.state.entry(running.key)
-                quotas = standing.quotas_of(running.namespace, running.labels)
-                if entry is not None:
-                    yield Candidate(pod=running, entry=entry, quotas=quotas)
+                or running.uid in gone
+            )
+
+        return await self._maker.plan(held, guards, matters)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.elastic_quota import QuotaKey, ReclaimMode
-from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
+from engine.model.request import PlacementRequest
 from engine.model.time import Micros
-from engine.reclaim import Candidate, GuardState, NoPlan, NoPlanReason, Plan, plan_reclaim
-from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding, uncounted
+from engine.reclaim import (
+    NoPlan,
+    NoPlanReason,
+    Plan,
+    RunningPod,
+    Situation,
+    Steps,
+    plan_reclaim_in_steps,
+)
+from webhook.controllers.reclaim.guards import Guards
+from webhook.controllers.reclaim.plan_maker import PlanMaker, Quotas
+from webhook.controllers.reclaim.plan_parts import PlanParts
 from webhook.controllers.reclaim.plan_source import EventReasons
 from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod
@@ -45,9 +55,9 @@ class QuotaSource:
     wait_reason: Final = QueuedReason.WAITING_FOR_RECLAIM
 
     def __init__(self, parts: PlanParts, waiting: WaitingForQuota, after: Micros) -> None:
-        self._parts = parts
         self._waiting = waiting
         self.after: Final = after
+        self._maker = PlanMaker(parts, _plan)
 
     def blocked(self) -> Sequence[BlockedPod]:
         """Return the pods within `min` that wait for room in the cohort or for a node, in order."""
@@ -57,31 +67,25 @@ class QuotaSource:
         """Return the mode of the quota of a pod."""
         return self._waiting.mode_of(held.pod)
 
-    async def plan(self, held: HeldPod, guards: GuardState) -> Plan | NoPlan:
+    async def plan(self, held: HeldPod, guards: Guards) -> Plan | NoPlan:
         """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+
+        Events come in between; a plan is right for the moment at which it is returned.
 
         Args:
             held: within the limits of a decision, so that its object is known.
             guards: what evictions there were so far.
         """
-        with uncounted(self._parts.state, held):
-            standing = self._parts.standing(held)
-            quotas = standing.quotas_of(held.pod.namespace, held.pod.labels)
-            if not quotas:
-                text = "no quota guarantees it any room"
-                return NoPlan(reason=NoPlanReason.NOT_WITHIN_MIN, message=text)
-            candidates = list(self._candidates(standing))
-            situation = self._parts.situation(held, guards, standing, candidates)
-            return plan_reclaim(held.placement_request, quotas, situation)
+        return await self._maker.plan(held, guards, _matters)
 
-    def _candidates(self, standing: QuotaStanding) -> Iterator[Candidate]:
-        """Yield the running pods of quotas; there may be very many, of few quotas."""
-        entry_of = self._parts.state.entry
-        known: dict[tuple[str, str | None], tuple[QuotaKey, ...]] = {}
-        for running in self._parts.running:
-            kind = running.namespace, running.labels.get(NAME_LABEL)
-            quotas = known.get(kind)
-            if quotas is None:
-                quotas = known[kind] = standing.quotas_of(running.namespace, running.labels)
-            if quotas and (entry := entry_of(running.key)) is not None:
-                yield Candidate(pod=running, entry=entry, quotas=quotas)
+
+def _matters(running: RunningPod, quotas: Quotas) -> bool:
+    """Return whether a pod is of a quota, or of a gang of which others may be."""
+    return bool(quotas) or running.gang is not None
+
+
+def _plan(request: PlacementRequest, quotas: Quotas, situation: Situation) -> Steps[Plan | NoPlan]:
+    if not quotas:
+        text = "no quota guarantees it any room"
+        return NoPlan(reason=NoPlanReason.NOT_WITHIN_MIN, message=text)
+    return (yield from plan_reclaim_in_steps(request, quotas, situation))

@@ -134,7 +134,7 @@ class Reclaim:
                 await self._nominate(plan)
             if source.mode_of(held) is not ReclaimMode.ON:
                 raise EndedError(Outcome.CHANGED, "nobody is to be evicted for it any more")
-            again = await source.plan(held, self._parts.guards.state)
+            again = await source.plan(held, self._parts.guards)
             if isinstance(again, NoPlan):
                 if again.reason is NoPlanReason.NOT_NEEDED:
                     return None

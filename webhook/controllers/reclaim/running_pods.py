@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 
 import msgspec
 
@@ -20,6 +20,7 @@ class RunningPods:
     def __init__(self, excluded_namespaces: Container[str] = ()) -> None:
         self._excluded = excluded_namespaces
         self._by_key: dict[str, RunningPod] = {}
+        self._deleting: dict[str, RunningPod] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -27,6 +28,11 @@ class RunningPods:
     def __iter__(self) -> Iterator[RunningPod]:
         """Iterate over those of this moment, in any order."""
         return iter(self._by_key.values())
+
+    @property
+    def deleting(self) -> Collection[RunningPod]:
+        """Those that are on their way out."""
+        return self._deleting.values()
 
     def get(self, key: str) -> RunningPod | None:
         """Return a pod by `namespace/name`, None if it is not bound."""
@@ -40,11 +46,16 @@ class RunningPods:
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Keep a pod if it is bound."""
         running = None if pod.namespace in self._excluded else running_pod_of(pod)
+        self._deleting.pop(pod.key, None)
         if running is None:
             self._by_key.pop(pod.key, None)
         else:
             self._by_key[running.key] = running
+            if running.deleting:
+                self._deleting[running.key] = running
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Forget a pod."""
-        self._by_key.pop(f"{namespace}/{name}", None)
+        key = f"{namespace}/{name}"
+        self._by_key.pop(key, None)
+        self._deleting.pop(key, None)

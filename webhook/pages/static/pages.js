@@ -2,17 +2,16 @@
 "use strict";
 (() => {
   const CONFIG = { displayModeBar: false, doubleClick: "reset" };
-  const WIDEST_CELL = 20;
   const NARROWEST_CELL = 4;
   const element = (id) => document.getElementById(id);
   let figures = {};
 
   // A grid of nodes has square cells, whatever the width of the page.
   function fitGrid(figure, width) {
-    const { columns, rows } = figure.layout.meta;
+    const { columns, rows, widest } = figure.layout.meta;
     const margin = { l: 10, r: 10, t: 10, b: 10, ...figure.layout.margin };
     const room = width - margin.l - margin.r;
-    const cell = Math.max(NARROWEST_CELL, Math.min(WIDEST_CELL, room / columns));
+    const cell = Math.max(NARROWEST_CELL, Math.min(widest, room / columns));
     figure.layout.xaxis.range = [-0.5, room / cell - 0.5];
     figure.layout.yaxis.range = [rows - 0.5, -0.5];
     figure.layout.height = Math.ceil(rows * cell) + margin.t + margin.b;

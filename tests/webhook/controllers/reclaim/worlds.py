@@ -38,6 +38,7 @@ from webhook.controllers.reclaim.preemption_source import PreemptionSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
+from webhook.controllers.reclaim.slices import Slices
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.reclaims import BlockedPod, Reclaims
@@ -189,12 +190,16 @@ class Leader:
 
     Attributes:
         on_sleep: called whenever it waits, before it sees what is new.
+        on_step: called after each step of a plan; events come in then.
+        quotas: the source of plans of quotas.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.leads = True
+        self._steps = 0
         self.on_sleep: Callable[[], None] = lambda: None
+        self.on_step: Callable[[], None] = lambda: None
         self.ended: list[Outcome] = []
         self.evictions: list[EvictionResult] = []
         self.held = HeldPods(world.now)
@@ -219,6 +224,7 @@ class Leader:
             freshness=lambda: FRESH,
             scope=Scope(),
             now=world.now,
+            slices=Slices(self._step_clock),
         )
         waiting = WaitingForQuota(
             self.blocked, lambda pod: world.modes.get(pod.namespace, ReclaimMode.OFF)
@@ -242,10 +248,11 @@ class Leader:
             clock=world.clock,
             sleep=self._sleep,
         )
+        self.quotas = QuotaSource(plans, waiting, AFTER)
         self.controller = ReclaimController(
             self.parts,
             [
-                QuotaSource(plans, waiting, AFTER),
+                self.quotas,
                 PreemptionSource(plans, self.preemptors.blocked),
             ],
             OveruseRevocation(
@@ -327,6 +334,12 @@ class Leader:
         held = self.held.get(f"shop/{name}")
         note = None if held is None else self.reclaims.note(held)
         return "" if note is None else note.text
+
+    def _step_clock(self) -> float:
+        """Let each step take a second, so that a plan pauses after all of them."""
+        self.on_step()
+        self._steps += 1
+        return float(self._steps)
 
     async def _sleep(self, seconds: float) -> None:
         self.world.seconds += seconds

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.report import RuleRejections
+from tests.browser import chromium, visit
+from tests.webhook.pages.reports import HOSTILE
+from tests.webhook.pages.test_report import arm, report
+from webhook.pages import report_page
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    rejected = RuleRejections(policy=HOSTILE, rule=HOSTILE, pods=1, nodes=2, example=HOSTILE)
+    arms = arm("stock"), arm(HOSTILE, rejections=(rejected,))
+    path = tmp_path / "report.html"
+    path.write_text(report_page(report(*arms, text=HOSTILE)))
+    return path
+
+
+async def test_a_report_draws_all_its_plots_without_a_network_or_a_complaint(path: Path) -> None:
+    async with chromium() as browser, visit(browser) as tab:
+        await tab.page.goto(path.as_uri())
+        plots = tab.page.locator(".plot")
+        assert await plots.count() == 4  # two heat maps, a distribution, and rejections
+        for index in range(await plots.count()):
+            await plots.nth(index).locator(".main-svg").first.wait_for()
+        assert tab.complaints == []
+        assert tab.hosts <= {""}  # the file itself
+
+
+async def test_a_report_shows_hostile_text_as_text(path: Path) -> None:
+    async with chromium() as browser, visit(browser) as tab:
+        await tab.page.goto(path.as_uri())
+        await tab.page.locator(".main-svg").first.wait_for()
+        assert await tab.page.locator("img").count() == 0
+        assert "onerror" in await tab.text()
+
+
+async def test_a_report_is_read_by_keyboard_and_is_as_wide_as_a_narrow_window(path: Path) -> None:
+    async with chromium() as browser, visit(browser) as tab:
+        await tab.page.set_viewport_size({"width": 400, "height": 800})
+        await tab.page.goto(path.as_uri())
+        await tab.page.keyboard.press("Tab")
+        assert await tab.page.locator(":focus").inner_text() == "Skip to the content"
+        while await tab.page.locator("summary:focus").count() == 0:
+            await tab.page.keyboard.press("Tab")  # tables that scroll come before it
+        await tab.page.keyboard.press("Enter")
+        assert await tab.page.locator("details[open]").count() == 1
+        assert await tab.page.evaluate("document.documentElement.scrollWidth") == 400
