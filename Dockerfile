@@ -21,7 +21,7 @@ COPY policies policies
 COPY engine engine
 COPY webhook webhook
 # Bytecode is made here, the same whatever the time, as the image is read-only where it runs; not of
-# the thousands of Kubernetes models, which nothing imports. Tests of libraries stay behind, and what
+# the thousands of Kubernetes models and of plotly's modules, which nothing imports. Tests of libraries stay behind, and what
 # uv notes for itself.
 RUN hatchling build --target wheel --directory dist \
  && uv pip install --python /opt/stowplan/bin/python --no-deps dist/*.whl \
@@ -29,7 +29,7 @@ RUN hatchling build --target wheel --directory dist \
  && sed -i /uv_cache.json/d /opt/stowplan/lib/python3*/site-packages/stowplan-*/RECORD \
  && find /opt/stowplan/lib -type d -name tests -prune -exec rm -r {} + \
  && python -m compileall -q -j 0 --invalidation-mode unchecked-hash \
-      -x 'kubernetes/(aio/)?client/(api|models)/' /opt/stowplan/lib
+      -x 'kubernetes/(aio/)?client/(api|models)/|/plotly/' /opt/stowplan/lib
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="stowplan" \

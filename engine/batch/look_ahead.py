@@ -105,11 +105,12 @@ class LookAhead:
         table, at = self._known[row]
         self._known[row] = table, at + 1
         self._left[row] -= 1
-        table.fit(self._ranking)
-        raw = [each[at] for each in table.raw]
-        if table.is_between[at]:
-            self._ranking.update_one(row, raw, table.points[at], table.totals[at])
-            return True
+        if not self._rules.is_coupled:  # else the ends move with most pods
+            table.fit(self._ranking)
+            if table.is_between[at]:
+                raw = [each[at] for each in table.raw]
+                self._ranking.update_one(row, raw, table.points[at], table.totals[at])
+                return True
         passes = table.passes[at : at + 1]
         scores = [each[at : at + 1][passes] for each in table.raw]
         return self._ranking.update(np.array([row]), passes, scores)

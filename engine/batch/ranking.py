@@ -22,6 +22,8 @@ _NEVER: Final = -1
 class Ranking:
     """The candidates of a template with their totals.
 
+    Where filters depend on other nodes, all that would be candidates without these are known.
+
     Args:
         rules: of the template.
         view: the cluster.
@@ -38,10 +40,9 @@ class Ranking:
 
     def __init__(self, rules: TemplateRules, view: ClusterView) -> None:
         self.decision, self._may_pass = rules.decide(view)
-        self._rows = np.sort(self.decision.candidates)
+        self._rows, scored = rules.contenders(self.decision, view)
         self._columns = [
-            ScoreColumn(rule, score)
-            for rule, score in zip(rules.scores, self.decision.scored, strict=True)
+            ScoreColumn(rule, score) for rule, score in zip(rules.scores, scored, strict=True)
         ]
         self.moving: Sequence[ScoreColumn] = [self._columns[i] for i in rules.moving_scores]
         self._place = np.full(len(view), _NEVER, np.intp)
@@ -55,6 +56,34 @@ class Ranking:
         self.ends_version = 0
         for column in self._columns:
             self._totals += column.points
+        self._passes = self._is_in.copy() if rules.is_coupled else None  # before `confine`
+        self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
+        if rules.is_coupled:
+            self.confine(rules.allowed(view))
+
+    def confine(self, allowed: BoolColumn) -> None:
+        """Take up which rows pass the filters that depend on other nodes, (n,).
+
+        Raises:
+            UnevenError: some score could not be evaluated.
+        """
+        assert self._passes is not None  # noqa: S101 - INVARIANT: there are such filters
+        is_in = self._passes & allowed.take(self._rows)
+        unread, self._unread = self._unread, []
+        only_leave = not (is_in > self._is_in).any() and not any(
+            is_in.take(places).any() for places, _ in unread
+        )
+        stale = self._leave((is_in < self._is_in).nonzero()[0]) if only_leave else self._columns
+        for places, raw in unread:  # after they have left, with the scores that they had
+            for column, new in zip(self.moving, raw, strict=True):
+                column.raw[places] = new
+        self._tied = None
+        if not only_leave:
+            self._is_in = is_in
+            self._inside = is_in.nonzero()[0]
+            self.count = self._inside.size
+        if stale:
+            self._rank(stale)
 
     def best(self, pod: Pod) -> tuple[int, int]:
         """Return the row of the best candidate for a pod, and its total; there must be one."""
@@ -100,6 +129,10 @@ class Ranking:
             raw = [each[known[passes]] for each in raw]
             places, passes = places[known], passes[known]
         stays, was_in = places[passes], self._is_in.take(places)
+        if self._passes is not None:
+            self._passes[places] = passes
+            self._unread.append((stays, raw))
+            return True
         if (passes > was_in).any():  # they may be beyond the ends of any score
             self._is_in[places] = passes
             for column, new in zip(self.moving, raw, strict=True):

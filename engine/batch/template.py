@@ -15,13 +15,13 @@ class Template:
     """The nodes for the pods of one template, as the pods placed so far leave them.
 
     Args:
-        rules: of the template; nodes are independent of each other.
+        rules: of the template.
         placements: the pods placed so far.
         pods: how many there are of the template.
 
     Raises:
-        UnevenError: some score could not be evaluated, or nodes are not independent any more; so do
-            the methods.
+        UnevenError: some score could not be evaluated, or other filters depend on other nodes than
+            at first; so do the methods.
 
     Attributes:
         decision: for the first pod.
@@ -55,7 +55,7 @@ class Template:
             return
         if self._repelling != self._placements.repelling:
             self._repelling = self._placements.repelling
-            self._rules.check_independence(self._placements.what_if.view)
+            self._rules.check_filters(self._placements.what_if.view)
         is_alone, self._own = self._own and len(new) == 1, False
         if is_alone:
             can = self._ahead.take_up(new[0], pod, self._placements)
@@ -66,6 +66,8 @@ class Template:
             can = self.ranking.update(rows, *self._rules.evaluate_moving(part, places))
         if not can:
             self._begin()
+        elif self._rules.is_coupled:
+            self.ranking.confine(self._rules.allowed(self._placements.what_if.view))
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.judge import Judge
-from engine.model.decision import Decision, and_not
+from engine.model.decision import Decision, ScoreOutcome, and_not
 from engine.model.request import PlacementRequest
 from engine.pipeline import decide_in
 from engine.policy import (
@@ -30,7 +30,7 @@ _ENOUGH: Final = MOST_ITERATIONS // 2
 
 
 class UnevenError(Exception):
-    """What a rule says of a node depends on other nodes, or it could not be evaluated for some."""
+    """A score of a node depends on other nodes, or could not be evaluated; or filters changed."""
 
 
 class TemplateRules:
@@ -43,11 +43,12 @@ class TemplateRules:
         judge: says when they decide, and among which nodes.
 
     Raises:
-        UnevenError: nodes are not independent of each other.
+        UnevenError: a score of a node depends on other nodes.
 
     Attributes:
         scores: all scores, in order.
         moving_scores: which of them pods change, ascending; none that abstains.
+        is_coupled: whether what some filter says of a node depends on other nodes.
     """
 
     def __init__(
@@ -61,29 +62,68 @@ class TemplateRules:
         self._nodes = judge.nodes
         now, freshness = judge.now, judge.freshness
         self._contexts = [policy.context(request, view, now, freshness) for policy in policies]
-        self._filters = [(rule, 0) for rule in scheduler_filters(self._contexts[0])]
-        self._filters += [(rule, i) for i, each in enumerate(policies) for rule in each.filters]
-        scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
-        self._rules: list[tuple[FilterRule | ScoreRule, int]] = [*self._filters, *scores]
-        self.check_independence(view)
-        self._moving_filters = [bound for bound in self._filters if self._is_moving(*bound)]
-        self._moving_scores = [bound for bound in scores if self._is_moving(*bound)]
-        self.scores: Sequence[ScoreRule] = [rule for rule, _ in scores]
-        self.moving_scores = [i for i, bound in enumerate(scores) if self._is_moving(*bound)]
+        self._filters = self._filters_on(self._contexts)
+        self._scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
+        if any(rule.evaluator.reads_other_nodes(self._contexts[i]) for rule, i in self._scores):
+            raise UnevenError
+        self._are_coupled = self._are_coupled_on(self._contexts)
+        self.is_coupled = any(self._are_coupled)
+        self._moving_filters = [
+            bound
+            for bound, is_coupled in zip(self._filters, self._are_coupled, strict=True)
+            if not is_coupled and self._is_moving(*bound)
+        ]
+        self._moving_scores = [bound for bound in self._scores if self._is_moving(*bound)]
+        self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]
+        self.moving_scores = [i for i, bound in enumerate(self._scores) if self._is_moving(*bound)]
 
-    def check_independence(self, view: ClusterView) -> None:
-        """Do nothing if nodes are independent of each other, as pods are on them now.
+    def check_filters(self, view: ClusterView) -> None:
+        """Do nothing if the same filters depend on other nodes, as pods are on them now.
 
         Raises:
-            UnevenError: they are not; a pod that keeps others away may make them so.
+            UnevenError: they are others; a pod that keeps others away may make them so.
         """
         contexts = [context.on(view) for context in self._contexts]
-        of_scheduler = [(rule, 0) for rule in scheduler_filters(contexts[0])]
-        if any(
-            rule.evaluator.reads_other_nodes(contexts[i])
-            for rule, i in (*of_scheduler, *self._rules)
-        ):
+        if self._are_coupled_on(contexts) != self._are_coupled:
             raise UnevenError
+
+    def contenders(
+        self, decision: Decision, view: ClusterView
+    ) -> tuple[NDArray[np.intp], Sequence[ScoreOutcome]]:
+        """Return the nodes that pass all filters but those that depend on other nodes.
+
+        Args:
+            decision: for the first pod of the template.
+            view: the cluster that it was made on.
+
+        Returns:
+            Their rows, ascending; and the scores of these.
+
+        Raises:
+            UnevenError: some score could not be evaluated.
+        """
+        if not self.is_coupled:
+            return np.sort(decision.candidates), decision.scored
+        passing = decision.valid
+        for is_coupled, outcome in zip(self._are_coupled, decision.filters, strict=True):
+            if not is_coupled:
+                passing = and_not(passing, outcome.rejects)
+        (rows,) = passing.nonzero()
+        contexts = [context.on(view) for context in self._contexts]
+        scored = [rule.outcome(contexts[i], rows) for rule, i in self._scores]
+        _check(contexts)
+        if any(score.faults for score in scored):
+            raise UnevenError
+        return rows, scored
+
+    def allowed(self, view: ClusterView) -> BoolColumn:
+        """Return the nodes that pass the filters that depend on other nodes, (n,)."""
+        contexts = [context.on(view) for context in self._contexts]
+        nodes = view.valid
+        for (rule, number), is_coupled in zip(self._filters, self._are_coupled, strict=True):
+            if is_coupled:
+                nodes = and_not(nodes, rule.outcome(contexts[number]).rejects)
+        return nodes
 
     def decide(self, view: ClusterView) -> tuple[Decision, BoolColumn]:
         """Decide for the first pod of the template.
@@ -134,6 +174,17 @@ class TemplateRules:
             raw.append(values)
         _check(contexts)
         return passes, raw
+
+    def _filters_on(self, contexts: Sequence[RuleContext]) -> list[tuple[FilterRule, int]]:
+        """Return the filters that apply, each with the number of its policy."""
+        of_scheduler = [(rule, 0) for rule in scheduler_filters(contexts[0])]
+        of_policies = [(rule, i) for i, each in enumerate(self._policies) for rule in each.filters]
+        return of_scheduler + of_policies
+
+    def _are_coupled_on(self, contexts: Sequence[RuleContext]) -> list[bool]:
+        """Return of each filter that applies whether it depends on other nodes."""
+        filters = self._filters_on(contexts)
+        return [rule.evaluator.reads_other_nodes(contexts[i]) for rule, i in filters]
 
     def _is_moving(self, rule: FilterRule | ScoreRule, policy: int) -> bool:
         """Return whether pods that come to a node may change what a rule says of it."""

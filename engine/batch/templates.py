@@ -13,6 +13,7 @@ from engine.cel import Reference
 from engine.model.pod import Pod
 from engine.model.pod_affinity import parse_affinity_terms
 from engine.model.request import PlacementRequest
+from engine.model.selectors import parse_label_selector
 from engine.policy import PolicySet, request_key
 from engine.view import ClusterView
 
@@ -65,12 +66,15 @@ class TemplateKeys:
 
 
 def _keys_selected_by(pod: Pod) -> Iterable[str]:
-    """Return the keys of labels by which a pod keeps others away; that it selects itself by any."""
-    if not pod.pod_anti_affinity:
-        return ()
-    terms = parse_affinity_terms(pod.pod_anti_affinity, pod.namespace)
+    """Return the keys of labels by which a pod selects others; it may select itself by any."""
+    terms = parse_affinity_terms((*pod.pod_affinity, *pod.pod_anti_affinity), pod.namespace)
     selectors = [term.selector for term in terms if term.selector is not None]
-    return [each.key for selector in selectors for each in selector.requirements]
+    keys: list[str] = []
+    for constraint in pod.topology_spread:
+        keys += constraint.match_label_keys or ()
+        if constraint.label_selector is not None:
+            selectors.append(parse_label_selector(constraint.label_selector)[0])
+    return [*keys, *(each.key for selector in selectors for each in selector.requirements)]
 
 
 def _may_differ(path: Reference) -> bool:

@@ -58,6 +58,21 @@ class Arrivals:
         for template, workload in cycle([(PodTemplate(each), each) for each in chosen]):
             yield self._request(template, workload)
 
+    def spread_over(self, key: str) -> Iterator[PlacementRequest]:
+        """Yield pods of one workload that must be even over the values of a node label."""
+        constraint = {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"bench": "even"}},
+        }
+        for request in self.all_of_one_workload():
+            wire = msgspec.json.decode(request.raw)
+            wire["metadata"].setdefault("labels", {})["bench"] = "even"
+            wire["spec"]["topologySpreadConstraints"] = [constraint]
+            raw = msgspec.json.encode(wire)
+            yield PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+
     def _request(self, template: PodTemplate, workload: Workload) -> PlacementRequest:
         self._created += 1
         ordinal = workload.pods + self._created

@@ -66,6 +66,7 @@ _EVENTS: Final = 2_000  # different pods
 _REVIEWS: Final = 500  # different ones
 _BATCH: Final = 1_000  # pods
 _TEMPLATES: Final = 100
+_EVEN: Final = 200  # pods
 _GANGS, _MEMBERS = 100, 100  # of each
 _ONE_ZONE: Final = GangTopology(ZONE_LABEL, required=True)
 _CYCLES: Final = 3
@@ -138,6 +139,7 @@ class _Batches:
         arrivals = Arrivals(world.cluster.workloads)
         self._alike = list(islice(arrivals.all_of_one_workload(), _BATCH))
         self._different = list(islice(arrivals.interleaved(_TEMPLATES), _BATCH))
+        self._even = list(islice(arrivals.spread_over(ZONE_LABEL), _EVEN))
 
     def of_one_template(self) -> Spent:
         """Decide for pods that differ in name alone."""
@@ -146,6 +148,10 @@ class _Batches:
     def of_many_templates(self) -> Spent:
         """Decide for pods no two of which are of one template and follow each other."""
         return [self._decided(self._different)]
+
+    def of_even_pods(self) -> Spent:
+        """Decide for pods of one template that must be even over zones."""
+        return [self._decided(self._even)]
 
     def _decided(self, requests: Sequence[PlacementRequest]) -> int:
         view = self._world.state.view()
@@ -353,6 +359,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
         "a batch of 1,000 pods, one template": (batches.of_one_template, world.plain_score),
         "a batch of 1,000 pods, 100 templates": (batches.of_many_templates, world.plain_score),
+        "a batch of 200 pods, even over zones": (batches.of_even_pods, world.plain_score),
         "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
         "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
         "a plan of reclaim among 100,000 pods": (plans.whole, world.plain_score),

@@ -20,18 +20,21 @@ from engine.model.time import Micros
 from engine.pipeline import decide
 from engine.placement import as_submitted
 from engine.policy import PolicySet, load_policies
-from engine.report import OutcomeFigures, OutcomeReport
+from engine.report import AuditedPolicy, OutcomeFigures, OutcomeReport
 from engine.simulation import SchedulerModel
 from engine.view import ClusterState
+from tests.e2e.advice import advice_of
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
 from tests.e2e.nodes import Nodes
+from tests.e2e.test_held_release import is_held
 from tests.e2e.workloads import pod
 from webhook.cluster.watch.event_applier import EventApplier
 
 PROGRAM = Path(sys.executable).with_name("stowplan")
 _COUNT = r'^stowplan_outcome_pods_total\{.*policy="packed".*\} (\d+)'
+_MODE = r'^stowplan_policy_decisions_total\{mode="(\w+)",.*policy="packed"'
 PODS = 24
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -84,6 +87,74 @@ async def test_the_figures_are_those_that_the_objects_of_the_api_server_give(
     assert by_name["trial"].total == expected["trial"]
     (rule,) = by_name["trial"].rules
     assert rule.pods == expected["trial"].rejected
+
+
+async def test_nominated_pods_land_on_the_best_node(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    for number in range(6):
+        await nodes.add(f"node-{number}", {"cpu": f"{4 + number}"}, labels={"rack": "old"})
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("---", "  placement: {at: Release}\n---"), encoding="utf-8")
+    async with installed(
+        cluster, control_plane, tmp_path, [file], options=[("hold", "true")]
+    ) as stowplan:
+        await is_held(cluster, namespace)
+        for number in range(8):
+            await cluster.create(pod(namespace, f"p{number}", requests={"cpu": "700m"}))
+            await eventually(partial(_counted, stowplan, number + 1), "the pod is counted")
+        (replica,) = stowplan.replicas
+        await asyncio.to_thread(replica.stop)
+        report = await _read(account(control_plane))
+    (total,) = (each.total for each in report.policies if each.policy == "packed")
+    assert (total.meant, total.landed, total.ranks) == (8, 8, (8, 0, 0, 0, 0))
+    assert total.points == total.best > total.stock_points
+
+
+async def test_audit_mode_for_what_a_policy_did_holds_on_all_replicas_until_it_is_taken_back(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    for name in ("node-a", "node-b"):
+        await nodes.add(name, labels={"rack": name[-1]})
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("'old'", "'a'"), encoding="utf-8")
+    digests = {policy.name: policy.digest.hex() for policy in load_policies([file])}
+    async with installed(cluster, control_plane, tmp_path, [file], replicas=2) as stowplan:
+        await eventually(partial(_acts, stowplan), "it acts")
+        await eventually(
+            lambda: cluster.get("configmaps", f"{NAME}-outcome", NAMESPACE), "the leader counts"
+        )
+        audited = {"packed": AuditedPolicy(digest=digests["packed"], reason="for a test")}
+        data = {"audited.json": msgspec.json.encode(audited).decode()}
+        await cluster.patch("configmaps", f"{NAME}-outcome", {"data": data}, NAMESPACE)
+        await eventually(partial(_acts, stowplan, expected=False), "it acts no more")
+
+        lease = await cluster.get("leases", NAME, NAMESPACE)
+        leader = lease["spec"]["holderIdentity"]
+        (first,) = (each for each in stowplan.replicas if f"{leader} leads" in each.text())
+        await asyncio.to_thread(first.stop)
+        assert await _acts(stowplan, expected=False)
+        await eventually(partial(_is_led_by_another, cluster, leader), "another replica leads")
+        tried = await cluster.create(pod(namespace, "tried"), dry_run=True)
+        assert advice_of(tried) is None
+
+        process = await asyncio.create_subprocess_exec(
+            *(PROGRAM, "outcome", "--enforce", "packed", "--kubeconfig", account(control_plane))
+        )
+        assert await process.wait() == 0
+        await eventually(partial(_acts, stowplan), "it acts again")
+
+
+async def _acts(stowplan: Installed, *, expected: bool = True) -> bool:
+    """Return whether the policy acts, or not if that is expected, on every replica that runs."""
+    texts = [await replica.metrics() for replica in stowplan.replicas if replica.running]
+    modes = [set(re.findall(_MODE, text, re.MULTILINE)) for text in texts]
+    return modes == [{"Enforce" if expected else "Audit"}] * len(texts)
+
+
+async def _is_led_by_another(cluster: Cluster, leader: str) -> bool:
+    lease = await cluster.get("leases", NAME, NAMESPACE)
+    return lease["spec"].get("holderIdentity") not in {None, "", leader}
 
 
 async def _counted(stowplan: Installed, pods: int) -> bool:

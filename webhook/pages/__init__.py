@@ -2,7 +2,8 @@
 
 What belongs here: a page per report, as a `Page` of HTML and figures, the document around it, and
 the scripts and styles it needs. What never does: who asks, where a report comes from, and any text
-of a cluster that is not escaped. Figures are data for plotly.js; its Python is never imported.
+of a cluster that is not escaped. Figures are data for plotly.js; what plotly has in Python is
+not used.
 """
 
 from webhook.pages.assets import Asset, assets

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev
 from typing import Final
+
+import numpy as np
 
 from engine.report import Measure, NodesReport, Threshold
 from webhook.pages.amounts import percent
@@ -52,12 +53,16 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
     resource = chosen(query, "resource", tuple(report.resources))
     measure = chosen(query, "measure", _MEASURES)
     find, sort = text_of(query, "find"), chosen(query, "sort", (measure, *_SORTS))
-    rows = _rows(report, resource)
-    levels = [row.levels[measure] for row in rows]
+    levels = _levels(report, resource, measure)
     known = [level for level in levels if level is not None]
     thresholds = _thresholds(report.thresholds, resource, measure)
     lowest = min((threshold.percent for threshold in thresholds), default=None)
-    listed = [row for row in rows if find in row.name or find in row.zone]
+    found = [
+        i
+        for i, (name, zone) in enumerate(zip(report.names, report.zones, strict=True))
+        if find in name or find in zone
+    ]
+    part = part_of(sorted(found, key=_order(report, resource, sort)), query, _ROWS)
     choice = {"resource": resource, "measure": measure, "find": find, "sort": sort}
     return Page(
         name="nodes",
@@ -71,10 +76,10 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
             measures=_MEASURES,
             find=find,
             sort=sort,
-            sorts=_SORTS[3:],
             thresholds=thresholds,
             facts=_facts(levels, known, lowest),
-            part=part_of(sorted(listed, key=_order(sort)), query, _ROWS),
+            part=part,
+            rows=[_row(report, resource, i) for i in part.items],
             link=linked(choice),
         ),
         figures={
@@ -84,30 +89,35 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
     )
 
 
-def _rows(report: NodesReport, resource: str) -> list[_Row]:
+def _amounts(report: NodesReport, resource: str, measure: str) -> Sequence[int | None]:
     columns = report.resources[resource]
-    by_measure = {
-        Measure.REQUESTS.value: columns.requests,
-        Measure.LIMITS.value: columns.limits,
-        Measure.LOAD.value: columns.usage,
-    }
-    rows = []
-    for i, name in enumerate(report.names):
-        amounts = {measure: values[i] for measure, values in by_measure.items()}
-        allocatable = columns.allocatable[i]
-        rows.append(
-            _Row(
-                name=name,
-                zone=report.zones[i],
-                pods=report.pods[i],
-                is_cordoned=report.unschedulable[i],
-                allocatable=allocatable,
-                amounts=amounts,
-                levels={key: percent(value, allocatable) for key, value in amounts.items()},
-                report_age=report.report_age_seconds[i],
-            )
-        )
-    return rows
+    match measure:
+        case Measure.REQUESTS:
+            return columns.requests
+        case Measure.LIMITS:
+            return columns.limits
+    return columns.usage
+
+
+def _levels(report: NodesReport, resource: str, measure: str) -> list[float | None]:
+    """Return a measure of each node in percent of its allocatable amount."""
+    allocatable = report.resources[resource].allocatable
+    return [*map(percent, _amounts(report, resource, measure), allocatable)]
+
+
+def _row(report: NodesReport, resource: str, i: int) -> _Row:
+    allocatable = report.resources[resource].allocatable[i]
+    amounts = {measure: _amounts(report, resource, measure)[i] for measure in _MEASURES}
+    return _Row(
+        name=report.names[i],
+        zone=report.zones[i],
+        pods=report.pods[i],
+        is_cordoned=report.unschedulable[i],
+        allocatable=allocatable,
+        amounts=amounts,
+        levels={measure: percent(value, allocatable) for measure, value in amounts.items()},
+        report_age=report.report_age_seconds[i],
+    )
 
 
 def _thresholds(
@@ -125,8 +135,8 @@ def _facts(
     facts = [("Nodes", f"{len(levels):,}")]
     if known:
         facts += [
-            ("Mean", f"{fmean(known):.1f} %"),
-            ("Spread (std. dev.)", f"{pstdev(known):.1f} points"),
+            ("Mean", f"{np.mean(known):.1f} %"),
+            ("Spread (std. dev.)", f"{np.std(known):.1f} points"),
             ("Fullest", f"{max(known):.1f} %"),
         ]
     if threshold is not None:
@@ -137,21 +147,21 @@ def _facts(
     return facts
 
 
-def _order(sort: str) -> Callable[[_Row], tuple[float | str, str]]:
-    """Return the order of rows: texts rising, numbers falling, what is unknown last."""
-
-    def key(row: _Row) -> tuple[float | str, str]:
-        match sort:
-            case "name":
-                return row.name, ""
-            case "zone":
-                return row.zone, row.name
-            case "pods":
-                return -row.pods, row.name
-        level = row.levels[sort]
-        return 1.0 if level is None else -level, row.name
-
-    return key
+def _order(
+    report: NodesReport, resource: str, sort: str
+) -> Callable[[int], tuple[float | str, str]]:
+    """Return the order of nodes: texts rising, numbers falling, what is unknown last."""
+    names = report.names
+    match sort:
+        case "name":
+            return lambda i: (names[i], "")
+        case "zone":
+            return lambda i: (report.zones[i], names[i])
+        case "pods":
+            return lambda i: (-report.pods[i], names[i])
+    levels = _levels(report, resource, sort)
+    falling = [1.0 if level is None else -level for level in levels]
+    return lambda i: (falling[i], names[i])
 
 
 def _distribution(known: Sequence[float], measure: str, thresholds: Sequence[Threshold]) -> Figure:

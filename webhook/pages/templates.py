@@ -38,7 +38,7 @@ def linked(choice: Mapping[str, str]) -> Callable[..., str]:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    # Imported where pages are asked for: it takes 14 MB, and most replicas never show any.
+    # Imported where pages are asked for: it takes some megabytes, and most replicas show none.
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(

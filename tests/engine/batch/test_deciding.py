@@ -132,6 +132,66 @@ def test_pods_that_spread_see_those_before_them() -> None:
     assert plain(outcomes) == plain(one_by_one(world))
 
 
+_ZONES_EVENLY = {
+    "topologySpreadConstraints": [
+        {
+            "topologyKey": "zone",
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "shop"}},
+        }
+    ]
+}
+_NEAR_SHOP = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "shop"}}}
+_IN_ONE_ZONE = {
+    "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_NEAR_SHOP]}}
+}
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        [_ZONES_EVENLY],
+        [_IN_ONE_ZONE],
+        [_apart("app", "shop")],
+        [_ZONES_EVENLY, {}, _apart("half", "1")],
+        [_apart("app", "shop"), _IN_ONE_ZONE, _ZONES_EVENLY],
+    ],
+    ids=["spread", "near", "apart", "beside others", "all three"],
+)
+def test_pods_with_an_eye_on_each_other_are_decided_as_one_by_one(specs: Sequence[Json]) -> None:
+    policy_set = policies(
+        few="scores: [{name: few, expression: -node.podCount}]",
+        fit="scores: [{plugin: NodeResourcesFit}]",
+        even="scores: [{plugin: NodeResourcesBalancedAllocation}]",
+    )
+    nodes = [
+        replace(
+            node(f"n{i}", cpu=str(2 + i % 7), memory="8Gi", pods="4"),
+            labels={"host": f"n{i}"} | ({} if i % 9 == 0 else {"zone": "abc"[i % 3]}),
+        )
+        for i in range(60)
+    ]
+    by_template = [
+        [
+            request(
+                {
+                    "metadata": {"namespace": "default", "labels": {"app": app}},
+                    "spec": {**CONTAINERS, **spec},
+                },
+                f"p{i}",
+            )
+            for i in range(90)
+        ]
+        for spec, app in zip(specs, ("shop", "shop", "till"), strict=False)
+    ]
+    requests = [by_template[i // 2 % len(specs)][i] for i in range(90)]
+    world = BatchWorld(policy_set, nodes, [], requests)
+    batch = decide_batch(requests, policy_set, world.state().view(), NOW)
+    assert plain(batch) == plain(one_by_one(world))
+    assert len({outcome.node for outcome in batch}) > 15
+
+
 def test_a_batch_leaves_the_view_and_what_it_remembers_as_they_are() -> None:
     world = BatchWorld(SPREAD, _nodes(3), [], _alike(5, CONTAINERS))
     view, first = world.state().view(), world.requests[0]

@@ -252,6 +252,8 @@ _templates = st.builds(
             {"affinity": _apart("tier", "web")},
             {"affinity": {"podAffinity": _near("half", "1")}},
             {"topologySpreadConstraints": [_SPREAD]},
+            {"topologySpreadConstraints": [_SPREAD | {"matchLabelKeys": ["half"]}]},
+            {"topologySpreadConstraints": [_SPREAD], "affinity": _apart("half", "1")},
         ]
     ),
     st.sampled_from([{}, {}, {THROUGHPUT_ANNOTATION: '{"rbps":"30","wbps":"20"}'}]),

@@ -172,8 +172,9 @@ class OutcomeController:
     async def count(self) -> None:
         """Judge and count the new bindings; reviews come in between."""
         while (binding := self._parts.bindings.pop()) is not None:
-            if self._window is not None and self._parts.judge.concerns(binding.pod):
-                self._count(self._window, binding)
+            window, parts = self._window, self._parts
+            if window is not None and parts.is_ready() and parts.judge.concerns(binding.pod):
+                self._count(window, binding)
                 await asyncio.sleep(0)
 
     def _count(self, window: OutcomeWindow, binding: Binding) -> None:
