@@ -6,7 +6,13 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.model.measure import Measure
-from engine.report.decision import DecisionReport, PodName, RuleReason, decision_report
+from engine.report.decision import (
+    DecisionReport,
+    NodeStanding,
+    PodName,
+    RuleReason,
+    decision_report,
+)
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
 from engine.report.nodes import (
     NodesReport,
@@ -85,6 +91,7 @@ __all__ = [
     "Measure",
     "NamespaceOutcome",
     "NodeLevels",
+    "NodeStanding",
     "NodesReport",
     "OutcomeFigures",
     "OutcomeReport",

@@ -77,6 +77,21 @@ class RuleEvaluation(msgspec.Struct, frozen=True):
     inputs: RuleInputs
 
 
+class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a decision says of one node, whatever its rank.
+
+    Attributes:
+        rank: 1 for the best, 0 if it is no candidate.
+        behind: by how many points its total is below that of the best.
+        rejected: every rule that rejected it.
+    """
+
+    node: str
+    rank: int = 0
+    behind: int = 0
+    rejected: tuple[RuleReason, ...] = ()
+
+
 class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A whole decision.
 
@@ -94,6 +109,7 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         inputs: by node; None if not asked for.
         audit: the decision of policies in Audit mode, None if there are none.
         held: whether the pod is to be held until such a decision is made at its release.
+        standing: of the node that was asked about; None if none was, or there is no such node.
     """
 
     pod: PodName
@@ -114,10 +130,15 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     inputs: Mapping[str, tuple[RuleEvaluation, ...]] | None = None
     audit: DecisionReport | None = None
     held: bool = False
+    standing: NodeStanding | None = None
 
 
 def decision_report(
-    decision: Decision, *, most_nodes: int | None = None, most_inputs: int | None = 0
+    decision: Decision,
+    *,
+    most_nodes: int | None = None,
+    most_inputs: int | None = 0,
+    node: str = "",
 ) -> DecisionReport:
     """Return a decision with its reasons.
 
@@ -126,6 +147,7 @@ def decision_report(
         most_nodes: most candidates, and most rejected nodes (any of them), to list; None for all.
         most_inputs: most of these for which to list the inputs of rules. Inputs take some 30
             microseconds per node and rule, so by default there are none.
+        node: whose standing is asked for; "" for none.
     """
     rejected = _rejected_rows(decision, most_nodes)
     inputs = None
@@ -156,9 +178,22 @@ def decision_report(
         inputs=inputs,
         audit=None
         if decision.audit is None
-        else decision_report(decision.audit, most_nodes=most_nodes, most_inputs=most_inputs),
+        else decision_report(
+            decision.audit, most_nodes=most_nodes, most_inputs=most_inputs, node=node
+        ),
         held=decision.placement.at is PlacementAt.RELEASE and not is_never_held(decision.pod),
+        standing=_standing(decision, node) if node and node in decision.names else None,
     )
+
+
+def _standing(decision: Decision, node: str) -> NodeStanding:
+    row = decision.names.index(node)
+    places = np.flatnonzero(decision.candidates == row)
+    if not places.size:
+        return NodeStanding(node=node, rejected=tuple(_rejections(decision, row)))
+    place = int(places[0])
+    behind = int(decision.totals[0] - decision.totals[place])
+    return NodeStanding(node=node, rank=place + 1, behind=behind)
 
 
 def _named(policy: str) -> str:

@@ -6,6 +6,7 @@ One with many traits of pods that are gone is replaced by a new one; see `PodTab
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -115,7 +116,7 @@ class TraitBook:
         """
         sums = np.zeros(len(self), np.int64)
         for weight, term in terms:
-            np.add.at(sums, np.array(self.attraction[weight].carriers(term), np.intp), weight)
+            np.add.at(sums, self.attraction[weight].carriers(term), weight)
         return sums
 
     def select(self, query: PodQuery, first: int) -> BoolColumn:
@@ -184,7 +185,7 @@ class CarriedTerms:
 
     def __init__(self) -> None:
         self.label_keys: set[str] = set()
-        self._carriers: dict[AffinityTerm, list[int]] = {}
+        self._carriers: dict[AffinityTerm, array[int]] = {}
         # By namespace, None for any, and a label that they ask for, None for none.
         self._found_by: dict[tuple[str | None, tuple[str, str] | None], list[AffinityTerm]] = (
             defaultdict(list)
@@ -198,7 +199,7 @@ class CarriedTerms:
         for term in terms:
             carriers = self._carriers.get(term)
             if carriers is None:
-                carriers = self._carriers[term] = []
+                carriers = self._carriers[term] = array("i")
                 if term.selector is not None:
                     self.label_keys.update(each.key for each in term.selector.requirements)
                 for way in _ways_to(term):
@@ -207,9 +208,9 @@ class CarriedTerms:
                         found.append(term)
             carriers.append(number)
 
-    def carriers(self, term: AffinityTerm) -> Sequence[int]:
-        """Return the numbers of traits that hold a term."""
-        return self._carriers.get(term, ())
+    def carriers(self, term: AffinityTerm) -> NDArray[np.intp]:
+        """Return the numbers of traits that hold a term, once for each time that they do."""
+        return np.array(self._carriers.get(term, ()), np.intp)
 
     def against(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]

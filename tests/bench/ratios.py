@@ -32,10 +32,13 @@ from engine.pipeline import Scope
 from engine.placement import encode
 from engine.policy import PolicySet, RuleContext, load_policies
 from engine.report import decision_report
+from engine.simulation import SchedulerModel
+from engine.view import WhatIf
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.bench_quota_queue import WaitingPods
 from tests.bench.bench_reclaim import plan_for_a_full_node, situation_of, timed
+from tests.bench.bench_simulate import SimulatedPods
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.reviews import Reviews
@@ -68,8 +71,10 @@ _BATCH: Final = 1_000  # pods
 _TEMPLATES: Final = 100
 _EVEN: Final = 200  # pods
 _GANGS, _MEMBERS = 100, 100  # of each
+_BOUND_TEMPLATES: Final = 20
 _ONE_ZONE: Final = GangTopology(ZONE_LABEL, required=True)
 _CYCLES: Final = 3
+_SIMULATED: Final = 1_000  # pods that arrive
 
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
 
@@ -183,6 +188,26 @@ class _Gangs:
         """Find nodes in one zone for all members of each."""
         view, policies = self._world.state.view(), self._world.policies
         return [_spent(lambda: [place_gang(gang, policies, view, _NOW) for gang in self._gangs])]
+
+
+class _Scheduler:
+    """Pods of some templates that the model of the scheduler binds one after the other."""
+
+    def __init__(self, world: _World) -> None:
+        self._world = world
+        self._arriving = Arrivals(world.cluster.workloads).interleaved(_BOUND_TEMPLATES)
+        self._model = SchedulerModel(1)
+
+    def bound(self) -> Spent:
+        """Find nodes once every template is known; what is bound stays for this call."""
+        what_if, spent = WhatIf(self._world.state.view()), []
+        for request in islice(self._arriving, _BOUND_TEMPLATES + _CALLS):
+            view, start = what_if.view, clock()
+            node = self._model.place(request, view, _NOW)
+            spent.append(clock() - start)
+            if node:
+                what_if.place(request.pod, view.rows[node])
+        return spent[_BOUND_TEMPLATES:]
 
 
 class _Plans:
@@ -350,10 +375,12 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
     batches, gangs = _Batches(world), _Gangs(world)
+    scheduler = _Scheduler(world)
     plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
     queues = _Queues(pods // 15)
+    simulated = SimulatedPods(nodes // 5, pods // 20, _SIMULATED)
     return {
         "a decision": (world.still, world.plain_score),
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
@@ -362,6 +389,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a batch of 200 pods, even over zones": (batches.of_even_pods, world.plain_score),
         "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
         "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
+        "a pod by the model of the scheduler": (scheduler.bound, world.plain_score),
         "a plan of reclaim among 100,000 pods": (plans.whole, world.plain_score),
         "the longest step of that": (plans.longest_steps, world.plain_score),
         "a patch": (world.patches, world.plain_score),
@@ -372,6 +400,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a regex on names that differ": (regex.at_once, regex.one_by_one),
         "a pod event": (events.applied, events.decoded),
         "a cycle of pods that wait for quota": (queues.cycles, queues.decoded),
+        "a simulated pod, in two arms": (simulated.of_one_pod, simulated.plain_score),
         "a decision, twice the nodes": (more_nodes.still, few_pods.still),
         "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),
         "a decision, ten times the pods": (world.still, few_pods.still),

@@ -74,14 +74,19 @@ class ClusterSource:
             stale=tuple(self.cluster.freshness().stale.values()),
         )
 
-    async def pod(self, namespace: str, name: str) -> PodReport | None:
+    async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:
         """Return a pod with its decisions, None where there is none.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            node: to be told of in any case; "" for none.
 
         Raises:
             UnavailableError: it cannot be read now.
         """
         raw = await self.read_pod(namespace, name)
-        return None if raw is None else self.decisions.report(raw)
+        return None if raw is None else self.decisions.report(raw, node)
 
     def quotas(self, namespace: str, groups: Container[str]) -> QuotasReport:
         """Return the quotas of a namespace, "" for all, and of some API groups."""

@@ -47,8 +47,12 @@ class PodDecisions:
     explanations: Explanations
     clock: Callable[[], float]
 
-    def report(self, raw: bytes) -> PodReport:
-        """Return the report on a pod, as it is stored.
+    def report(self, raw: bytes, node: str = "") -> PodReport:
+        """Return the report on a pod.
+
+        Args:
+            raw: the pod, as it is stored.
+            node: to be told of in any case; "" for none.
 
         Raises:
             ValueError: it is not a pod.
@@ -62,7 +66,7 @@ class PodDecisions:
             is_held=pod.is_held,
             noted=pod.annotations.get(REASON_ANNOTATION, ""),
             recorded=self._recorded(pod),
-            now=None if problem else self._decided_now(raw),
+            now=None if problem else self._decided_now(raw, node),
             problem=problem,
         )
 
@@ -80,7 +84,7 @@ class PodDecisions:
                 return report
         return None
 
-    def _decided_now(self, raw: bytes) -> DecisionReport:
+    def _decided_now(self, raw: bytes, node: str) -> DecisionReport:
         """Return the decision for a pod as if it was created now, and counted nowhere yet."""
         submitted = as_submitted(raw)
         pod = pod_of(_decode(submitted))
@@ -94,7 +98,9 @@ class PodDecisions:
             freshness=self.cluster.freshness,
         )
         decision, _ = placer.decide(request, self.policies())
-        return decision_report(decision, most_nodes=_NODES_EXPLAINED, most_inputs=_INPUTS_EXPLAINED)
+        return decision_report(
+            decision, most_nodes=_NODES_EXPLAINED, most_inputs=_INPUTS_EXPLAINED, node=node
+        )
 
     def _without(self, key: str) -> ClusterView:
         """Return the cluster without a pod: it competes with others, not with itself."""

@@ -96,7 +96,7 @@ async def _pod(source: DashboardSource, reader: Reader, query: Query) -> Render:
     if not (namespace and name):
         return lambda: pages.pod_page(None, query)
     await _require(reader, ListAccess("", "pods", namespace))
-    report = await source.pod(namespace, name)
+    report = await source.pod(namespace, name, query.get("node", ""))
     if report is None:
         raise MissingError(f"there is no pod `{namespace}/{name}`")
     if not await reader.may(NODES):
@@ -134,5 +134,10 @@ def _summary(decision: DecisionReport | None) -> DecisionReport | None:
     if decision is None:
         return None
     return msgspec.structs.replace(
-        decision, ranking=(), rejected={}, inputs=None, audit=_summary(decision.audit)
+        decision,
+        ranking=(),
+        rejected={},
+        inputs=None,
+        standing=None,
+        audit=_summary(decision.audit),
     )

@@ -35,8 +35,13 @@ class DashboardSource(Protocol):
     def nodes(self) -> NodesReport:
         """Return the nodes."""
 
-    async def pod(self, namespace: str, name: str) -> PodReport | None:
+    async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:
         """Return a pod with its decisions, None where there is none.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            node: to be told of in any case; "" for none.
 
         Raises:
             UnavailableError: it cannot be read now.

@@ -106,6 +106,9 @@ def _sections(report: PodReport, node: str) -> Iterator[_Section]:
 
 
 def _answer(decision: DecisionReport, node: str) -> _Answer | None:
+    standing = decision.standing
+    if standing is not None and standing.node == node:
+        return _Answer(node, standing.rank, standing.behind, standing.rejected)
     if not node:
         return None
     for rank, ranked in enumerate(decision.ranking, 1):

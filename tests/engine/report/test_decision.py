@@ -6,7 +6,7 @@ from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.pipeline import decide
 from engine.policy import PolicySet
-from engine.report import DecisionReport, decision_report, summary
+from engine.report import DecisionReport, NodeStanding, decision_report, summary
 from engine.view import ClusterState
 from tests.engine.measured_cluster import pod
 from tests.engine.policy.worlds import GIB, NOW, Json, node, policies, request_of, usage
@@ -261,3 +261,18 @@ def test_what_is_told_of_a_node_stays_within_bounds() -> None:
 def test_where_no_node_was_looked_at_nothing_was_given() -> None:
     told = explanation(_decision(policies()), most_inputs=None)
     assert told["inputs"] == {}
+
+
+def test_a_node_that_is_asked_about_has_its_standing_whatever_is_listed() -> None:
+    decision = _decision()
+
+    def standing(name: str) -> NodeStanding | None:
+        return decision_report(decision, most_nodes=0, node=name).standing
+
+    assert standing("cool") == NodeStanding(node="cool", rank=1)
+    assert standing("warm") == NodeStanding(node="warm", rank=2, behind=200)  # 100 of 300
+    full = standing("full")
+    assert full is not None
+    assert (full.rank, [reason.rule for reason in full.rejected]) == (0, ["LimitAware"])
+    assert standing("gone") is None
+    assert standing("") is None

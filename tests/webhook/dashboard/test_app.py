@@ -122,6 +122,16 @@ async def test_a_tenant_reads_of_its_pod_without_what_is_known_of_single_nodes(
     assert "NodeAffinity" in of_tenant
 
 
+async def test_a_node_that_is_asked_about_is_told_of_to_those_who_may_read_nodes(
+    client: Client,
+) -> None:
+    path = "data/pod?namespace=shop&name=shop-waits&node=node-c"
+    _, of_operator = await get(client, path, "operator")
+    _, of_tenant = await get(client, path, "tenant")
+    assert "was rejected" in of_operator
+    assert "was rejected" not in of_tenant
+
+
 async def test_the_navigation_has_the_pages_that_a_reader_may_open(client: Client) -> None:
     _, text = await get(client, "pod", "tenant")
     assert 'href="nodes' not in text
