@@ -38,6 +38,7 @@ from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
 from tests.bench.bench_quota_queue import WaitingPods
 from tests.bench.bench_reclaim import plan_for_a_full_node, situation_of, timed
+from tests.bench.bench_simulate import SimulatedPods
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.reviews import Reviews
@@ -73,6 +74,7 @@ _GANGS, _MEMBERS = 100, 100  # of each
 _BOUND_TEMPLATES: Final = 20
 _ONE_ZONE: Final = GangTopology(ZONE_LABEL, required=True)
 _CYCLES: Final = 3
+_SIMULATED: Final = 1_000  # pods that arrive
 
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
 
@@ -378,6 +380,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
     queues = _Queues(pods // 15)
+    simulated = SimulatedPods(nodes // 5, pods // 20, _SIMULATED)
     return {
         "a decision": (world.still, world.plain_score),
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
@@ -397,6 +400,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a regex on names that differ": (regex.at_once, regex.one_by_one),
         "a pod event": (events.applied, events.decoded),
         "a cycle of pods that wait for quota": (queues.cycles, queues.decoded),
+        "a simulated pod, in two arms": (simulated.of_one_pod, simulated.plain_score),
         "a decision, twice the nodes": (more_nodes.still, few_pods.still),
         "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),
         "a decision, ten times the pods": (world.still, few_pods.still),

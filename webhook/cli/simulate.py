@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,7 @@ def simulate_command(
     recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
     arriving = _arrivals(arrivals, recorded, seed, is_changed=bool(changes))
     simulation = Simulation(scenario=what_if(recorded, changes, arriving), arms=arms, seed=seed)
+    gc.freeze()  # the recording stays: the collector of garbage need not look at it again
     with _progress(notes, simulation.steps) as advance:
         report = simulate(simulation, progress=advance)
     output = console.output()
