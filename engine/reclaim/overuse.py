@@ -4,7 +4,7 @@ The runtime of a quota shrinks when others of its tree request more. What runs a
 longer, whoever waits. How long a quota has used too much is for the caller to say.
 
 Other than upstream, nothing is evicted that a quota needs for its `min`, also where guarantees are
-scaled down, and no pod that requests nothing of what there is too much of.
+scaled down, no pod that requests nothing of what there is too much of, and no part of a gang.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import chain
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.gang import GangKey
 from engine.model.priority_class import PriorityClass
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
@@ -24,6 +26,7 @@ from engine.quota.tree import RevocablePod, TreeBounds, overused, pods_to_revoke
 from engine.reclaim.borrowers import less
 from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import Candidate
+from engine.reclaim.groups import MOST_VICTIMS
 from engine.reclaim.guards import GuardState, may_be_evicted
 from engine.reclaim.plan import Victim
 from engine.reclaim.toleration import is_tolerating
@@ -38,6 +41,7 @@ class OveruseSituation:
         bounds: the tree.
         candidates: the running pods of its quotas, also those that are being deleted.
         node_names: by row.
+        gangs: how many members of each gang run that are not leaving.
         budgets: all PodDisruptionBudgets.
         classes: all PriorityClasses, by name.
         guards: what evictions there were so far.
@@ -48,6 +52,7 @@ class OveruseSituation:
     bounds: TreeBounds
     candidates: Sequence[Candidate]
     node_names: Sequence[str]
+    gangs: Mapping[GangKey, int] = field(default_factory=dict)
     budgets: Sequence[DisruptionBudget] = ()
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
@@ -60,13 +65,27 @@ class Revocation:
     """Pods to be evicted, for their quota uses more than its runtime.
 
     Attributes:
-        victims: the least important first.
+        groups: pods that go together, single pods or gangs; the least important first.
         message: one line for a person.
     """
 
     quota: ElasticQuota
-    victims: tuple[Victim, ...]
+    groups: tuple[tuple[Victim, ...], ...]
     message: str
+
+    @property
+    def victims(self) -> tuple[Victim, ...]:
+        """All of them."""
+        return tuple(chain.from_iterable(self.groups))
+
+    def at_most(self, pods: int) -> tuple[Victim, ...]:
+        """Return the first groups, with so many pods at most."""
+        found: list[Victim] = []
+        for group in self.groups:
+            if len(found) + len(group) > pods:
+                break
+            found += group
+        return tuple(found)
 
 
 def overusing(bounds: TreeBounds) -> Iterator[ElasticQuota]:
@@ -94,23 +113,26 @@ def plan_revocations(
         limit = _limit(situation.bounds, quota)
         if not overused(used, limit):
             continue
-        own = _revocable(quota, situation, budgets, gone)
-        pods = {each.pod.key: each for each in _sparable(own, used, limit, quota.min or {})}
+        own = _groups(_revocable(quota, situation, budgets, gone), situation.gangs)
+        groups = {each[0].pod.key: each for each in _sparable(own, used, limit, quota.min or {})}
         revocable = [
             RevocablePod(
                 key,
-                each.pod.priority,
-                Micros(each.entry.assigned_at),
-                counted_requests(each.entry.shape),
+                max(each.pod.priority for each in group),
+                Micros(max(each.entry.assigned_at for each in group)),
+                _requests(group),
             )
-            for key, each in pods.items()
+            for key, group in groups.items()
         ]
-        revoked = [pods[pod.key] for pod in reversed(pods_to_revoke(revocable, used, limit))]
+        revoked = [groups[pod.key] for pod in reversed(pods_to_revoke(revocable, used, limit))]
         if revoked:
-            gone |= {each.pod.uid: each for each in revoked}
+            gone |= {each.pod.uid: each for group in revoked for each in group}
             yield Revocation(
                 quota=quota,
-                victims=tuple(_victim(each, situation.node_names) for each in revoked),
+                groups=tuple(
+                    tuple(_victim(each, situation.node_names) for each in group)
+                    for group in revoked
+                ),
                 message=_message(quota, used, limit),
             )
 
@@ -135,11 +157,7 @@ def _leaving(situation: OveruseSituation) -> dict[str, Candidate]:
 
 def _requests_of(candidates: Mapping[str, Candidate], quota: ElasticQuota) -> Amounts:
     """Return what pods request that count for a quota, or for one below it."""
-    total: Counter[str] = Counter()
-    for each in candidates.values():
-        if quota.key in each.quotas:
-            total.update(counted_requests(each.entry.shape))
-    return total
+    return _requests(each for each in candidates.values() if quota.key in each.quotas)
 
 
 def _revocable(
@@ -168,20 +186,43 @@ def _revocable(
             yield each
 
 
+def _groups(
+    candidates: Iterable[Candidate], gangs: Mapping[GangKey, int]
+) -> list[Sequence[Candidate]]:
+    """Return pods with those that they go with, in the same order; gangs only as a whole."""
+    groups: dict[GangKey | str, list[Candidate]] = {}
+    for each in candidates:
+        gang = each.pod.gang
+        key = each.pod.key if gang is None or gang not in gangs else gang
+        groups.setdefault(key, []).append(each)
+    return [
+        group
+        for key, group in groups.items()
+        if isinstance(key, str) or len(group) == gangs[key] <= MOST_VICTIMS
+    ]
+
+
 def _sparable(
-    candidates: Iterable[Candidate], used: Amounts, limit: Amounts, least: Amounts
-) -> Iterator[Candidate]:
+    groups: Iterable[Sequence[Candidate]], used: Amounts, limit: Amounts, least: Amounts
+) -> Iterator[Sequence[Candidate]]:
     """Yield pods that help, and that can all go without their quota using less than its `min`."""
     over = [name for name, bound in limit.items() if used.get(name, 0) > bound]
     spare = {
         name: left for name, amount in least.items() if (left := used.get(name, 0) - amount) >= 0
     }
-    for each in candidates:
-        requests = counted_requests(each.entry.shape)
+    for group in groups:
+        requests = _requests(group)
         helps = any(requests.get(name, 0) > 0 for name in over)
         if helps and all(requests.get(name, 0) <= left for name, left in spare.items()):
             spare = {name: left - requests.get(name, 0) for name, left in spare.items()}
-            yield each
+            yield group
+
+
+def _requests(candidates: Iterable[Candidate]) -> Amounts:
+    total: Counter[str] = Counter()
+    for each in candidates:
+        total.update(counted_requests(each.entry.shape))
+    return total
 
 
 def _importance(candidate: Candidate) -> tuple[int, int, str]:

@@ -46,16 +46,17 @@ class Frame:
 def document(page: Page, frame: Frame) -> str:
     """Return a whole HTML document, whose assets, events and updates have URLs beside its own."""
     table = asset_table()
+    has_plots = bool(page.figures or (frame.is_live and page.name))  # an update may bring the first
     return render(
         "document.html",
         page=page,
         frame=frame,
         figures=figures_text(page.figures),
         navigation=[(name, title) for name, title in PAGES.items() if name in frame.pages],
-        plots=table[PLOTS].name if page.figures else "",
+        plots=table[PLOTS].name if has_plots else "",
         script=table[SCRIPT].name,
         styles=table[STYLES].name,
-        style_ids=style_ids() if page.figures else (),
+        style_ids=style_ids() if has_plots else (),
     )
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import given
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.gang import GangKey
 from engine.model.koordinator_quota import NAME_LABEL, PREEMPTIBLE_LABEL, ROOT_QUOTA
 from engine.model.pod import Pod
 from engine.model.selectors import LabelSelector
@@ -24,14 +25,23 @@ from engine.reclaim import (
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, seconds_ago
 from tests.engine.quota.tree.quotas import quota, tree_pod
-from tests.engine.reclaim.worlds import running
+from tests.engine.reclaim.worlds import GANG_LABEL, running
 
 _NODE_CPU = 10
+_NO_GANGS: Mapping[str, int] = {}
 
 
-def _of(name: str, cpu: int, to: str = "left", *, priority: int = 0, **more: Any) -> Pod:  # noqa: ANN401 (any further field of a pod)
+def _of(
+    name: str,
+    cpu: int,
+    to: str = "left",
+    *,
+    priority: int = 0,
+    gang: str = "",
+    **more: Any,  # noqa: ANN401 (any further field of a pod)
+) -> Pod:
     """Return a pod of a quota that runs, cpu in cores."""
-    labels = {NAME_LABEL: to}
+    labels = {NAME_LABEL: to} | ({GANG_LABEL: gang} if gang else {})
     return running(name, "a", cpu, priority=priority, labels=labels, **more)
 
 
@@ -47,6 +57,7 @@ def _revoked(
     budgets: Sequence[DisruptionBudget] = (),
     guards: GuardState | None = None,
     leaving: frozenset[str] = frozenset(),
+    gangs: Mapping[str, int] = _NO_GANGS,
 ) -> dict[str, list[str]]:
     """Return the names of the pods that each quota gives; pods of `right` wait for some cores."""
     state = ClusterState(leave_out_queued=True)
@@ -72,6 +83,7 @@ def _revoked(
         bounds=bounds,
         candidates=candidates,
         node_names=view.names,
+        gangs={GangKey("batch", name): size for name, size in gangs.items()},
         budgets=budgets,
         guards=guards or GuardState(),
         leaving=leaving,
@@ -165,3 +177,21 @@ def test_none_falls_below_min_and_nobody_goes_without_need(
     assert after >= min(before, left)
     # With one victim fewer the quota would use too much, or less than could be given is left.
     assert all(_revoked(quotas, stay, waiting=waiting).get("left") is None for _ in revoked)
+
+
+def test_a_gang_goes_as_a_whole_or_not_at_all() -> None:
+    # 10 - 2 = 8 are shared: `left` may use 4 of the 8 that it uses, so two members would do.
+    gang = [_of(f"g{number}", 2, gang="gang") for number in range(3)]
+    pods = [*gang, _of("single", 2, priority=9)]
+    both = (_quota("left"), _quota("right", 2))
+    assert _revoked(both, pods, waiting=10, gangs={"gang": 3}) == {"left": ["g0", "g1", "g2"]}
+    # One member counts for another quota, so the gang would not go as a whole.
+    assert _revoked(both, pods, waiting=10, gangs={"gang": 4}) == {"left": ["single"]}
+    # Without a PodGroup they are single pods.
+    assert _revoked(both, pods, waiting=10) == {"left": ["g0", "g1"]}
+
+
+def test_a_gang_of_which_a_quota_needs_a_part_stays() -> None:
+    gang = [_of(f"g{number}", 4, gang="gang") for number in range(2)]
+    assert _revoked(_BOTH, gang, waiting=10, gangs={"gang": 2}) == {}  # `left` keeps its 2
+    assert _revoked(_BOTH, gang, waiting=10) == {"left": ["g0"]}

@@ -3,12 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from playwright.async_api import Route
+from yarl import URL
 
-from engine.report import RuleRejections
+from engine.report import PoliciesReport, PolicyRow, RuleKind, RuleRejections, RuleRow
 from tests.browser import chromium, visit
 from tests.webhook.pages.reports import HOSTILE
 from tests.webhook.pages.test_report import arm, report
-from webhook.pages import report_page
+from webhook.pages import Frame, assets, document, policies_page, report_page, update
 
 
 @pytest.fixture
@@ -50,3 +53,30 @@ async def test_a_report_is_read_by_keyboard_and_is_as_wide_as_a_narrow_window(pa
         await tab.page.keyboard.press("Enter")
         assert await tab.page.locator("details[open]").count() == 1
         assert await tab.page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+async def test_an_event_replaces_what_changed_and_draws_plots_that_are_new() -> None:
+    rules = (RuleRow(kind=RuleKind.FILTER, name="zone", rejected_nodes=5),)
+    row = PolicyRow(name="calm", mode="Enforce", placed_at="Admission", priority=1, rules=())
+    before = policies_page(PoliciesReport(policies=(row,)), {})
+    after = policies_page(PoliciesReport(policies=(structs.replace(row, rules=rules),)), {})
+
+    async def answer(route: Route) -> None:
+        name = URL(route.request.url).name
+        if name == "events":
+            await route.fulfill(content_type="text/event-stream", body="data: 1\n\n")
+        elif name in assets():
+            asset = assets()[name]
+            await route.fulfill(content_type=asset.content_type, body=asset.body)
+        elif "/data/" in route.request.url:
+            await route.fulfill(content_type="application/json", body=update(after))
+        else:
+            text = document(before, Frame(cluster="prod", is_live=True))
+            await route.fulfill(content_type="text/html", body=text)
+
+    async with chromium() as browser, visit(browser) as tab:
+        await tab.page.route("**/*", answer)
+        await tab.page.goto("http://dashboard.invalid/policies")
+        await tab.page.locator("#turned-away .main-svg").first.wait_for()
+        assert "zone" in await tab.text("#rules")
+        assert tab.complaints == []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from engine.gang import pod_group_of_gang
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.gang import GangKey
 from engine.model.koordinator_quota import BUILT_IN_QUOTAS, NAME_LABEL
 from engine.model.priority_class import PriorityClass
 from engine.model.time import SECOND, Micros
@@ -151,6 +154,7 @@ class OveruseRevocation:
                 and (entry := parts.state.entry(pod.key)) is not None
             ],
             node_names=view.names,
+            gangs=self._gangs(view),
             budgets=view.all_of(DisruptionBudget),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=parts.guards.state,
@@ -158,12 +162,25 @@ class OveruseRevocation:
             now=now,
         )
 
+    def _gangs(self, view: ClusterView) -> dict[GangKey, int]:
+        """Return how many members of each gang run that are not leaving."""
+        parts = self._parts
+        gone = parts.guards.state.in_flight.keys() | parts.claims.of_others("")
+        named = Counter(
+            pod.gang
+            for pod in parts.running
+            if pod.gang is not None and not pod.deleting and pod.uid not in gone
+        )
+        return {
+            key: size for key, size in named.items() if pod_group_of_gang(key, view) is not None
+        }
+
     async def _begin(self, revocation: Revocation, now: Micros) -> None:
         """Carry out a plan as far as guards allow, or say what mode On would do."""
         parts, quota = self._parts, revocation.quota
         over = self._over[quota.key]
         if quota.revoke is ReclaimMode.ON:
-            victims = revocation.victims[: max(0, parts.claims.allowed(parts.guards.state))]
+            victims = revocation.at_most(parts.claims.allowed(parts.guards.state))
             if victims:
                 self._start(revocation, victims)
         elif now >= over.report_at:

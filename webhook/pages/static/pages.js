@@ -3,6 +3,7 @@
 (() => {
   const CONFIG = { displayModeBar: false, doubleClick: "reset" };
   const NARROWEST_CELL = 4;
+  const LISTEN_AGAIN_MILLISECONDS = 60_000;
   const element = (id) => document.getElementById(id);
   let figures = {};
 
@@ -32,9 +33,17 @@
     }
   }
 
+  const partsOf = (root) =>
+    Array.from(root.querySelectorAll(".live[id], .plot[id]"), (part) => part.id).join();
+
   // Replaces live parts that changed; the focus stays where it is, and details stay open.
+  // Where parts came or went, such as a first plot, it replaces everything.
   function replaceParts(body) {
     const fresh = new DOMParser().parseFromString(body, "text/html");
+    if (partsOf(fresh) !== partsOf(document)) {
+      element("body").replaceChildren(...document.importNode(fresh.body, true).childNodes);
+      return;
+    }
     for (const part of fresh.querySelectorAll(".live[id]")) {
       const old = element(part.id);
       if (!old || old.innerHTML === part.innerHTML) continue;
@@ -88,12 +97,25 @@
       state.textContent = isPaused ? "paused" : "live";
       if (!isPaused && isBehind) refresh();
     });
-    const events = new EventSource("events");
-    events.addEventListener("message", refresh);
-    events.addEventListener("error", () => {
-      state.textContent = "not connected, trying again";
-    });
+    let events;
+    function listen() {
+      events = new EventSource("events");
+      events.addEventListener("message", refresh);
+      events.addEventListener("error", () => {
+        state.textContent = "not connected, trying again";
+        if (events.readyState !== EventSource.CLOSED) return;
+        // Refused, as too many listen: the browser does not try again by itself.
+        state.textContent = "not connected, trying again in a minute";
+        setTimeout(listen, LISTEN_AGAIN_MILLISECONDS);
+      });
+    }
+    listen();
     addEventListener("pagehide", () => events.close());
+    addEventListener("pageshow", (shown) => {
+      if (!shown.persisted) return;
+      listen();
+      refresh();
+    });
   }
 
   figures = JSON.parse(element("figures").textContent);
