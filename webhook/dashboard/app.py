@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
@@ -64,6 +64,7 @@ def build_dashboard(source: DashboardSource, readers: Readers) -> web.Applicatio
     dashboard = _Dashboard(source, readers)
     app = web.Application(client_max_size=_MOST_BODY_BYTES, middlewares=[dashboard.explain])
     app.on_response_prepare.append(_set_headers)
+    app.cleanup_ctx.append(_warmed_up)
     app.router.add_get("/", _to_prefix)
     app.router.add_get(PREFIX, _to_prefix)
     app.router.add_get(f"{PREFIX}/", dashboard.first_page)
@@ -192,6 +193,19 @@ class _Dashboard:
             is_live=self._source.is_live,
             user=reader.name,
         )
+
+
+async def _warmed_up(app: web.Application) -> AsyncIterator[None]:  # noqa: ARG001 - of aiohttp
+    """Load templates and files beside the start: the first reader should not wait for them."""
+    loading = asyncio.create_task(asyncio.to_thread(_load))
+    yield
+    await loading
+
+
+def _load() -> None:
+    pages.document(pages.message_page("", ""), _NO_FRAME)
+    for name in pages.assets():
+        _compressed_asset(name)
 
 
 async def _to_prefix(request: web.Request) -> web.Response:  # noqa: ARG001 - a handler

@@ -18,6 +18,7 @@ _LONGEST_SECONDS: Final = 600.0
 """Of a stream; then the browser connects again, and its reader is authorized again."""
 
 _MOST_STREAMS: Final = 32
+_NONE: Final = -1  # a version of no cluster
 
 
 class LiveUpdates:
@@ -51,7 +52,8 @@ class LiveUpdates:
 
     async def _send(self, response: web.StreamResponse) -> None:
         loop = asyncio.get_running_loop()
-        sent, sent_at = self._version(), loop.time()
+        # The page may be older than its stream: the first event comes whether or not there is news.
+        sent, sent_at = _NONE, loop.time()
         until = sent_at + _LONGEST_SECONDS
         while loop.time() < until:
             await asyncio.sleep(_POLL_SECONDS)

@@ -109,15 +109,23 @@ def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
         preempts = spec.setting("STOWPLAN_PREEMPTION") == "true"
         if preempts or spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
             yield from _RECLAIM_RIGHTS
-            yield Right("create", "", "configmaps", namespace)
-            for verb in ("get", "patch"):
-                yield Right(verb, "", "configmaps", namespace, f"{lease}-reclaim")
+            yield from _record_rights(namespace, f"{lease}-reclaim")
+    if spec.setting("STOWPLAN_OUTCOME") != "false":
+        yield from _record_rights(namespace, f"{lease}-outcome")
+        yield Right("create", "", "events", namespace)
     if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")
             yield Right("patch", group, "elasticquotas/status")
         yield Right("create", "", "events")
     yield from _secret_rights(installation, spec.setting("STOWPLAN_CERTIFICATE_SECRET"))
+
+
+def _record_rights(namespace: str, name: str) -> Iterator[Right]:
+    """Yield what a ConfigMap needs that the leader writes."""
+    yield Right("create", "", "configmaps", namespace)
+    for verb in ("get", "patch"):
+        yield Right(verb, "", "configmaps", namespace, name)
 
 
 def _secret_rights(installation: Installation, secret: str) -> Iterator[Right]:

@@ -192,6 +192,34 @@ def test_pods_with_an_eye_on_each_other_are_decided_as_one_by_one(specs: Sequenc
     assert len({outcome.node for outcome in batch}) > 15
 
 
+_EVEN_HOSTS = {"topologyKey": "host", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+_ODD = {"labelSelector": {"matchLabels": {"half": "1"}}}
+_SHOP = {"labelSelector": {"matchLabels": {"app": "shop"}}}
+_NEAR_ODD = [{"topologyKey": "host", **_ODD}]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"topologySpreadConstraints": [_EVEN_HOSTS | _ODD]},
+        {"topologySpreadConstraints": [_EVEN_HOSTS | _SHOP | {"matchLabelKeys": ["half"]}]},
+        {
+            "affinity": {
+                "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NEAR_ODD}
+            }
+        },
+    ],
+    ids=["spread by selector", "spread by key", "affinity"],
+)
+def test_pods_that_their_own_selectors_tell_apart_are_decided_apart(spec: Json) -> None:
+    # `half` is "0" and "1" by turns: half of the pods do not count for what all of them ask for.
+    labels = {"app": "shop"}
+    template = {"metadata": {"namespace": "default", "labels": labels}, "spec": CONTAINERS | spec}
+    world = BatchWorld(FULL, _hosts(4), [], [request(template, f"p{i}") for i in range(9)])
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    assert plain(outcomes) == plain(one_by_one(world))
+
+
 def test_a_batch_leaves_the_view_and_what_it_remembers_as_they_are() -> None:
     world = BatchWorld(SPREAD, _nodes(3), [], _alike(5, CONTAINERS))
     view, first = world.state().view(), world.requests[0]

@@ -157,7 +157,7 @@ class DecidedPods:
     def take_back(self, held: HeldPod) -> None:
         """Let the room go that a pod is nominated to, which waits by now; no write is under way.
 
-        Until that is seen, or for a moment, nothing else is written of the pod.
+        Until that is seen, or for a while, nothing else is written of the pod.
         """
         decided = self._by_key.get(held.key)
         if decided is not None:
@@ -171,7 +171,9 @@ class DecidedPods:
         task.add_done_callback(self._writes.discard)
 
     async def _write_back(self, held: HeldPod) -> None:
-        await self._withdraw(held)
+        if await self._withdraw(held) and held.pod.nominated_node_name:
+            # Until our own watch shows it, the pod looks nominated, and would be released as such.
+            self._not_before[held.key] = held.version, self._clock() + _UNSEEN_SECONDS
 
     async def touch(self) -> None:
         """Let a scheduler that was restarted note the nominations again that it has forgotten."""
@@ -306,12 +308,14 @@ class DecidedPods:
         self._not_before[held.key] = held.version, self._clock() + _CHANGED_SECONDS
         self._give_back(decided)
 
-    async def _withdraw(self, held: HeldPod) -> None:
-        """Let the room go that the scheduler keeps for a pod; without success it is kept."""
+    async def _withdraw(self, held: HeldPod) -> bool:
+        """Let the room go that the scheduler keeps for a pod; return whether that is written."""
         try:
             await self._parts.writer.withdraw(held)
         except WriteError as error:
             _log.info("nomination of pod `%s` stays: %s", held.key, error)
+            return False
+        return True
 
     def _give_back(self, decided: DecidedPod) -> None:
         key = decided.held.key

@@ -25,10 +25,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-def members(world: World, *names: str, gang: str = "train", minimum: int = 3) -> None:
+def members(
+    world: World, *names: str, gang: str = "train", minimum: int = 3, reasons: str = "gang"
+) -> None:
     world.gang(gang, minimum)
     for name in names:
-        world.member(name, gang)
+        world.member(name, gang, reasons=reasons)
 
 
 def message(replica: Replica, name: str) -> str:
@@ -352,8 +354,13 @@ async def test_a_gang_that_has_run_is_never_ended_for_a_new_member(world: World)
 
 
 @pytest.mark.parametrize("writes", range(7))
-async def test_a_leader_may_end_between_any_two_writes(world: World, writes: int) -> None:
-    members(world, "one", "two", "three")
+@pytest.mark.parametrize("is_limited", [False, True])
+async def test_a_leader_may_end_between_any_two_writes(
+    world: World, writes: int, *, is_limited: bool
+) -> None:
+    members(world, "one", "two", "three", reasons="gang,quota" if is_limited else "gang")
+    if is_limited:
+        world.quota("shop", maximum=9)  # room for the gang, and for nothing that is counted twice
     first, second = world.replica(), world.replica()
     left = writes
 
@@ -387,6 +394,28 @@ async def test_a_new_leader_takes_back_what_was_only_nominated(world: World) -> 
     await replica.cycle()
     assert [world.nominated(name) for name in ("one", "two")] == ["", ""]
     assert not replica.counted()
+
+
+async def test_what_was_taken_back_is_left_alone_while_the_watch_does_not_show_it(
+    world: World,
+) -> None:
+    members(world, "one", "two")
+    pod = world.stored("one")
+    world.server.replace({**pod, "status": {"nominatedNodeName": "a"}})
+    replica = world.replica()
+    replica.see()
+    await replica.controller.cycle()
+    await replica.writes()
+    assert not world.nominated("one")
+    world.seconds += 3  # nothing is seen meanwhile
+    held = replica.held.get("shop/one")
+    assert held is not None
+    assert held.pod.nominated_node_name == "a"
+    assert not replica.controller._parts.decided.may_try(held)  # noqa: SLF001 (what holds all writes)
+    replica.see()
+    world.member("three", "train")
+    await replica.cycle()
+    assert len(world.releases()) == 3
 
 
 async def test_a_gang_without_room_is_released_where_it_says_so(world: World) -> None:

@@ -303,17 +303,7 @@ async def test_a_leader_may_end_before_any_write(world: World, last: int) -> Non
     world.queue("web", "2")
     leader = world.leader()
     bind_when_ready(leader)
-    writes = 0
-
-    def lose_after_some() -> bool:
-        nonlocal writes
-        writes += 1
-        leader.leads = writes <= last
-        return leader.leads
-
-    for writer in (leader.parts.writer, leader.parts.evictions):
-        writer._paced._may_write = lose_after_some  # noqa: SLF001 - whether it leads is all it asks
-    leader.parts.guards._record._may_write = lose_after_some  # noqa: SLF001 - as above
+    leader.end_after(last)
     await leader.lead_until(lambda: not leader.leads or bool(leader.ended))
     successor = world.leader()
     bind_when_ready(successor)

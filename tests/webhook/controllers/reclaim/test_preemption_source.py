@@ -41,8 +41,8 @@ def preempting(mode: str) -> PolicySet:
     return PolicySet([policy(f"placement: {{at: Release, preemption: {mode}}}", "urgent")])
 
 
-def hold(world: World, name: str = "web", *, priority: int = 100) -> None:
-    """Hold a pod of `shop` that wants 2 cores."""
+def hold(world: World, name: str = "web", cpu: str = "2", *, priority: int = 100) -> None:
+    """Hold a pod of `shop`."""
     world.server.create(
         {
             "apiVersion": "v1",
@@ -57,7 +57,7 @@ def hold(world: World, name: str = "web", *, priority: int = 100) -> None:
                 "schedulerName": "default-scheduler",
                 "schedulingGates": [{"name": HOLD_GATE}],
                 "priority": priority,
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
             },
         }
     )
@@ -171,3 +171,19 @@ async def test_a_new_leader_goes_on(world: World) -> None:
     await second.lead_until(lambda: bool(second.ended))
     assert second.ended == [Outcome.BOUND]
     assert len(world.pods("batch")) == 3
+
+
+@pytest.mark.parametrize("last", range(1, 10))
+@pytest.mark.parametrize(("cpu", "victims"), [("2", 1), ("4", 2)])
+async def test_a_leader_may_end_before_any_write_of_a_preemption(
+    world: World, cpu: str, victims: int, last: int
+) -> None:
+    hold(world, cpu=cpu)
+    leader = world.leader()
+    without_node(leader)
+    leader.end_after(last)
+    await leader.lead_until(lambda: not leader.leads or bool(leader.ended))
+    successor = world.leader()
+    without_node(successor)
+    await successor.lead_until(lambda: bool(world.stored("shop", "web")["spec"].get("nodeName")))
+    assert len(world.pods("batch")) == 4 - victims

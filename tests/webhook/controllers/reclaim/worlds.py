@@ -316,6 +316,20 @@ class Leader:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    def end_after(self, last: int) -> None:
+        """Let it lead no longer once it has made some writes, of any kind."""
+        writes = 0
+
+        def may_write() -> bool:
+            nonlocal writes
+            writes += 1
+            self.leads = writes <= last
+            return self.leads
+
+        for writer in (self.parts.writer, self.parts.evictions):
+            writer._paced._may_write = may_write  # noqa: SLF001 - whether it leads is all it asks
+        self.parts.guards._record._may_write = may_write  # noqa: SLF001 - as above
+
     def note(self, name: str) -> str:
         held = self.held.get(f"shop/{name}")
         note = None if held is None else self.reclaims.note(held)

@@ -339,9 +339,10 @@ class HeldCluster(RuleBasedStateMachine):
 
     def note_failure(self, call: Call) -> None:
         """Note that the room of a pod may be given back by now."""
-        pod = self.server.pods().get(call.target.name)
-        if pod is not None:
-            self.doubtful.add(pod["metadata"]["uid"])
+        sender = self.sender(call)
+        known = (self.server.pods(), {} if sender is None else sender.pods)
+        pods = (pods.get(call.target.name) for pods in known)
+        self.doubtful.update(pod["metadata"]["uid"] for pod in pods if pod is not None)
 
     def sender(self, call: Call) -> ReplicaModel | None:
         return next((each for each in self.replicas if each.connection is call.sender), None)
@@ -358,7 +359,7 @@ class HeldCluster(RuleBasedStateMachine):
     def _check_release(self, replica: ReplicaModel, name: str, patch: list[Object]) -> None:
         """Check that the scheduler knows where a pod is to go before it is handed to it."""
         stored = self.server.pods().get(name)
-        is_current = not replica.is_behind and not self.server.late
+        is_current = replica.has_seen_all and not self.server.late
         if stored is None or not is_current or gates_of(stored) != [HOLD_GATE]:
             return
         released = _annotation_in(patch, RELEASED_ANNOTATION)
