@@ -19,6 +19,7 @@ from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.render import plain_table
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.controllers.outcome import AUDITED_KEY, OutcomeRecord
 
@@ -73,7 +74,7 @@ async def _read(kubeconfig: Path | None, context: str | None, lease: str) -> Out
         try:
             recorded = await record.read()
         except ApiError as error:
-            raise StowplanError(_reason(error, record.name)) from error
+            raise StowplanError(_reason(error, record.config_map.name)) from error
     if recorded.report is None:
         raise StowplanError(_NOTHING_COUNTED)
     return recorded.report
@@ -93,17 +94,18 @@ async def _enforce(kubeconfig: Path | None, context: str | None, lease: str, nam
             left = {key: each for key, each in recorded.audited.items() if key != name}
             await record.write({AUDITED_KEY: left}, recorded.version)
         except ApiError as error:
-            raise StowplanError(_reason(error, record.name)) from error
+            raise StowplanError(_reason(error, record.config_map.name)) from error
 
 
 def _record(connection: Connection, lease: str) -> OutcomeRecord:
     namespace, _, name = lease.rpartition("/")
-    return OutcomeRecord(
+    config_map = ConfigMapStore(
         connection,
         namespace=namespace or "stowplan-system",
         name=f"{name}-outcome",
         may_write=lambda: True,
     )
+    return OutcomeRecord(config_map)
 
 
 def _show(output: Console, report: OutcomeReport, namespace: str, policy: str) -> None:

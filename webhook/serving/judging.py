@@ -10,6 +10,7 @@ from engine.model.time import Micros
 from engine.outcome import Judge, WorseRules
 from engine.simulation import SchedulerModel
 from webhook.cluster import Cluster
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.controllers.outcome import (
     AuditedPolicies,
     Bindings,
@@ -74,10 +75,12 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
             bindings=bindings,
             judge=judge,
             record=OutcomeRecord(
-                leadership.connection,
-                namespace=settings.namespace,
-                name=f"{settings.lease}-outcome",
-                may_write=lambda: elector.is_leader,
+                ConfigMapStore(
+                    leadership.connection,
+                    namespace=settings.namespace,
+                    name=f"{settings.lease}-outcome",
+                    may_write=lambda: elector.is_leader,
+                )
             ),
             audited=audited,
             annotate=elector.annotate,

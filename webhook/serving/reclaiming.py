@@ -18,6 +18,7 @@ from engine.quota.tree import QuotaPaths
 from engine.reclaim import QuotaAccount, is_paused
 from engine.view import ClusterState, ClusterView
 from webhook.cluster import Cluster
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.controllers.reclaim import (
     Claims,
     EvictionEvents,
@@ -81,13 +82,13 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         scope=settings.scope(),
         now=now,
     )
-    record = GuardRecord(
+    config_map = ConfigMapStore(
         connection,
         namespace=settings.namespace,
         name=f"{settings.lease}-reclaim",
         may_write=may_write,
     )
-    guards = Guards(record, now)
+    guards = Guards(GuardRecord(config_map), now)
     metrics = ReclaimMetrics(registry, lambda: elector.is_leader and is_paused(guards.state, now()))
     evictions = EvictionWriter(connection, may_write=may_write, count=metrics.evicted)
     events = EvictionEvents(connection, identity=elector.identity)

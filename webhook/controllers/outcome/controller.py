@@ -245,8 +245,8 @@ class OutcomeController:
             about=ObjectReference(
                 api_version="v1",
                 kind="ConfigMap",
-                namespace=parts.record.namespace,
-                name=parts.record.name,
+                namespace=parts.record.config_map.namespace,
+                name=parts.record.config_map.name,
                 uid=recorded.uid,
             ),
             reason="PolicyMakesThingsWorse",

@@ -18,6 +18,7 @@ from engine.report import OutcomeReport
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster import Cluster
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.outcome import (
@@ -109,10 +110,12 @@ class World:
                 bindings=self.bindings,
                 judge=self.judge,
                 record=OutcomeRecord(
-                    self._connection,
-                    namespace="stowplan-system",
-                    name="stowplan-outcome",
-                    may_write=lambda: self.leads,
+                    ConfigMapStore(
+                        self._connection,
+                        namespace="stowplan-system",
+                        name="stowplan-outcome",
+                        may_write=lambda: self.leads,
+                    )
                 ),
                 audited=AuditedPolicies(self.policies, lambda: self.lease),
                 annotate=self.lease.__setitem__,

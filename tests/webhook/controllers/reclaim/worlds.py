@@ -23,6 +23,7 @@ from engine.quota.tree import QuotaPaths
 from engine.reclaim import QuotaAccount
 from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.reclaim.claims import Claims
@@ -211,7 +212,7 @@ class Leader:
         )
         self.reclaims = Reclaims()
         connection = world.connection
-        record = GuardRecord(
+        config_map = ConfigMapStore(
             connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
         claims = Claims(self.running, world.now)
@@ -236,7 +237,7 @@ class Leader:
             running=self.running,
             reclaims=self.reclaims,
             claims=claims,
-            guards=Guards(record, world.now),
+            guards=Guards(GuardRecord(config_map), world.now),
             writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
             evictions=EvictionWriter(
                 connection,
@@ -328,7 +329,7 @@ class Leader:
 
         for writer in (self.parts.writer, self.parts.evictions):
             writer._paced._may_write = may_write  # noqa: SLF001 - whether it leads is all it asks
-        self.parts.guards._record._may_write = may_write  # noqa: SLF001 - as above
+        self.parts.guards._record._config_map._may_write = may_write  # noqa: SLF001 - as above
 
     def note(self, name: str) -> str:
         held = self.held.get(f"shop/{name}")

@@ -30,6 +30,7 @@ from tests.webhook.controllers.release.scheduler_model import (
     nominated_in,
     runs,
 )
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
 from webhook.controllers.reclaim import GuardRecord, Guards, RunningPods
@@ -125,7 +126,9 @@ class ReplicaModel:
         self._duties = [controller.run]
         self.guards = Guards(
             GuardRecord(
-                self.connection, namespace="system", name="guards", may_write=lambda: self.leads
+                ConfigMapStore(
+                    self.connection, namespace="system", name="guards", may_write=lambda: self.leads
+                )
             ),
             now,
         )
