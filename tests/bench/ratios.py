@@ -79,12 +79,12 @@ _SIMULATED: Final = 1_000  # pods that arrive
 _decode_pod = msgspec.json.Decoder(api.Pod).decode
 
 
-def ratio(pair: Pair) -> float:
-    """Return the median of what is measured over that of its floor."""
+def ratio(pair: Pair, turns: int = _TURNS) -> float:
+    """Return the median of what is measured over that of its floor, in turns with it."""
     measured, floor = pair
     spent: list[float] = []
     floors: list[float] = []
-    for _ in range(_TURNS):
+    for _ in range(turns):
         floors += floor()
         spent += measured()
     return median(spent) / median(floors)
