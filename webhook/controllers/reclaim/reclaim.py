@@ -218,6 +218,9 @@ class Reclaim:
     def _is_seen(self) -> bool:
         return self._check_held().pod.nominated_node_name == self._node_name
 
+    def _is_unnominated(self) -> bool:
+        return not self._check_held().pod.nominated_node_name
+
     def _is_room(self) -> bool:
         self._check_held()
         return is_within_room(self._parts.state.view(), self._node_name, self._held.pod)
@@ -255,8 +258,12 @@ class Reclaim:
             try:
                 await parts.writer.withdraw(held)
                 await parts.writer.note_plan(held, None)
+                # Until our own watch shows it, the pod looks nominated: it would be released so.
+                await parts.until(self._is_unnominated, _SEEN_SECONDS, Outcome.UNREACHABLE)
             except WriteError as error:
                 _log.info("nomination of pod `%s` stays: %s", held.key, error)
+            except EndedError as end:
+                _log.info("nomination of pod `%s` is not seen to end: %s", held.key, end)
         parts.reclaims.give_up(held)
 
 

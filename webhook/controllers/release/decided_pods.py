@@ -192,6 +192,9 @@ class DecidedPods:
         await asyncio.gather(*self._writes, return_exceptions=True)
         for decided in self:
             self._give_back(decided)
+            # The view follows the watch, which shows a nomination of ours no second time.
+            if not decided.is_released:
+                self._parts.state.nominate(decided.held.key, self._seen_nomination(decided.held))
 
     def _is_old(self, decided: DecidedPod) -> bool:
         may_be_decided_again = not (decided.is_overdue or decided.is_counted)
@@ -323,6 +326,13 @@ class DecidedPods:
             del self._by_key[key]
             if not decided.is_released:
                 self._parts.state.nominate(key, "")
+
+    def _seen_nomination(self, held: HeldPod) -> str:
+        """Return the node that the watch shows a pod nominated to, "" for none."""
+        now = self._parts.held.get(held.key)
+        if now is None or now.pod.uid != held.pod.uid:
+            return ""
+        return now.pod.nominated_node_name
 
 
 def _nominated_node(decided: DecidedPod) -> str:

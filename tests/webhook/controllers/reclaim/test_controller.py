@@ -249,6 +249,26 @@ async def test_whoever_refuses_the_dry_run_saves_all(world: World) -> None:
     assert leader.parts.guards.state.outcomes == ()  # nobody was evicted
 
 
+async def test_a_pod_is_kept_until_the_end_of_its_nomination_is_seen(world: World) -> None:
+    world.queue("web", "2")
+    leader = world.leader()
+    world.server.fail_next(1, 403, method="POST", path_prefix="/api/v1/namespaces/batch/pods")
+    lagged: list[bool] = []
+
+    def is_behind() -> bool:
+        held = leader.held.get("shop/web")
+        assert held is not None
+        is_lagging = bool(held.pod.nominated_node_name) and not world.nominated("web")
+        if is_lagging:
+            lagged.append(leader.reclaims.keeps(held))
+        return is_lagging and len(lagged) < 20  # 2 s
+
+    leader.is_behind = is_behind
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert len(lagged) == 20
+    assert all(lagged)
+
+
 async def test_a_quota_that_is_switched_off_stops_it_at_once(world: World) -> None:
     world.queue("web", "2")
     leader = world.leader()

@@ -191,6 +191,7 @@ class Leader:
 
     Attributes:
         on_sleep: called whenever it waits, before it sees what is new.
+        is_behind: whether its watch shows it nothing new now.
         on_step: called after each step of a plan; events come in then.
         quotas: the source of plans of quotas.
     """
@@ -200,6 +201,7 @@ class Leader:
         self.leads = True
         self._steps = 0
         self.on_sleep: Callable[[], None] = lambda: None
+        self.is_behind: Callable[[], bool] = lambda: False
         self.on_step: Callable[[], None] = lambda: None
         self.ended: list[Outcome] = []
         self.evictions: list[EvictionResult] = []
@@ -345,7 +347,8 @@ class Leader:
     async def _sleep(self, seconds: float) -> None:
         self.world.seconds += seconds
         self.on_sleep()
-        self.see()
+        if not self.is_behind():
+            self.see()
         await asyncio.sleep(_REAL_SECONDS)
 
     def _standing(self, held: HeldPod) -> QuotaStanding:

@@ -257,6 +257,23 @@ async def test_a_release_that_is_not_answered_is_not_decided_again(
     assert len(replica.unbound) == 1
 
 
+async def test_what_is_nominated_when_a_leader_ends_still_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+
+    async def unreachable(*_arguments: object) -> None:
+        raise WriteError(WriteFailure.UNREACHABLE, ApiError(0, "", "no answer in time"))
+
+    monkeypatch.setattr(PodWriter, "release", unreachable)
+    await replica.cycle()
+    assert (world.nominated("p"), world.released("p")) == ("a", None)
+    await replica.controller.end()
+    assert replica.counted() == {"a": 1}  # nothing new is seen: the watch had shown it before
+
+
 @pytest.mark.parametrize("writes", range(7))
 async def test_a_leader_may_end_between_any_two_writes(world: World, writes: int) -> None:
     for name in "abc":
